@@ -1,0 +1,97 @@
+"""From a message and a version to a function: the one performance seam.
+
+For every (message, version) that is used, one flat Python function is generated: nested structs are inlined, adjacent
+fixed-size fields share one ``unpack_from``, and only lengths are checked. The functions raise anything at all on bad
+input; ``explain`` walks the same schema slowly to say what was wrong. ``Message.source(version)`` prints the code, and
+:mod:`linecache` shows it in tracebacks.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aiokproto.codec import wire
+from aiokproto.codec.generate import DecoderWriter, EncoderWriter
+from aiokproto.codec.wire import packer
+
+if TYPE_CHECKING:
+    from aiokproto.codec.schema import Message, Struct
+
+
+def compile_decoder(message: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
+    """``decode(data, pos) -> (message, end)`` of one version."""
+    writer = DecoderWriter(version, version in message.flexible)
+    title = f"{message.__name__} v{version} decode"
+    decode: Callable[[Any, int], tuple[Any, int]] = _build(writer.function(message), "decode", writer.names, title)
+    return decode
+
+
+def compile_encoder(message: type[Message], version: int) -> Callable[[Any, bytearray], None]:
+    """``encode(message, out)`` of one version."""
+    writer = EncoderWriter(version, version in message.flexible)
+    title = f"{message.__name__} v{version} encode"
+    encode: Callable[[Any, bytearray], None] = _build(writer.function(message), "encode", writer.names, title)
+    return encode
+
+
+def compile_init(struct: type[Struct]) -> Callable[..., None]:
+    """The keyword-only ``__init__`` of a struct."""
+    names: dict[str, Any] = {}
+    parameters, body = [], []
+    for spec in struct.fields():
+        if spec.required:
+            parameters.append(spec.name)
+            value = spec.name
+        elif spec.factory is not None:
+            names[f"make_{spec.name}"] = spec.factory
+            parameters.append(f"{spec.name}=MISSING")
+            value = f"make_{spec.name}() if {spec.name} is MISSING else {spec.name}"
+        else:
+            names[f"default_{spec.name}"] = spec.default
+            parameters.append(f"{spec.name}=default_{spec.name}")
+            value = spec.name
+        body.append(f"    self.{spec.name} = {value}")
+    star = "*, " if parameters else ""
+    lines = [f"def __init__(self, {star}{', '.join([*parameters, 'unknown_tags=None'])}):", *body]
+    if not parameters:
+        lines[0] = "def __init__(self, *, unknown_tags=None):"
+    lines.append("    self.unknown_tags = unknown_tags")
+    init: Callable[..., None] = _build(lines, "__init__", names, f"{struct.__name__}.__init__")
+    init.__qualname__ = f"{struct.__name__}.__init__"
+    return init
+
+
+def source(message: type[Message], version: int) -> str:
+    """The generated code of a version, encoder and decoder."""
+    flexible = version in message.flexible
+    encoder = EncoderWriter(version, flexible).function(message)
+    decoder = DecoderWriter(version, flexible).function(message)
+    return "\n".join([*encoder, "", "", *decoder, ""])
+
+
+_RUNTIME: dict[str, Any] = {
+    "MISSING": object(),
+    "new": object.__new__,
+    "read_array": wire.read_array,
+    "read_uvarint": wire.read_uvarint,
+    "write_array": wire.write_array,
+    "write_uuid": wire.write_uuid,
+    "write_uvarint": wire.write_uvarint,
+    "ZERO_UUID": wire.ZERO_UUID,
+}
+
+
+def _build(lines: list[str], name: str, names: dict[str, Any], title: str) -> Any:
+    text = "\n".join(lines) + "\n"
+    filename = f"<aiokproto {title}>"
+    scope: dict[str, Any] = {"__name__": "aiokproto.codec.generated", **_RUNTIME, **names}
+    for key in list(scope):
+        if key.startswith("unpack_"):
+            scope[key] = packer(scope[key]).unpack_from
+        elif key.startswith("pack_"):
+            scope[key] = packer(scope[key]).pack
+    exec(compile(text, filename, "exec"), scope)
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    return scope[name]

@@ -1,0 +1,215 @@
+"""What was wrong, and where: the slow, careful reading of a schema that a compiled function could not follow.
+
+The compiled codecs check just enough to be safe. When one fails, the same bytes or values are walked once more here,
+field by field, to name the first field that does not fit. Nothing is decoded for use.
+"""
+
+from __future__ import annotations
+
+from struct import error as struct_error
+from typing import TYPE_CHECKING, Any
+
+from aiokproto.codec import wire
+from aiokproto.codec.wire import FORMATS, packer
+from aiokproto.errors import DecodeError, EncodeError
+
+if TYPE_CHECKING:
+    from aiokproto.codec.schema import FieldSpec, Message, Struct
+
+
+class _Bad(Exception):
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+
+def explain_decode(message: type[Message], data: Any, pos: int, version: int, cause: Exception) -> DecodeError:
+    """The error that names message, version, field path and position for bytes which a decoder refused."""
+    walker = _Walker(memoryview(data).cast("B"), pos, version, version in message.flexible)
+    title = f"{message.__name__} v{version}"
+    try:
+        walker.struct(message, "")
+    except _Bad as bad:
+        return DecodeError(f"{title}: {bad.path.lstrip('.') or 'body'} at byte {walker.pos} of {len(data)}: {bad.why}")
+    return DecodeError(f"{title}: cannot be decoded: {cause!r}")
+
+
+class _Walker:
+    """Follows a schema through bytes without building anything."""
+
+    def __init__(self, data: memoryview, pos: int, version: int, flexible: bool) -> None:
+        self.data = data
+        self.pos = pos
+        self.version = version
+        self.flexible = flexible
+
+    def struct(self, struct: type[Struct], path: str) -> None:
+        for spec in struct.fields():
+            if self.version in spec.versions and spec.tag is None:
+                self.field(spec, f"{path}.{spec.name}")
+        if self.flexible:
+            self.tag_section(struct, path)
+
+    def field(self, spec: FieldSpec, path: str) -> None:
+        compact = self.flexible and spec.flexible
+        if spec.array:
+            count = self.length(path, compact, short=False, nullable=self.version in spec.nullable)
+            if count > len(self.data) - self.pos:
+                raise _Bad(path, f"a count of {count}, more than the {len(self.data) - self.pos} bytes left")
+            for index in range(count):
+                self.single(
+                    spec._replace(array=False, nullable=spec.nullable._replace(lowest=1, highest=0)), f"{path}[{index}]"
+                )
+        else:
+            self.single(spec, path)
+
+    def single(self, spec: FieldSpec, path: str) -> None:
+        if spec.struct is not None:
+            if self.version not in spec.nullable or self.marker(spec, path):
+                self.struct(spec.struct, path)
+        elif spec.kind in FORMATS:
+            self.take(packer(FORMATS[spec.kind]).size, path, spec.kind)
+        else:
+            short = spec.kind == "string"
+            nullable = self.version in spec.nullable or spec.kind == "recordset"
+            size = self.length(path, self.flexible and spec.flexible, short=short, nullable=nullable)
+            start = self.pos
+            self.take(size, path, spec.kind)
+            if short:
+                try:
+                    str(self.data[start : self.pos], "utf-8")
+                except UnicodeDecodeError as error:
+                    raise _Bad(path, f"not UTF-8: {error.reason}") from None
+
+    def marker(self, spec: FieldSpec, path: str) -> bool:
+        """The byte that says whether a nullable struct is there."""
+        value = self.data[self.take(1, path, "null marker")]
+        if value not in (1, 255 if spec.tag is None else 0):
+            raise _Bad(path, f"null marker {value}")
+        return value == 1
+
+    def take(self, size: int, path: str, what: str) -> int:
+        left = len(self.data) - self.pos
+        if size > left:
+            raise _Bad(path, f"{what} needs {size} bytes, {left} are left")
+        start = self.pos
+        self.pos += size
+        return start
+
+    def uvarint(self, path: str) -> int:
+        try:
+            value, self.pos = wire.read_uvarint(self.data, self.pos)
+        except IndexError:
+            raise _Bad(path, "the data ends inside a varint") from None
+        except ValueError:
+            raise _Bad(path, "a varint of more than 32 bits") from None
+        return value
+
+    def length(self, path: str, compact: bool, *, short: bool, nullable: bool) -> int:
+        """A length or count; 0 for null."""
+        if compact:
+            value = self.uvarint(path) - 1
+        else:
+            form = packer("h" if short else "i")
+            (value,) = form.unpack_from(self.data, self.take(form.size, path, "length"))
+        if value < -1 or (value == -1 and not nullable):
+            raise _Bad(path, "null, which this field cannot be" if value == -1 else f"length {value}")
+        return max(value, 0)
+
+    def tag_section(self, struct: type[Struct], path: str) -> None:
+        known = {spec.tag: spec for spec in struct.fields() if spec.tag is not None and self.version in spec.versions}
+        last = -1
+        count = self.uvarint(f"{path}.tags")
+        if count * 2 > len(self.data) - self.pos:
+            raise _Bad(f"{path}.tags", f"{count} tagged fields in {len(self.data) - self.pos} bytes")
+        for _ in range(count):
+            tag = self.uvarint(f"{path}.tags")
+            if tag <= last:
+                raise _Bad(f"{path}.tags", f"tag {tag} after tag {last}")
+            last = tag
+            size = self.uvarint(f"{path}.tags")
+            start = self.pos
+            spec = known.get(tag)
+            where = f"{path}.{spec.name if spec else f'tag {tag}'}"
+            self.take(size, where, "tagged field")
+            if spec is not None:
+                stop, self.pos = self.pos, start
+                self.field(spec, where)
+                if self.pos != stop:
+                    raise _Bad(where, f"takes {self.pos - start} bytes, its tag says {size}")
+
+
+def explain_encode(message: Message, version: int, cause: Exception) -> EncodeError:
+    """The error that names message, version and field path for values which an encoder refused."""
+    title = f"{type(message).__name__} v{version}"
+    try:
+        _check_struct(message, version, version in type(message).flexible, "")
+    except _Bad as bad:
+        return EncodeError(f"{title}: {bad.path.lstrip('.') or 'body'}: {bad.why}")
+    return EncodeError(f"{title}: cannot be encoded: {cause!r}")
+
+
+def _check_struct(value: Struct, version: int, flexible: bool, path: str) -> None:
+    known: set[int | None] = set()
+    for spec in type(value).fields():
+        where = f"{path}.{spec.name}"
+        if not hasattr(value, spec.name):
+            raise _Bad(where, "not set")
+        item = getattr(value, spec.name)
+        if version in spec.versions:
+            known.add(spec.tag)
+            _check_field(spec, item, version, flexible, where)
+        elif not spec.ignorable and item != spec.default_value():
+            raise _Bad(where, f"{_brief(item)} cannot be said in this version (the field is in {spec.versions})")
+    tags = value.unknown_tags
+    if tags and not flexible:
+        raise _Bad(f"{path}.unknown_tags", "this version has no tagged fields")
+    for tag in tags or {}:
+        if tag in known:
+            raise _Bad(f"{path}.unknown_tags", f"tag {tag} is a field of this version")
+
+
+def _check_field(spec: FieldSpec, value: Any, version: int, flexible: bool, path: str) -> None:
+    if value is None:
+        if version not in spec.nullable and spec.kind != "recordset":
+            raise _Bad(path, "None, which this field cannot be in this version")
+    elif spec.array:
+        if isinstance(value, (str, bytes, bytearray, memoryview)) or not hasattr(value, "__len__"):
+            raise _Bad(path, f"a list is needed, not {_brief(value)}")
+        for index, item in enumerate(value):
+            single = spec._replace(array=False, nullable=spec.nullable._replace(lowest=1, highest=0))
+            _check_field(single, item, version, flexible, f"{path}[{index}]")
+    elif spec.struct is not None:
+        if not isinstance(value, spec.struct):
+            raise _Bad(path, f"a {spec.struct.__name__} is needed, not {_brief(value)}")
+        _check_struct(value, version, flexible, path)
+    else:
+        _check_basic(spec.kind, value, path)
+
+
+def _check_basic(kind: str, value: Any, path: str) -> None:
+    if kind == "string":
+        if not isinstance(value, str):
+            raise _Bad(path, f"a str is needed, not {_brief(value)}")
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError as error:
+            raise _Bad(path, f"cannot be written as UTF-8: {error.reason}") from None
+        if size > wire.MAX_STRING:
+            raise _Bad(path, f"a string of {size} bytes; the protocol allows {wire.MAX_STRING}")
+    elif kind in ("bytes", "recordset", "uuid"):
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise _Bad(path, f"bytes are needed, not {_brief(value)}")
+        if kind == "uuid" and len(value) != 16:
+            raise _Bad(path, f"a uuid is 16 bytes, not {len(value)}")
+    else:
+        try:
+            packer(FORMATS[kind]).pack(value)
+        except (struct_error, TypeError, OverflowError):
+            raise _Bad(path, f"{_brief(value)} is no {kind}") from None
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

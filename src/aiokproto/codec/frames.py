@@ -1,0 +1,93 @@
+"""Frames: a 4-byte length, a header, a body. What goes over a connection."""
+
+from __future__ import annotations
+
+from struct import Struct as Packer
+from typing import NamedTuple, TypeVar
+
+from aiokproto.codec.messages.header import RequestHeader, ResponseHeader
+from aiokproto.codec.registry import request as request_type
+from aiokproto.codec.schema import Buffer, Request, Response
+from aiokproto.errors import DecodeError
+
+R = TypeVar("R", bound=Response)
+
+_LENGTH = Packer(">i")
+_KEY_VERSION_ID = Packer(">hhi")
+
+
+class RequestFrame(NamedTuple):
+    """A request as received, its body not decoded yet."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body: memoryview
+
+
+def encode_request(request: Request[R], version: int, correlation_id: int, client_id: str | None) -> bytearray:
+    """A whole request: length, header, body.
+
+    Raises:
+        EncodeError: The version does not exist or cannot carry the request; names the field.
+    """
+    out = bytearray(4)
+    header = RequestHeader(
+        request_api_key=request.api_key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    header.encode_into(out, request.header_version(version))
+    request.encode_into(out, version)
+    _LENGTH.pack_into(out, 0, len(out) - 4)
+    return out
+
+
+def encode_response(response: Response, version: int, correlation_id: int) -> bytearray:
+    """A whole response: length, header, body. Raises as :func:`encode_request`."""
+    out = bytearray(4)
+    ResponseHeader(correlation_id=correlation_id).encode_into(out, response.header_version(version))
+    response.encode_into(out, version)
+    _LENGTH.pack_into(out, 0, len(out) - 4)
+    return out
+
+
+def decode_request_header(frame: Buffer) -> RequestFrame:
+    """The header of a request frame (without its length), and where the body begins.
+
+    The header of a version that this package does not know is read in the form that ApiVersions requests of the future
+    keep: key, version, correlation id and client id stand still, so that they can be answered at all.
+
+    Raises:
+        DecodeError: The frame is too short, or its ApiKey is unknown.
+    """
+    if len(frame) < _KEY_VERSION_ID.size:
+        raise DecodeError(f"a request frame of {len(frame)} bytes has no room for its header")
+    api_key, version, _ = _KEY_VERSION_ID.unpack_from(frame)
+    message = request_type(api_key)
+    header, pos = RequestHeader.decode_from(frame, 0, message.header_version(version))
+    body = memoryview(frame)[pos:]
+    return RequestFrame(api_key, version, header.correlation_id, header.client_id, body)
+
+
+def decode_response(frame: Buffer, response: type[R], version: int) -> R:
+    """The body of a response frame (without its length).
+
+    Raises:
+        DecodeError: Bytes are missing, wrong, or left over; names the field.
+    """
+    _, pos = ResponseHeader.decode_from(frame, 0, response.header_version(version))
+    message, end = response.decode_from(frame, pos, version)
+    if end != len(frame):
+        raise DecodeError(f"{response.__name__} v{version}: {len(frame) - end} bytes left over after {end}")
+    return message
+
+
+def response_correlation_id(frame: Buffer) -> int:
+    """The correlation id of a response frame (without its length)."""
+    if len(frame) < 4:
+        raise DecodeError(f"a response frame of {len(frame)} bytes has no room for its correlation id")
+    (correlation_id,) = _LENGTH.unpack_from(frame)
+    return int(correlation_id)

@@ -1,0 +1,1 @@
+"""One module an ApiKey: its request and response, every version in one class each."""

@@ -1,0 +1,33 @@
+"""AlterConfigs (ApiKey 33): replace whole configurations; IncrementalAlterConfigs is what to use."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Request, Response, Route, Struct, int8, int16, int32, string
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: int16
+    error_message: string | None
+    resource_type: int8
+    resource_name: string
+
+
+class AlterConfigsResponse(Response, key=33, versions="0-2", flexible="2+"):
+    throttle_time_ms: int32
+    responses: list[AlterConfigsResourceResponse]
+
+
+class AlterableConfig(Struct):
+    name: string
+    value: string | None
+
+
+class AlterConfigsResource(Struct):
+    resource_type: int8
+    resource_name: string
+    configs: list[AlterableConfig]
+
+
+class AlterConfigsRequest(Request[AlterConfigsResponse], key=33, versions="0-2", flexible="2+", route=Route.CONTROLLER):
+    resources: list[AlterConfigsResource]
+    validate_only: bool

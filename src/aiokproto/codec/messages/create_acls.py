@@ -1,0 +1,29 @@
+"""CreateAcls (ApiKey 30): add access rules."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, string
+
+
+class AclCreationResult(Struct):
+    error_code: int16
+    error_message: string | None
+
+
+class CreateAclsResponse(Response, key=30, versions="0-3", flexible="2+"):
+    throttle_time_ms: int32
+    results: list[AclCreationResult]
+
+
+class AclCreation(Struct):
+    resource_type: int8
+    resource_name: string
+    resource_pattern_type: int8 = field("1+", default=3)
+    principal: string
+    host: string
+    operation: int8
+    permission_type: int8
+
+
+class CreateAclsRequest(Request[CreateAclsResponse], key=30, versions="0-3", flexible="2+", route=Route.CONTROLLER):
+    creations: list[AclCreation]

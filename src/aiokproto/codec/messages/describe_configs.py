@@ -1,0 +1,50 @@
+"""DescribeConfigs (ApiKey 32): the configuration of topics, brokers and other resources."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, string
+
+
+class DescribeConfigsSynonym(Struct):
+    name: string
+    value: string | None
+    source: int8
+
+
+class DescribeConfigsResourceResult(Struct):
+    name: string
+    value: string | None
+    read_only: bool
+    is_default: bool = field("0", default=False)
+    config_source: int8 = field("1+", default=-1, ignorable=True)
+    is_sensitive: bool
+    synonyms: list[DescribeConfigsSynonym] = field("1+", factory=list, ignorable=True)
+    config_type: int8 = field("3+", default=0, ignorable=True)
+    documentation: string | None = field("3+", default="", ignorable=True)
+
+
+class DescribeConfigsResult(Struct):
+    error_code: int16
+    error_message: string | None
+    resource_type: int8
+    resource_name: string
+    configs: list[DescribeConfigsResourceResult]
+
+
+class DescribeConfigsResponse(Response, key=32, versions="0-4", flexible="4+"):
+    throttle_time_ms: int32
+    results: list[DescribeConfigsResult]
+
+
+class DescribeConfigsResource(Struct):
+    resource_type: int8
+    resource_name: string
+    configuration_keys: list[string] | None
+
+
+class DescribeConfigsRequest(
+    Request[DescribeConfigsResponse], key=32, versions="0-4", flexible="4+", route=Route.BROKER
+):
+    resources: list[DescribeConfigsResource]
+    include_synonyms: bool = field("1+", default=False)
+    include_documentation: bool = field("3+", default=False)

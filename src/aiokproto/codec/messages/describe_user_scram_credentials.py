@@ -1,0 +1,34 @@
+"""DescribeUserScramCredentials (ApiKey 50): which SCRAM credentials users have."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Request, Response, Route, Struct, int8, int16, int32, string
+
+
+class CredentialInfo(Struct):
+    mechanism: int8
+    iterations: int32
+
+
+class DescribeUserScramCredentialsResult(Struct):
+    user: string
+    error_code: int16
+    error_message: string | None
+    credential_infos: list[CredentialInfo]
+
+
+class DescribeUserScramCredentialsResponse(Response, key=50, versions="0", flexible="0+"):
+    throttle_time_ms: int32
+    error_code: int16
+    error_message: string | None
+    results: list[DescribeUserScramCredentialsResult]
+
+
+class UserName(Struct):
+    name: string
+
+
+class DescribeUserScramCredentialsRequest(
+    Request[DescribeUserScramCredentialsResponse], key=50, versions="0", flexible="0+", route=Route.CONTROLLER
+):
+    users: list[UserName] | None

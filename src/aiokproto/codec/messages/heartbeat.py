@@ -1,0 +1,17 @@
+"""Heartbeat (ApiKey 12): stay in a classic group, and learn of a rebalance."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Request, Response, Route, field, int16, int32, string
+
+
+class HeartbeatResponse(Response, key=12, versions="0-4", flexible="4+"):
+    throttle_time_ms: int32 = field("1+", default=0, ignorable=True)
+    error_code: int16
+
+
+class HeartbeatRequest(Request[HeartbeatResponse], key=12, versions="0-4", flexible="4+", route=Route.GROUP):
+    group_id: string
+    generation_id: int32
+    member_id: string
+    group_instance_id: string | None = field("3+", default=None)

@@ -1,0 +1,36 @@
+"""IncrementalAlterConfigs (ApiKey 44): set, delete, append to or subtract from single configuration values."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Request, Response, Route, Struct, int8, int16, int32, string
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: int16
+    error_message: string | None
+    resource_type: int8
+    resource_name: string
+
+
+class IncrementalAlterConfigsResponse(Response, key=44, versions="0-1", flexible="1+"):
+    throttle_time_ms: int32
+    responses: list[AlterConfigsResourceResponse]
+
+
+class AlterableConfig(Struct):
+    name: string
+    config_operation: int8
+    value: string | None
+
+
+class AlterConfigsResource(Struct):
+    resource_type: int8
+    resource_name: string
+    configs: list[AlterableConfig]
+
+
+class IncrementalAlterConfigsRequest(
+    Request[IncrementalAlterConfigsResponse], key=44, versions="0-1", flexible="1+", route=Route.CONTROLLER
+):
+    resources: list[AlterConfigsResource]
+    validate_only: bool

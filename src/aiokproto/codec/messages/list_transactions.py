@@ -1,0 +1,27 @@
+"""ListTransactions (ApiKey 66): the transactions that a broker coordinates."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, int64, string
+
+
+class TransactionState(Struct):
+    transactional_id: string
+    producer_id: int64
+    transaction_state: string
+
+
+class ListTransactionsResponse(Response, key=66, versions="0-2", flexible="0+"):
+    throttle_time_ms: int32
+    error_code: int16
+    unknown_state_filters: list[string]
+    transaction_states: list[TransactionState]
+
+
+class ListTransactionsRequest(
+    Request[ListTransactionsResponse], key=66, versions="0-2", flexible="0+", route=Route.BROKER
+):
+    state_filters: list[string]
+    producer_id_filters: list[int64]
+    duration_filter: int64 = field("1+", default=-1)
+    transactional_id_pattern: string | None = field("2+", default=None)

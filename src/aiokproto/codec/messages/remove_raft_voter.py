@@ -1,0 +1,19 @@
+"""RemoveRaftVoter (ApiKey 81): remove a voter from the metadata quorum."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Request, Response, Route, int16, int32, string, uuid
+
+
+class RemoveRaftVoterResponse(Response, key=81, versions="0", flexible="0+"):
+    throttle_time_ms: int32
+    error_code: int16
+    error_message: string | None
+
+
+class RemoveRaftVoterRequest(
+    Request[RemoveRaftVoterResponse], key=81, versions="0", flexible="0+", route=Route.CONTROLLER
+):
+    cluster_id: string | None
+    voter_id: int32
+    voter_directory_id: uuid

@@ -1,0 +1,1 @@
+"""Messages inside bytes fields, records and files."""

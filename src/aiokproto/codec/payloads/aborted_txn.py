@@ -1,0 +1,12 @@
+"""An entry of a transaction index file."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Payload, int64
+
+
+class AbortedTxn(Payload, versions="0"):
+    producer_id: int64
+    first_offset: int64
+    last_offset: int64
+    last_stable_offset: int64

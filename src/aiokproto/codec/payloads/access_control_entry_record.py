@@ -1,0 +1,16 @@
+"""The access control entry record of a metadata log."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Payload, int8, string, uuid
+
+
+class AccessControlEntryRecord(Payload, versions="0", flexible="0+"):
+    id: uuid
+    resource_type: int8
+    resource_name: string
+    pattern_type: int8
+    principal: string
+    host: string
+    operation: int8
+    permission_type: int8

@@ -1,0 +1,9 @@
+"""The clear elr record of a metadata log."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Payload, string
+
+
+class ClearElrRecord(Payload, versions="0", flexible="0+"):
+    topic_name: string

@@ -1,0 +1,10 @@
+"""The fence broker record of a metadata log."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Payload, int32, int64
+
+
+class FenceBrokerRecord(Payload, versions="0", flexible="0+"):
+    id: int32
+    epoch: int64

@@ -1,0 +1,17 @@
+"""The quota record of a metadata log."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Payload, Struct, float64, string
+
+
+class EntityData(Struct):
+    entity_type: string
+    entity_name: string | None
+
+
+class QuotaRecord(Payload, versions="0"):
+    entity: list[EntityData]
+    key: string
+    value: float64
+    remove: bool

@@ -1,0 +1,10 @@
+"""The unregister broker record of a metadata log."""
+
+from __future__ import annotations
+
+from aiokproto.codec.schema import Payload, int32, int64
+
+
+class UnregisterBrokerRecord(Payload, versions="0", flexible="0+"):
+    broker_id: int32
+    broker_epoch: int64

@@ -1,0 +1,66 @@
+"""ApiKey or name → message class; modules are imported when asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
+
+from aiokproto.codec.registry_table import APIS, PAYLOADS
+from aiokproto.codec.schema import Message, Request, Response
+from aiokproto.errors import DecodeError
+
+_KEYS = {name: key for key, (_, name) in APIS.items()}
+
+
+def api_keys() -> list[int]:
+    """Every ApiKey, ascending."""
+    return list(APIS)
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name of an API; ``ApiKey(n)`` where it is unknown."""
+    return APIS[api_key][1] if api_key in APIS else f"ApiKey({api_key})"
+
+
+@cache
+def request(api_key: int) -> type[Request[Any]]:
+    """The request class of an ApiKey.
+
+    Raises:
+        DecodeError: No such ApiKey is known.
+    """
+    return cast("type[Request[Any]]", _load(api_key, "Request"))
+
+
+@cache
+def response(api_key: int) -> type[Response]:
+    """The response class of an ApiKey. Raises as :func:`request`."""
+    return cast("type[Response]", _load(api_key, "Response"))
+
+
+def lookup(name: str) -> type[Message]:
+    """Any message by Kafka's own name: ``"MetadataRequest"``, ``"OffsetCommitKey"``, ``"EndTxnMarker"``.
+
+    Raises:
+        KeyError: There is no message of that name.
+    """
+    for suffix in ("Request", "Response"):
+        api = name.removesuffix(suffix)
+        if api != name and api in _KEYS:
+            return _load(_KEYS[api], suffix)
+    if name not in PAYLOADS:
+        raise KeyError(f"no message is called {name!r}")
+    return cast("type[Message]", getattr(import_module(f"aiokproto.codec.{PAYLOADS[name]}"), name))
+
+
+def payload_names() -> list[str]:
+    """The names of all messages that are neither request nor response."""
+    return list(PAYLOADS)
+
+
+def _load(api_key: int, suffix: str) -> type[Message]:
+    if api_key not in APIS:
+        raise DecodeError(f"ApiKey {api_key} is unknown")
+    stem, name = APIS[api_key]
+    return cast("type[Message]", getattr(import_module(f"aiokproto.codec.messages.{stem}"), name + suffix))

@@ -1,0 +1,418 @@
+"""Declaring messages: the class body is the schema.
+
+A message is one class for all its versions. An annotation names the wire type; :func:`field` adds what differs from
+"in every version, never null, no default"::
+
+    class MetadataRequest(Request[MetadataResponse], key=3, versions="0-13", flexible="9+", route=Route.ANY):
+        topics: list[MetadataRequestTopic] | None = field(nullable="1+")
+        allow_auto_topic_creation: bool = field("4+", default=True)
+
+Ranges are written as Kafka writes them: ``"3"``, ``"0-2"``, ``"4+"``, ``"none"``. The annotations stay text until a
+codec is compiled from them, and ``__init__`` is made on first use: importing the whole protocol costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+
+from aiokproto.codec.wire import FORMATS, ZERO_UUID
+from aiokproto.errors import CodecError, DecodeError, EncodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_: object) -> Callable[[type], type]:
+        return lambda cls: cls
+
+
+int8: TypeAlias = int
+int16: TypeAlias = int
+int32: TypeAlias = int
+int64: TypeAlias = int
+uint16: TypeAlias = int
+uint32: TypeAlias = int
+float64: TypeAlias = float
+string: TypeAlias = str
+uuid: TypeAlias = bytes
+recordset: TypeAlias = "bytes | bytearray | memoryview"
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions; empty when ``highest < lowest``."""
+
+    lowest: int
+    highest: int
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """Read Kafka's notation: ``"3"``, ``"0-2"``, ``"4+"``, ``"none"``."""
+        return _parse_versions(text)
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.lowest <= version <= self.highest
+
+    def __str__(self) -> str:
+        if self.highest < self.lowest:
+            return "none"
+        if self.highest == OPEN_END:
+            return f"{self.lowest}+"
+        return str(self.lowest) if self.lowest == self.highest else f"{self.lowest}-{self.highest}"
+
+    def covers(self, other: Versions) -> bool:
+        """Whether every version of ``other`` is in this range."""
+        return other.highest < other.lowest or (self.lowest <= other.lowest and other.highest <= self.highest)
+
+
+OPEN_END = 0x7FFF
+
+
+@lru_cache(maxsize=256)
+def _parse_versions(text: str) -> Versions:
+    if text == "none":
+        return Versions(0, -1)
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), OPEN_END)
+    low, _, high = text.partition("-")
+    return Versions(int(low), int(high or low))
+
+
+ALL = Versions(0, OPEN_END)
+NEVER = Versions(0, -1)
+
+
+class Route(Enum):
+    """Which broker a request goes to."""
+
+    ANY = "any broker"
+    LEADER = "leader of the partitions"
+    CONTROLLER = "controller"
+    GROUP = "coordinator of the group"
+    TRANSACTION = "coordinator of the transactional id"
+    SHARE = "coordinator of the share group's state"
+    BROKER = "the broker it is about"
+    QUORUM = "KRaft quorum, between controllers and brokers"
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Any = _Missing()
+
+
+class Field(NamedTuple):
+    """What :func:`field` was told."""
+
+    versions: str
+    nullable: str | None
+    tag: int | None
+    default: Any
+    factory: Callable[[], Any] | None
+    ignorable: bool
+    flexible: bool
+
+
+def field(
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    tag: int | None = None,
+    default: Any = MISSING,
+    factory: Callable[[], Any] | None = None,
+    ignorable: bool = False,
+    flexible: bool = True,
+) -> Any:
+    """Say more of a field than its type.
+
+    Args:
+        versions: The versions that have it.
+        nullable: The versions in which it can be null; by default all, if the annotation has ``| None``.
+        tag: Its number, if it is a tagged field.
+        default: Its value when not given, and in versions without it.
+        factory: Makes that value anew each time (lists, structs).
+        ignorable: Whether a value other than the default is silently left out of versions without the field, instead
+            of being an error.
+        flexible: False if it keeps its old form in flexible versions.
+    """
+    return Field(versions, nullable, tag, default, factory, ignorable, flexible)
+
+
+_PLAIN = Field("0+", None, None, MISSING, None, False, True)
+
+
+class FieldSpec(NamedTuple):
+    """A field as the codecs see it: its declaration with the annotation resolved."""
+
+    name: str
+    kind: str
+    """A wire type's name, or "struct"."""
+    array: bool
+    struct: type[Struct] | None
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    default: Any
+    factory: Callable[[], Any] | None
+    ignorable: bool
+    flexible: bool
+
+    @property
+    def required(self) -> bool:
+        """Whether it must be given to ``__init__``."""
+        return self.default is MISSING and self.factory is None
+
+    def default_value(self) -> Any:
+        """Its default, made anew; the zero of its type where none is declared."""
+        if self.factory is not None:
+            return self.factory()
+        if self.default is not MISSING:
+            return self.default
+        if self.array:
+            return []
+        return _ZEROS[self.kind] if self.struct is None else self.struct.zero()
+
+
+_ZEROS: dict[str, Any] = dict.fromkeys(FORMATS, 0) | {
+    "bool": False,
+    "float64": 0.0,
+    "uuid": ZERO_UUID,
+    "string": "",
+    "bytes": b"",
+    "recordset": None,
+}
+BASIC_TYPES = frozenset(_ZEROS)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class StructType(type):
+    """Turns annotations into slots; nothing else happens at import."""
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> StructType:
+        annotations: dict[str, str] = namespace.get("__annotations__", {})
+        declared: dict[str, Field] = {}
+        for attribute, annotation in annotations.items():
+            if not annotation.startswith("ClassVar"):
+                value = namespace.pop(attribute, _PLAIN)
+                declared[attribute] = value if isinstance(value, Field) else _PLAIN._replace(default=value)
+        namespace["__slots__"] = tuple(declared)
+        namespace["_declared"] = declared
+        namespace["_specs"] = None
+        return super().__new__(mcls, name, bases, namespace, **keywords)
+
+
+class Struct(metaclass=StructType):
+    """A group of fields. Compares by value; attributes are the fields, and ``unknown_tags``.
+
+    ``unknown_tags`` holds the tagged fields that the bytes had and this schema does not know, by tag, or is None; they
+    are written back on encoding.
+    """
+
+    unknown_tags: dict[int, bytes] | None = None
+
+    _declared: ClassVar[dict[str, Field]]
+    _specs: ClassVar[tuple[FieldSpec, ...] | None]
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None:
+            from aiokproto.codec.compiler import compile_init
+
+            cls = type(self)
+            cls.__init__ = compile_init(cls)
+            cls.__init__(self, **values)
+
+    @classmethod
+    def fields(cls) -> tuple[FieldSpec, ...]:
+        """The fields in wire order."""
+        if cls._specs is None:
+            cls._specs = tuple(_resolve(cls, name, declared) for name, declared in cls._declared.items())
+        return cls._specs
+
+    @classmethod
+    def zero(cls) -> Self:
+        """An instance with every field at its default, or its type's zero."""
+        return cls(**{spec.name: spec.default_value() for spec in cls.fields()})
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        names = (*type(self)._declared, "unknown_tags")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={getattr(self, name)!r}" for name in type(self)._declared]
+        if self.unknown_tags:
+            shown.append(f"unknown_tags={self.unknown_tags!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:
+    """Read an annotation's text: ``T``, ``list[T]``, each maybe ``| None``."""
+    text: str = cls.__annotations__[name]
+    base = text.removesuffix(" | None")
+    optional = base != text
+    array = base.startswith("list[")
+    if array:
+        base = base[5:-1]
+    struct = None if base in BASIC_TYPES else getattr(sys.modules[cls.__module__], base)
+    nullable = Versions.parse(declared.nullable) if declared.nullable else (ALL if optional else NEVER)
+    return FieldSpec(
+        name=name,
+        kind="struct" if struct else base,
+        array=array,
+        struct=struct,
+        versions=Versions.parse(declared.versions),
+        nullable=nullable,
+        tag=declared.tag,
+        default=declared.default,
+        factory=declared.factory,
+        ignorable=declared.ignorable,
+        flexible=declared.flexible,
+    )
+
+
+class _Codecs(dict[int, Any]):
+    """Version → compiled function, compiled when first asked for."""
+
+    def __init__(
+        self, message: type[Message], compile_one: Callable[[type[Message], int], Any], error: type[CodecError]
+    ) -> None:
+        super().__init__()
+        self.message = message
+        self.compile_one = compile_one
+        self.error = error
+
+    def __missing__(self, version: int) -> Any:
+        if version not in self.message.versions:
+            raise self.error(f"{self.message.__name__} has versions {self.message.versions}, not {version}")
+        function = self[version] = self.compile_one(self.message, version)
+        return function
+
+
+class Message(Struct):
+    """A struct with versions of its own: what can stand alone as bytes."""
+
+    versions: ClassVar[Versions]
+    flexible: ClassVar[Versions]
+    unstable: ClassVar[Versions]
+    _encoders: ClassVar[_Codecs]
+    _decoders: ClassVar[_Codecs]
+
+    def __init_subclass__(
+        cls, versions: str = "none", flexible: str = "none", unstable: str = "none", **rest: Any
+    ) -> None:
+        super().__init_subclass__(**rest)
+        from aiokproto.codec import compiler
+
+        cls.versions = Versions.parse(versions)
+        cls.flexible = Versions.parse(flexible)
+        cls.unstable = Versions.parse(unstable)
+        cls._encoders = _Codecs(cls, compiler.compile_encoder, EncodeError)
+        cls._decoders = _Codecs(cls, compiler.compile_decoder, DecodeError)
+
+    def encode(self, version: int) -> bytes:
+        """The body in that version.
+
+        Raises:
+            EncodeError: The version does not exist, or cannot carry a field's value; names the field.
+        """
+        out = bytearray()
+        self.encode_into(out, version)
+        return bytes(out)
+
+    def encode_into(self, out: bytearray, version: int) -> None:
+        """Append the body to ``out``, which is left as it was if that fails. Raises as :meth:`encode`."""
+        encoder = self._encoders[version]
+        start = len(out)
+        try:
+            encoder(self, out)
+        except Exception as error:
+            del out[start:]
+            from aiokproto.codec.explain import explain_encode
+
+            raise explain_encode(self, version, error) from error
+
+    @classmethod
+    def decode(cls, data: Buffer, version: int) -> Self:
+        """Read a whole body.
+
+        ``recordset`` fields become views of ``data``, not copies: keep it unchanged while they are used.
+
+        Raises:
+            DecodeError: Bytes are missing, wrong, or left over; names the field and position.
+        """
+        message, end = cls.decode_from(data, 0, version)
+        if end != len(data):
+            raise DecodeError(f"{cls.__name__} v{version}: {len(data) - end} bytes left over after {end}")
+        return message
+
+    @classmethod
+    def decode_from(cls, data: Buffer, pos: int, version: int) -> tuple[Self, int]:
+        """Read a body that starts at ``pos``; returns it and the position after it. Raises as :meth:`decode`."""
+        decoder = cls._decoders[version]
+        try:
+            result: tuple[Self, int] = decoder(data, pos)
+        except Exception as error:
+            from aiokproto.codec.explain import explain_decode
+
+            raise explain_decode(cls, data, pos, version, error) from error
+        return result
+
+    @classmethod
+    def source(cls, version: int) -> str:
+        """The generated Python of this version's encoder and decoder, for reading."""
+        from aiokproto.codec.compiler import source
+
+        return source(cls, version)
+
+
+class Payload(Message):
+    """A message inside something else: in a bytes field, a record's key or value, or a control record."""
+
+
+class Response(Message):
+    """A broker's answer."""
+
+    api_key: ClassVar[int]
+
+    def __init_subclass__(cls, key: int = -1, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        cls.api_key = key
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """The response header's version. ApiVersions keeps 0: who reads it does not know yet what is understood."""
+        return 1 if version in cls.flexible and cls.api_key != 18 else 0
+
+
+R_co = TypeVar("R_co", bound=Response, covariant=True)
+
+
+class Request(Message, Generic[R_co]):
+    """A question to a broker. ``Request[R]`` is answered by an ``R`` of the same version."""
+
+    api_key: ClassVar[int]
+    response: ClassVar[type[Response]]
+    route: ClassVar[Route]
+
+    def __init_subclass__(cls, key: int = -1, route: Route = Route.ANY, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        cls.api_key = key
+        cls.route = route
+        cls.response = cls.__orig_bases__[0].__args__[0]  # type: ignore[attr-defined]
+
+    @classmethod
+    def header_version(cls, version: int) -> int:
+        """The request header's version. ControlledShutdown v0 alone has none of a client id."""
+        if version in cls.flexible:
+            return 2
+        return 0 if cls.api_key == 7 and version == 0 else 1

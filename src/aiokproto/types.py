@@ -1,0 +1,115 @@
+"""Frozen values that users hold: records, positions, the results of a send."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+Header = tuple[str, bytes | None]
+"""A record header: its key and value. Keys may repeat; order is kept."""
+
+
+class TimestampType(IntEnum):
+    """Who set a record's timestamp."""
+
+    NO_TIMESTAMP = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record is.
+
+    Attributes:
+        topic: The topic's name.
+        partition: The partition it went to.
+        offset: Its offset there; -1 with ``acks=0``, where the broker does not say.
+        timestamp: Milliseconds since the epoch, as stored: the broker's clock where the topic has LogAppendTime.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the offset of the *next* record to read, a note, and the epoch it was read in."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time: its offset and timestamp (ms since the epoch)."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class Record:
+    """A record read from a topic.
+
+    Attributes:
+        topic: The topic's name.
+        partition: The partition it was read from.
+        offset: Its offset in the partition.
+        timestamp: Milliseconds since the epoch; -1 when the record has none.
+        key: The key, or None.
+        value: The value, or None (a tombstone).
+        headers: The headers in order; empty when there are none.
+        timestamp_type: Who set the timestamp.
+        leader_epoch: The leader epoch of its batch; -1 when unknown.
+    """
+
+    __slots__ = (
+        "headers",
+        "key",
+        "leader_epoch",
+        "offset",
+        "partition",
+        "timestamp",
+        "timestamp_type",
+        "topic",
+        "value",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[Header, ...] = (),
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        leader_epoch: int = -1,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.timestamp_type = timestamp_type
+        self.leader_epoch = leader_epoch
+
+    def __repr__(self) -> str:
+        return (
+            f"Record(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
+            f"timestamp={self.timestamp}, key={self.key!r}, value={self.value!r}, headers={self.headers!r})"
+        )

@@ -1,0 +1,93 @@
+"""Every message in every version: there and back, cut short, and with hostile lengths."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aiokproto.codec.registry import api_keys, lookup, request
+from aiokproto.codec.schema import Message
+from aiokproto.errors import DecodeError
+from tests.codec.fill import all_messages, all_versions, fill
+
+MESSAGES = all_messages()
+OTHER_VERSIONS = 143
+"""Versions of headers and payloads."""
+
+
+def versions(message: type[Message]) -> range:
+    return range(message.versions.lowest, message.versions.highest + 1)
+
+
+def refusal(message: type[Message], data: bytearray, version: int) -> str:
+    """The text of the error that decoding gives; empty if the bytes are fine."""
+    try:
+        message.decode(data, version)
+    except DecodeError as error:
+        return str(error)
+    return ""
+
+
+def test_the_whole_protocol_is_there() -> None:
+    assert api_keys() == list(range(95))
+    assert sum(len(versions(request(key))) for key in api_keys()) == 368
+    assert len(MESSAGES) == 292
+    assert len(all_versions()) == 368 * 2 + OTHER_VERSIONS
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.__name__)
+def test_round_trip(message: type[Message]) -> None:
+    for version in versions(message):
+        for seed in range(6):
+            made = fill(message, version, seed)
+            data = made.encode(version)
+            back = message.decode(data, version)
+            assert back == made
+            assert back.encode(version) == data
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.__name__)
+def test_zero_values_round_trip(message: type[Message]) -> None:
+    for version in versions(message):
+        zero = message.zero()
+        assert message.decode(zero.encode(version), version) == zero
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.__name__)
+def test_every_truncation_is_refused(message: type[Message]) -> None:
+    for version in versions(message):
+        data = fill(message, version, seed=7).encode(version)
+        for size in range(len(data)):
+            with pytest.raises(DecodeError, match=f"{message.__name__} v{version}"):
+                message.decode(data[:size], version)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.__name__)
+def test_trailing_bytes_are_reported(message: type[Message]) -> None:
+    for version in versions(message):
+        data = fill(message, version, seed=8).encode(version)
+        with pytest.raises(DecodeError, match="3 bytes left over"):
+            message.decode(data + b"abc", version)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.__name__)
+def test_mutations_decode_or_are_refused_by_name(message: type[Message]) -> None:
+    rng = random.Random(message.__name__)
+    for version in versions(message):
+        data = bytearray(fill(message, version, seed=9).encode(version))
+        for _ in range(40):
+            if not data:
+                break
+            mutant = bytearray(data)
+            at = rng.randrange(len(mutant))
+            extreme = rng.choice((b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", rng.randbytes(1)))
+            mutant[at : at + len(extreme)] = extreme
+            assert "cannot be decoded" not in refusal(message, mutant, version)
+
+
+def test_lookup_by_kafkas_own_name() -> None:
+    assert lookup("MetadataRequest").__name__ == "MetadataRequest"
+    assert lookup("EndTxnMarker").__module__ == "aiokproto.codec.payloads.control_records"
+    with pytest.raises(KeyError, match="NoSuchRequest"):
+        lookup("NoSuchRequest")

@@ -1,0 +1,1 @@
+"""Drafting message declarations from protocol facts."""
