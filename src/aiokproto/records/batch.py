@@ -1,0 +1,277 @@
+"""A record batch of magic 2, as it lies in a log, a Produce request or a Fetch response."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TypeVar
+
+from aiokproto.errors import CodecError, CorruptRecordError
+from aiokproto.records.compression import MAX_DECOMPRESSED, Bytes, Compression, decompress
+from aiokproto.records.crc import crc32c
+from aiokproto.records.record import BatchRecord, Make, read_records
+from aiokproto.types import TimestampType
+
+T = TypeVar("T")
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp, producer id,
+producer epoch, base sequence, record count: 61 bytes, the same for every batch of magic 2."""
+
+LOG_OVERHEAD = 12
+"""Base offset and length, which come before what the length counts; the same in every magic."""
+
+MAGIC_AT = 16
+"""Where the magic byte is; the same in every magic."""
+
+CRC_FROM = 21
+"""The checksum covers the batch from its attributes to its end, so that a broker may set what comes before."""
+
+TIMESTAMP_TYPE = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+
+class RecordBatch:
+    """A view of one batch: the header is read at once, the records when they are asked for, anew each time.
+
+    Iterating gives :class:`~aiokproto.records.record.BatchRecord` objects; ``len()`` is the number of records.
+    Control batches (``is_control``) iterate like any other: see :mod:`aiokproto.records.control` for what they say.
+
+    Attributes:
+        raw: The whole batch, a view of the buffer it came in.
+        base_offset: Offset of the first record when the batch was written. Compaction may have removed that record.
+        length: What the batch says of its size: bytes after the length field.
+        partition_leader_epoch: Set by the broker; -1 in a Produce request.
+        magic: The format, 2.
+        crc: The checksum the batch carries.
+        attributes: The flags as one number.
+        last_offset_delta: Offset of the last record when the batch was written, less ``base_offset``.
+        base_timestamp: What the records' timestamps are relative to; see ``has_delete_horizon``.
+        max_timestamp: The greatest timestamp (ms); with LogAppendTime the timestamp of every record.
+        producer_id: The idempotent producer's id, else -1.
+        producer_epoch: Its epoch, else -1.
+        base_sequence: Sequence number of the first record, else -1.
+        count: Number of records.
+        max_decompressed: Bytes the records may decompress to.
+        source: The record set this is part of, where :func:`decode` made it; else the same as ``raw``.
+        position: Where in ``source`` it begins.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "count",
+        "crc",
+        "last_offset_delta",
+        "length",
+        "magic",
+        "max_decompressed",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "raw",
+        "source",
+    )
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    def __init__(self, raw: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED) -> None:
+        """View ``raw``, which must be exactly one batch. The checksum is not looked at: see :meth:`validate`.
+
+        Raises:
+            CorruptRecordError: It is no complete batch of magic 2, or its header makes no sense.
+        """
+        self.raw = self.source = memoryview(raw)
+        self.position = 0
+        self.max_decompressed = max_decompressed
+        if len(self.raw) < HEADER.size:
+            raise CorruptRecordError(f"a record batch takes at least {HEADER.size} bytes, here are {len(self.raw)}")
+        (
+            self.base_offset,
+            self.length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = HEADER.unpack_from(self.raw)
+        if self.magic != 2:
+            raise self._corrupt(f"magic is {self.magic}, not 2")
+        if self.length + LOG_OVERHEAD != len(self.raw):
+            raise self._corrupt(f"says {self.length + LOG_OVERHEAD} bytes where there are {len(self.raw)}")
+        if self.count < 0 or self.last_offset_delta < 0:
+            raise self._corrupt(f"{self.count} records, last offset delta {self.last_offset_delta}")
+
+    @property
+    def compression(self) -> Compression:
+        """The codec of the records.
+
+        Raises:
+            UnsupportedCompressionError: Its number is none that is known.
+        """
+        return Compression.of(self.attributes)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps: the producer, or the broker when it appended."""
+        return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records are part of a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this holds a control record, which is not for users."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether ``base_timestamp`` is the time (ms) from which compaction may drop tombstones (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON)
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record when the batch was written."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset to go on from after this batch, also where compaction removed its last records."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, -1 without a producer id. Sequences go on from 0 after 2**31 - 1."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Size of the whole batch as it is stored and sent."""
+        return len(self.raw)
+
+    def validate(self) -> None:
+        """Compare the checksum.
+
+        Raises:
+            CorruptRecordError: It does not fit the bytes.
+        """
+        actual = crc32c(self.raw[CRC_FROM:])
+        if actual != self.crc:
+            raise self._corrupt(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
+
+    def body(self) -> Bytes:
+        """The records section, decompressed; a view of ``raw`` where it is not compressed.
+
+        Raises:
+            CorruptRecordError: It cannot be decompressed, or not within ``max_decompressed`` bytes.
+            UnsupportedCompressionError: The codec is unknown or its library is missing.
+        """
+        packed = self.raw[HEADER.size :]
+        if not self.attributes & 7:
+            return packed
+        # A batch that compaction has emptied keeps its codec but has nothing to decompress.
+        if not self.count:
+            return b""
+        try:
+            return decompress(self.compression, packed, self.max_decompressed)
+        except CorruptRecordError as error:
+            raise self._corrupt(error) from error.__cause__
+
+    def records(self, make: Make[T]) -> list[T]:
+        """Read all records, each built by ``make(offset, timestamp, key, value, headers)``.
+
+        Raises:
+            CorruptRecordError: The records are damaged.
+            UnsupportedCompressionError: The codec is unknown or its library is missing.
+        """
+        append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
+        body = self.body()
+        data = body if isinstance(body, bytes) else bytes(body)
+        try:
+            return read_records(data, self.count, self.base_offset, self.base_timestamp, append_time, make)
+        except CodecError as error:
+            raise self._corrupt(error) from None
+
+    def __iter__(self) -> Iterator[BatchRecord]:
+        return iter(self.records(BatchRecord))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(base_offset={self.base_offset}, count={self.count}, size_in_bytes={self.size_in_bytes}, "
+            f"attributes={self.attributes:#x}, producer_id={self.producer_id})"
+        )
+
+    def _corrupt(self, why: object) -> CorruptRecordError:
+        return CorruptRecordError(f"record batch at offset {self.base_offset}: {why}")
+
+
+def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_DECOMPRESSED) -> Iterator[RecordBatch]:
+    """The batches of a record set, such as a Fetch response's ``records`` or a log segment.
+
+    A broker may cut the last batch short to keep to a size: what is cut is left out without an error.
+
+    Args:
+        data: The record set. The batches are views of it.
+        check_crc: Compare each batch's checksum. If not, :meth:`RecordBatch.validate` can be called later, in a thread.
+        max_decompressed: Bytes that the records of a single batch may decompress to.
+
+    Raises:
+        CorruptRecordError: A batch is damaged. Those before it have been handed out by then.
+    """
+    view = memoryview(data)
+    end = len(view)
+    pos = 0
+    while end - pos > MAGIC_AT:
+        base_offset, length = _START.unpack_from(view, pos)
+        magic = view[pos + MAGIC_AT]
+        if magic != 2:
+            raise CorruptRecordError(f"record batch at offset {base_offset}: magic {magic} is unknown")
+        if length < HEADER.size - LOG_OVERHEAD:
+            raise CorruptRecordError(f"record batch at offset {base_offset}: length {length} is too small")
+        stop = pos + LOG_OVERHEAD + length
+        if stop > end:
+            return
+        batch = RecordBatch(view[pos:stop], max_decompressed=max_decompressed)
+        batch.source = view
+        batch.position = pos
+        if check_crc:
+            batch.validate()
+        yield batch
+        pos = stop
+
+
+_START = struct.Struct(">qi")

@@ -1,0 +1,203 @@
+"""Columns hold what iterating over the batches gives, and nothing is read that is not there."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.errors import CorruptRecordError, KafkaError
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode, encode
+from aiokproto.records.patch import restamp
+from aiokproto.types import Header
+from tests.records.strategies import BASE_TIMESTAMP, batches, codecs, record_lists, simple_records
+
+np = pytest.importorskip("numpy")
+pa = pytest.importorskip("pyarrow")
+
+from aiokproto.records.columns import Columns, arrow_schema, to_columns  # noqa: E402
+
+MICROS_MAX = (2**63 - 1) // 1000
+
+
+def rows(columns: Columns) -> list[BatchRecord]:
+    found = columns.headers()
+    return [
+        BatchRecord(int(columns.offset[i]), int(columns.timestamp[i]), columns.key[i], columns.value[i], found[i])
+        for i in range(len(columns))
+    ]
+
+
+def objects(data: bytes | bytearray) -> list[BatchRecord]:
+    return [record for batch in decode(data, check_crc=False, max_decompressed=1 << 20) for record in batch]
+
+
+@given(st.lists(batches(), max_size=4))
+def test_columns_equal_iteration(stored: list[bytes]) -> None:
+    data = b"".join(stored)
+    assert rows(to_columns(decode(data))) == objects(data)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 400), st.integers(0, 200)), min_size=1, max_size=6),
+    codecs,
+)
+def test_runs_of_one_size_equal_iteration(runs: list[tuple[int, int]], codec: Compression) -> None:
+    """Long runs take the vectorised walk; where deltas grow by a byte, and where runs meet, it must stop in time."""
+    records = [record for count, size in runs for record in simple_records(count, size=size)]
+    data = encode(records, compression=codec) + encode(records[:17])
+    assert rows(to_columns(decode(data))) == objects(data)
+
+
+@given(st.lists(batches(), min_size=1, max_size=3))
+def test_batches_from_different_buffers(stored: list[bytes]) -> None:
+    joined = b"".join(stored)
+    apart = [next(decode(data)) for data in stored]
+    assert rows(to_columns(apart)) == objects(joined)
+
+
+def test_batches_in_any_order_and_some_left_out() -> None:
+    one, two, three = decode(b"".join(encode(simple_records(40, base_offset=n), base_offset=n) for n in (0, 40, 80)))
+    assert rows(to_columns([three, one])) == [*three, *one]
+    assert rows(to_columns([two])) == list(two)
+
+
+@given(batches(), st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=5))
+def test_damage_raises_our_errors_or_reads_the_same(stored: bytes, changes: list[tuple[int, int]]) -> None:
+    damaged = bytearray(stored)
+    for position, byte in changes:
+        damaged[position % len(damaged)] = byte
+    try:
+        found = rows(to_columns(decode(damaged, check_crc=False, max_decompressed=1 << 20)))
+    except KafkaError:
+        with pytest.raises(KafkaError):
+            objects(damaged)
+    else:
+        assert found == objects(damaged)
+
+
+@given(st.binary(max_size=120), st.integers(1, 12))
+def test_any_section_raises_our_errors_or_reads_the_same(section: bytes, count: int) -> None:
+    data = bytearray(encode(simple_records(1))[:61] + section)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    struct.pack_into(">i", data, 57, count)
+    try:
+        found = rows(to_columns([RecordBatch(data)]))
+    except KafkaError:
+        with pytest.raises(KafkaError):
+            objects(data)
+    else:
+        assert found == objects(data)
+
+
+def test_damage_names_the_batch() -> None:
+    good = encode(simple_records(50))
+    bad = bytearray(encode(simple_records(50), base_offset=1234))
+    bad[61] ^= 0x40
+    with pytest.raises(CorruptRecordError, match="offset 1234"):
+        to_columns(decode(good + bytes(bad), check_crc=False))
+
+
+def test_damage_in_headers_is_found_when_they_are_asked_for() -> None:
+    data = bytearray(encode([BatchRecord(0, 1, None, b"v", (("name", b"content"),))], base_offset=66))
+    data[data.index(b"name") - 1] = 0x7E
+    columns = to_columns(decode(data, check_crc=False))
+    assert columns.value[0] == b"v"
+    with pytest.raises(CorruptRecordError, match="offset 66"):
+        columns.headers()
+    with pytest.raises(CorruptRecordError, match="offset 66"):
+        columns.to_arrow("t", 0, headers=True)
+
+
+def test_log_append_time() -> None:
+    appended = bytearray(encode(simple_records(3)))
+    restamp(appended, 0, 777)
+    columns = to_columns(decode(bytes(appended) + encode(simple_records(2))))
+    assert columns.timestamp.tolist() == [777, 777, 777, BASE_TIMESTAMP, BASE_TIMESTAMP]
+    assert columns.timestamp_type.tolist() == [1, 1, 1, 0, 0]
+
+
+def test_no_batches() -> None:
+    columns = to_columns([])
+    assert len(columns) == 0
+    assert columns.to_arrow("t", 0, headers=True).num_rows == 0
+
+
+def test_between_keeps_a_range_of_offsets() -> None:
+    data = b"".join(encode(simple_records(10, base_offset=n), base_offset=n) for n in (0, 10))
+    columns = to_columns(decode(data))
+    assert columns.between(0, 20) is columns
+    assert columns.between(7, 12).offset.tolist() == [7, 8, 9, 10, 11]
+    assert rows(columns.between(7, 12)) == objects(data)[7:12]
+    assert columns.between(7, 12).to_arrow("t", 0).num_rows == 5
+    assert len(columns.between(30, 40)) == 0
+    assert columns.between(30, 40).to_arrow("t", 0).num_rows == 0
+
+
+def test_arrow_schema_is_that_of_sparks_source() -> None:
+    """Spark compares types and names for equality, large_binary and other list item names are refused there."""
+    schema = arrow_schema(headers=True)
+    assert [(field.name, str(field.type)) for field in schema] == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int32"),
+        ("offset", "int64"),
+        ("timestamp", "timestamp[us, tz=UTC]"),
+        ("timestampType", "int32"),
+        ("headers", "list<element: struct<key: string, value: binary>>"),
+    ]
+    assert all(field.nullable for field in schema)
+    assert arrow_schema() == pa.schema(list(schema)[:-1])
+
+
+@given(record_lists(), codecs)
+def test_arrow_equals_iteration(given_rows: tuple[int, list[BatchRecord]], codec: Compression) -> None:
+    base_offset, records = given_rows
+    table = to_columns(decode(encode(records, base_offset=base_offset, compression=codec))).to_arrow(
+        "flights", 3, headers=True
+    )
+    table.validate(full=True)
+    assert table.schema == arrow_schema(headers=True)
+    assert table["key"].to_pylist() == [record.key for record in records]
+    assert table["value"].to_pylist() == [record.value for record in records]
+    assert table["topic"].to_pylist() == ["flights"] * len(records)
+    assert table["partition"].to_pylist() == [3] * len(records)
+    assert table["offset"].to_pylist() == [record.offset for record in records]
+    assert table["timestamp"].cast(pa.int64()).to_pylist() == [
+        record.timestamp * 1000 if record.timestamp <= MICROS_MAX else None for record in records
+    ]
+    assert table["timestampType"].to_pylist() == [0] * len(records)
+    assert table["headers"].to_pylist() == [
+        [{"key": key, "value": value} for key, value in record.headers] or None for record in records
+    ]
+
+
+def test_columns_of_many_single_record_batches() -> None:
+    data = b"".join(encode(simple_records(1, size=n % 50), base_offset=n) for n in range(200))
+    assert rows(to_columns(decode(data))) == objects(data)
+
+
+def test_a_count_that_is_not_that_of_the_batch_raises() -> None:
+    for count in (99, 101):
+        data = bytearray(encode(simple_records(100)))
+        struct.pack_into(">i", data, 57, count)
+        with pytest.raises(CorruptRecordError):
+            to_columns(decode(data, check_crc=False))
+
+
+def test_a_record_length_of_too_many_bits_is_damage() -> None:
+    data = bytearray(encode(simple_records(1), base_offset=31))
+    data[61:66] = b"\xff" * 5
+    with pytest.raises(CorruptRecordError, match=r"offset 31.*32 bits"):
+        to_columns(decode(data, check_crc=False))
+
+
+def test_headers_of_some_records() -> None:
+    builder = BatchBuilder()
+    expected: list[tuple[Header, ...]] = [(), (("a", b"1"), ("a", None)), (), (("b", b""),)]
+    for headers in expected:
+        builder.append(1, None, b"v", headers)
+    assert to_columns(decode(builder.close())).headers() == expected
