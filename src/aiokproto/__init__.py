@@ -1,0 +1,56 @@
+"""The whole Kafka protocol for asyncio.
+
+The public names below are loaded on first use (PEP 562): ``import aiokproto`` costs almost nothing, and using the codec
+alone never imports asyncio or the client.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from aiokproto._version import __version__
+
+if TYPE_CHECKING:
+    from aiokproto.broker import Broker, Cluster
+    from aiokproto.client import Client
+    from aiokproto.consumer import Consumer
+    from aiokproto.errors import KafkaError
+    from aiokproto.producer import Producer
+    from aiokproto.types import Record, TopicPartition
+
+__all__ = [
+    "Broker",
+    "Client",
+    "Cluster",
+    "Consumer",
+    "KafkaError",
+    "Producer",
+    "Record",
+    "TopicPartition",
+    "__version__",
+]
+
+_HOME = {
+    "Broker": "aiokproto.broker",
+    "Client": "aiokproto.client",
+    "Cluster": "aiokproto.broker",
+    "Consumer": "aiokproto.consumer",
+    "KafkaError": "aiokproto.errors",
+    "Producer": "aiokproto.producer",
+    "Record": "aiokproto.types",
+    "TopicPartition": "aiokproto.types",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Kept in the module's own namespace, so that the second use is a plain attribute.
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

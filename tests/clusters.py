@@ -1,0 +1,108 @@
+"""One interface over the embedded broker and real Kafka, so that one behaviour suite runs on both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from tests.kafka.cluster import KafkaCluster
+
+if TYPE_CHECKING:
+    from aiokproto.broker import Cluster as Embedded
+
+Kind = Literal["embedded", "kafka"]
+
+
+class BehaviourCluster(Protocol):
+    """A running cluster. Each method returns once what it does is done, as seen from every broker that runs."""
+
+    kind: Kind
+    bootstrap_servers: str
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
+    ) -> None: ...
+
+    async def move_leader(self, topic: str, partition: int) -> int:
+        """Make another broker lead the partition, and return its id; needs a second broker that runs."""
+        ...
+
+    async def stop_broker(self, node_id: int) -> None: ...
+
+    async def start_broker(self, node_id: int) -> None: ...
+
+
+class EmbeddedCluster:
+    """The embedded broker's own interface, less what real Kafka does not have."""
+
+    kind: Kind = "embedded"
+
+    def __init__(self, cluster: Embedded) -> None:
+        self._cluster = cluster
+        self.bootstrap_servers = cluster.bootstrap_servers
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
+        await self._cluster.create_topic(name, partitions=partitions, replication=replication, config=config)
+
+    async def move_leader(self, topic: str, partition: int) -> int:
+        return await self._cluster.move_leader(topic, partition)
+
+    async def stop_broker(self, node_id: int) -> None:
+        await self._cluster.stop_broker(node_id)
+
+    async def start_broker(self, node_id: int) -> None:
+        await self._cluster.start_broker(node_id)
+
+
+class RealCluster:
+    """Real Kafka, driven from a worker thread, so that the test's loop (and the client on it) goes on meanwhile."""
+
+    kind: Kind = "kafka"
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        # Imported here: it needs the codec, and a codec that does not import must not take every other test with it.
+        from tests.kafka import admin
+
+        self._admin = admin
+        self._cluster = cluster
+        self.bootstrap_servers = cluster.bootstrap_servers
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
+        await asyncio.to_thread(self._admin.create_topic, self._cluster, name, partitions, replication, config)
+
+    async def move_leader(self, topic: str, partition: int) -> int:
+        return await asyncio.to_thread(self._admin.move_leader, self._cluster, topic, partition)
+
+    async def stop_broker(self, node_id: int) -> None:
+        await asyncio.to_thread(self._cluster.stop_broker, node_id)
+
+    async def start_broker(self, node_id: int) -> None:
+        await asyncio.to_thread(self._cluster.start_broker, node_id)
+
+    async def restore(self) -> None:
+        """Start again what the test has stopped: the next test expects a whole cluster."""
+        for node_id in set(self._cluster.broker_ids) - self._cluster.running:
+            await self.start_broker(node_id)
+
+
+@asynccontextmanager
+async def embedded_cluster(brokers: int) -> AsyncIterator[BehaviourCluster]:
+    from aiokproto.broker import Cluster
+
+    async with Cluster(brokers=brokers) as cluster:
+        yield EmbeddedCluster(cluster)
+
+
+@asynccontextmanager
+async def real_cluster(cluster: KafkaCluster) -> AsyncIterator[BehaviourCluster]:
+    real = RealCluster(cluster)
+    try:
+        yield real
+    finally:
+        await real.restore()

@@ -1,0 +1,93 @@
+"""What every test may use, and what a test needs of the machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
+
+import pytest
+
+from tests.clusters import BehaviourCluster, embedded_cluster, real_cluster
+from tests.kafka import cluster as kafka
+from tools.setup.system import find_java, java_home
+
+pytest_plugins = ["pytester", "tests.hygiene"]
+
+ON_BOTH = ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)]
+
+
+@cache
+def kafka_missing() -> str | None:
+    return kafka.missing()
+
+
+@cache
+def spark_missing() -> str | None:
+    java = find_java()
+    if java is None:
+        return "Spark needs Java 17 or later"
+    # Spark looks for Java by itself, and would take an older one that comes first on PATH.
+    os.environ.setdefault("JAVA_HOME", str(java_home(java)))
+    if importlib.util.find_spec("pyspark") is None:
+        return "PySpark is not installed: the `spark` extra has it"
+    return None
+
+
+REQUIREMENTS: dict[str, Callable[[], str | None]] = {"kafka": kafka_missing, "spark": spark_missing}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose needs this machine cannot meet; under CI, where all must run, fail it."""
+    for name, missing in REQUIREMENTS.items():
+        reason = missing() if item.get_closest_marker(name) else None
+        if reason and os.environ.get("CI"):
+            pytest.fail(f"not to be skipped under CI: {reason}", pytrace=False)
+        elif reason:
+            pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def kafka1() -> Iterator[kafka.KafkaCluster]:
+    """One real broker, started by the first test that asks for it and shared by all (mark the test ``kafka``)."""
+    with kafka.KafkaCluster(1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka3() -> Iterator[kafka.KafkaCluster]:
+    """Three real brokers, as `kafka1`."""
+    with kafka.KafkaCluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=ON_BOTH)
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BehaviourCluster]:
+    """A cluster of one broker: the test runs on the embedded one and on real Kafka."""
+    if request.param == "embedded":
+        async with embedded_cluster(1) as running:
+            yield running
+    else:
+        async with real_cluster(request.getfixturevalue("kafka1")) as running:
+            yield running
+
+
+@pytest.fixture(params=ON_BOTH)
+async def cluster3(request: pytest.FixtureRequest) -> AsyncIterator[BehaviourCluster]:
+    """A cluster of three brokers: the test runs on the embedded ones and on real Kafka."""
+    if request.param == "embedded":
+        async with embedded_cluster(3) as running:
+            yield running
+    else:
+        async with real_cluster(request.getfixturevalue("kafka3")) as running:
+            yield running
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name no other test has, telling which test it is of (the topic itself is not created)."""
+    name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:80].strip("-")
+    return f"{name}-{secrets.token_hex(4)}"

@@ -1,0 +1,81 @@
+"""A pytest plugin: a test fails when it leaves anything behind, or when an event loop reports an error nobody handled.
+
+Together with ``filterwarnings = error`` this covers: exceptions that reach a loop's exception handler, tasks that end
+with an exception nobody looks at, coroutines never awaited, sockets, files and transports not closed, tasks and threads
+still running at the end of the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import logging
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+# asyncio's own executor threads end with their loop; a thread pool of the library's would not.
+LOOP_THREADS = "asyncio_"
+# A task that was cancelled or told to end needs some turns of the loop for it; waiting longer would hide leaks.
+GRACE_TURNS = 5
+
+
+class _LoopErrors(logging.Handler):
+    """Collects what a loop's default exception handler reports: it does so by logging, at ERROR."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.reports: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.reports.append(logging.Formatter().format(record))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
+            # First in, last out: the other fixtures have then stopped what they started.
+            item.fixturenames.insert(0, "no_task_left")
+
+
+@pytest.fixture(autouse=True)
+def no_loop_errors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test when an event loop, in whatever thread, reported an error that nobody handled."""
+    errors, logger = _LoopErrors(), logging.getLogger("asyncio")
+    logger.addHandler(errors)
+    try:
+        yield
+        if "no_task_left" in request.fixturenames:
+            # "Never retrieved", "never awaited" and "never closed" are found when the object dies: now, in this test.
+            gc.collect()
+    finally:
+        logger.removeHandler(errors)
+    if errors.reports:
+        pytest.fail("the event loop reported:\n" + "\n".join(errors.reports), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    """Fail the test when a thread that it started, and that would keep the process alive, still runs."""
+    before = set(threading.enumerate())
+    yield
+    left = [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and not thread.daemon and not thread.name.startswith(LOOP_THREADS)
+    ]
+    if left:
+        pytest.fail(f"threads still running: {left}", pytrace=False)
+
+
+@pytest.fixture
+async def no_task_left() -> AsyncIterator[None]:
+    """Fail the test when tasks still run on its loop (given to every async test)."""
+    yield
+    for _ in range(GRACE_TURNS):
+        await asyncio.sleep(0)
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        pytest.fail("tasks still running:\n" + "\n".join(map(repr, left)), pytrace=False)

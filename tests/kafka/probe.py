@@ -1,0 +1,54 @@
+"""Two questions a broker is asked while it starts.
+
+Written out by hand: the harness must work also when the codec under test does not.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+API_VERSIONS, METADATA = 18, 3
+
+
+def answers(address: tuple[str, int]) -> bool:
+    """Whether the broker completes an ApiVersions handshake (v0: an error code, then an array)."""
+    reply = _ask(address, API_VERSIONS, 0, b"")
+    return reply is not None and struct.unpack_from(">h", reply)[0] == 0
+
+
+def known_brokers(address: tuple[str, int]) -> set[int]:
+    """The node ids in this broker's picture of the cluster (Metadata v1 for no topics), empty while it has none."""
+    reply = _ask(address, METADATA, 1, struct.pack(">i", 0))
+    if reply is None:
+        return set()
+    nodes, position = set(), 4
+    for _ in range(struct.unpack_from(">i", reply)[0]):
+        node_id, host_length = struct.unpack_from(">ih", reply, position)
+        position += 6 + host_length + 4
+        (rack_length,) = struct.unpack_from(">h", reply, position)
+        position += 2 + max(rack_length, 0)
+        nodes.add(node_id)
+    return nodes
+
+
+def _ask(address: tuple[str, int], api_key: int, version: int, body: bytes) -> bytes | None:
+    """The response's body, or None when there is no broker to give one."""
+    request = struct.pack(">hhih", api_key, version, 1, -1) + body
+    try:
+        with socket.create_connection(address, timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            (length,) = struct.unpack(">i", _read(connection, 4))
+            return _read(connection, length)[4:]
+    except (OSError, EOFError):
+        return None
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data

@@ -1,0 +1,60 @@
+"""The harness of real Kafka: what it starts answers, and what it started is gone when it should be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kafka import KafkaCluster, KafkaError, probe
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_broker_answers_until_it_is_stopped() -> None:
+    with KafkaCluster(1) as cluster:
+        address = cluster.address(1)
+        assert cluster.bootstrap_servers == f"{address[0]}:{address[1]}"
+        assert probe.answers(address)
+    assert not probe.answers(address)
+
+
+def test_a_stopped_broker_of_three_comes_back(kafka3: KafkaCluster) -> None:
+    kafka3.stop_broker(2)
+    try:
+        assert kafka3.running == {1, 3}
+        assert probe.answers(kafka3.address(3))
+        assert not probe.answers(kafka3.address(2))
+    finally:
+        kafka3.start_broker(2)
+    assert all(probe.known_brokers(kafka3.address(node_id)) == {1, 2, 3} for node_id in kafka3.broker_ids)
+
+
+def test_a_broker_that_dies_is_told_with_its_log() -> None:
+    with pytest.raises(KafkaError, match=r"broker 1 died with exit code 1(.|\n)*heap"):
+        KafkaCluster(1, heap="1k").start()
+
+
+def test_a_wrong_configuration_is_told_with_its_option() -> None:
+    with pytest.raises(KafkaError, match=r"formatting(.|\n)*num.network.threads"):
+        KafkaCluster(1, config={"num.network.threads": "none"}).start()
+
+
+def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
+    """A killed test run cannot clear up: the watchdog does."""
+    command = [sys.executable, "-m", "tests.kafka"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        host, port = owner.stdout.readline().strip().split(":")
+        assert probe.answers((host, int(port)))
+        owner.send_signal(signal.SIGKILL)
+        # The watchdog holds the other end of this pipe too: end of file means that its work is done.
+        assert owner.stdout.read() == ""
+    assert not any(tmp_path.iterdir())
+    assert not probe.answers((host, int(port)))

@@ -1,0 +1,67 @@
+"""What the set-up finds on a machine, and what it says of what it does not find."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tools.setup import system
+from tools.setup.__main__ import Needs, Want, prepare
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-01' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.fixture
+def bare_machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No Java, no Maven, and nobody who may install them."""
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(system, "_java_candidates", lambda: iter(()))
+    monkeypatch.setattr(shutil, "which", lambda program: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("version", "feature"), [("17.0.15", 17), ("21", 21), ("25-ea", 25), ("1.8.0_402", 8), ("nonsense", 0)]
+)
+def test_a_java_is_known_by_its_feature_release(tmp_path: Path, version: str, feature: int) -> None:
+    assert system.java_version(fake_java(tmp_path, version)) == feature
+
+
+def test_a_program_that_does_not_run_is_no_java(tmp_path: Path) -> None:
+    assert system.java_version(tmp_path / "java") == 0
+
+
+def test_an_old_java_first_in_line_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = fake_java(tmp_path / "old", "11.0.2"), fake_java(tmp_path / "new", "21.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", str(new.parent))
+    assert system.java_version(old) == 11
+    assert system.find_java() == new
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_what_must_be_there_is_named_with_the_way_to_get_it() -> None:
+    with pytest.raises(system.MissingError, match=r"Java 17 or later .* apt-get install openjdk-17-jre-headless"):
+        prepare(Needs(None, java=Want.MUST))
+
+
+@pytest.mark.usefixtures("bare_machine")
+def test_what_is_only_wanted_is_gone_without(capsys: pytest.CaptureFixture[str]) -> None:
+    assert prepare(Needs(None, java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE)) is None
+    assert "going on without: Java 17 or later" in capsys.readouterr().err
+
+
+def test_under_ci_nothing_wanted_is_gone_without(bare_machine: pytest.MonkeyPatch) -> None:
+    bare_machine.setenv("CI", "true")
+    with pytest.raises(system.MissingError):
+        prepare(Needs(None, java=Want.IF_POSSIBLE))

@@ -1,0 +1,199 @@
+"""Rules of style that no linter knows, each a test over all the files it concerns."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SRC = ROOT / "src"
+
+FILE_LINES = 600
+FUNCTION_LINES = 60
+
+# Imported on first use: a program that never meets zstd need not have it loaded, nor wait for Spark.
+HEAVY = {"cramjam", "crc32c", "lz4", "numpy", "pyarrow", "pyspark", "snappy", "zstandard"}
+
+# Sync and free of I/O, so that they can be tested by value and reused without an event loop.
+PURE = (
+    "errors",
+    "error_codes",
+    "types",
+    "config",
+    "codec",
+    "records",
+    "net.protocol",
+    "net.sasl",
+    "cluster.snapshot",
+    "group.assignors",
+    "group.membership",
+    "group.next_gen",
+    "producer.partitioner",
+    "producer.accumulator",
+    "consumer.subscription",
+    "consumer.cursor",
+    "consumer.session",
+    "spark.offsets",
+)
+
+# Spelled so that this file does not break its own rule.
+UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
+SOMEBODYS_MACHINE = re.compile(r"(?<![\w.])/(home|Users|root|work)/\w")
+
+
+def python_files(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+EVERYWHERE = python_files("src", "tests", "tools", "examples", "benchmarks")
+TEXTS = [*EVERYWHERE, *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "Makefile", ROOT / "pyproject.toml"]
+
+
+def offenders(paths: Iterable[Path], faults: Callable[[Path], object]) -> str:
+    """The files with faults, each with what they are: one a line, nothing when all is well."""
+    found = ((path.relative_to(ROOT), faults(path)) for path in paths)
+    return "\n".join(f"{path}: {fault}" for path, fault in found if fault)
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def lines_of_code(source: str) -> set[int]:
+    """The numbers of the lines that hold more than a comment."""
+    nothing = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return {line for token in tokens if token.type not in nothing for line in range(token.start[0], token.end[0] + 1)}
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> range:
+    documented = ast.get_docstring(function) is not None
+    start = function.body[0].end_lineno if documented else function.lineno - 1
+    assert start is not None
+    assert function.end_lineno is not None
+    return range(start + 1, function.end_lineno + 1)
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+
+
+def name_of(function: ast.expr) -> str:
+    return ast.unparse(function)
+
+
+def waits(call: ast.Call) -> bool:
+    """Whether a sleep takes time, as `asyncio.sleep(0)` does not, or may (its argument is no constant)."""
+    return not (call.args and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
+
+
+def imported(nodes: Iterator[ast.AST]) -> set[str]:
+    """The top-level packages that import statements among the nodes name."""
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}
+
+
+def module_level(tree: ast.AST) -> Iterator[ast.AST]:
+    """What runs when the module is imported: all but the bodies of functions and `if TYPE_CHECKING` blocks."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and name_of(child.test).endswith("TYPE_CHECKING"):
+            continue
+        yield child
+        yield from module_level(child)
+
+
+def is_pure(path: Path) -> bool:
+    parts = path.relative_to(SRC).with_suffix("").parts[1:]
+    module = ".".join(parts).removesuffix(".__init__")
+    return any(module == pure or module.startswith(f"{pure}.") for pure in PURE)
+
+
+def too_long(path: Path) -> dict[str, int]:
+    """Functions over the limit. Comments, blank lines and the docstring explain, and may take the room they need."""
+    code = lines_of_code(path.read_text())
+    lengths = {
+        function.name: len(code.intersection(body_lines(function)))
+        for function in ast.walk(parsed(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    return {name: length for name, length in lengths.items() if length > FUNCTION_LINES}
+
+
+def sleeps(path: Path) -> list[int]:
+    return [call.lineno for call in calls(path) if name_of(call.func).endswith("sleep") and waits(call)]
+
+
+def bare_excepts(path: Path) -> list[int]:
+    handlers = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.ExceptHandler))
+    return [handler.lineno for handler in handlers if handler.type is None]
+
+
+def prints(path: Path) -> list[int]:
+    return [call.lineno for call in calls(path) if name_of(call.func) == "print"]
+
+
+def test_files_are_short() -> None:
+    assert not offenders(EVERYWHERE, lambda path: path.read_text().count("\n") > FILE_LINES)
+
+
+def test_functions_are_short() -> None:
+    assert not offenders(EVERYWHERE, too_long)
+
+
+def test_nothing_is_left_unfinished() -> None:
+    assert not offenders(EVERYWHERE, lambda path: UNFINISHED.findall(path.read_text()))
+
+
+def test_no_bare_except() -> None:
+    """A bare one swallows cancellation too."""
+    assert not offenders(EVERYWHERE, bare_excepts)
+
+
+def test_no_path_of_somebodys_machine() -> None:
+    assert not offenders(TEXTS, lambda path: [match[0] for match in SOMEBODYS_MACHINE.finditer(path.read_text())])
+
+
+def test_modules_say_what_they_are_for() -> None:
+    assert not offenders(python_files("src"), lambda path: ast.get_docstring(parsed(path)) is None)
+
+
+def test_the_library_does_not_print() -> None:
+    assert not offenders((path for path in python_files("src") if "cli" not in path.parts), prints)
+
+
+def test_heavy_libraries_are_imported_on_first_use() -> None:
+    assert not offenders(python_files("src"), lambda path: HEAVY & imported(module_level(parsed(path))))
+
+
+def test_pure_modules_know_no_event_loop() -> None:
+    pure = (path for path in python_files("src") if is_pure(path))
+    assert not offenders(pure, lambda path: {"asyncio"} & imported(ast.walk(parsed(path))))
+
+
+def test_tests_do_not_sleep() -> None:
+    """A test that waits for time to pass is slow when it passes and random when it fails: wait for the condition.
+
+    The harness of real Kafka may poll: a Java process has no event to wait on.
+    """
+    harness = ROOT / "tests" / "kafka"
+    tests = (path for path in python_files("tests") if path.parent != harness or path.name.startswith("test_"))
+    assert not offenders(tests, sleeps)
+
+
+def test_examples_are_run_by_a_test() -> None:
+    tests = [path.read_text() for path in python_files("tests")]
+    for example in python_files("examples"):
+        if "__main__" in example.read_text():
+            name = example.relative_to(ROOT / "examples").as_posix()
+            assert any(name in test for test in tests), f"no test names {name}"

@@ -1,0 +1,110 @@
+"""``tools/setup/run VERB [-- COMMAND ...]``: prepare what a verb needs, then become the command, if there is one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from tools.setup import project
+from tools.setup.system import MissingError, ensure_java, ensure_maven, java_home, say
+
+
+class Want(Enum):
+    """How much a verb wants something which the machine may be unable to give."""
+
+    NO = "not at all"
+    IF_POSSIBLE = "does less without it"
+    MUST = "cannot do without it"
+
+
+@dataclass(frozen=True)
+class Needs:
+    extra: str | None
+    java: Want = Want.NO
+    kafka: Want = Want.NO
+
+
+NEEDS = {
+    "demo": Needs("demo", java=Want.MUST),
+    "test": Needs("dev", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE),
+    "style": Needs("dev"),
+    "types": Needs("dev"),
+    "bench": Needs("bench", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE),
+    "docs": Needs("docs"),
+    "kafka": Needs(None, java=Want.MUST, kafka=Want.MUST),
+}
+
+
+def main(arguments: list[str]) -> int:
+    verb, *rest = arguments or [""]
+    if verb not in NEEDS or (rest and rest[0] != "--"):
+        say(f"usage: tools/setup/run {'|'.join(NEEDS)} [-- COMMAND ...]")
+        return 2
+    try:
+        java = prepare(NEEDS[verb])
+    except MissingError as error:
+        say(f"cannot go on: {error}")
+        return 1
+    command = rest[1:]
+    if command:
+        _become(command, java)
+    return 0
+
+
+def prepare(needs: Needs) -> Path | None:
+    """Bring the machine and the project to where ``needs`` are met; return the ``java`` program, if one is there."""
+    with _alone():
+        # All that may be missing from the system is settled first: nobody should wait for minutes to be told that.
+        java = maven = None
+        if needs.java is not Want.NO:
+            with _forgiving(needs.java):
+                java = ensure_java()
+        if needs.kafka is not Want.NO and java is not None and not project.kafka_ready():
+            with _forgiving(needs.kafka):
+                maven = ensure_maven()
+        if needs.extra is not None:
+            project.make_environment()
+            project.install(needs.extra)
+        if maven is not None:
+            with _forgiving(needs.kafka):
+                project.fetch_kafka(maven)
+    return java
+
+
+@contextmanager
+def _forgiving(want: Want) -> Iterator[None]:
+    """Go on without what is only wanted, saying so; under CI a run that does less than it should is no run."""
+    try:
+        yield
+    except MissingError as error:
+        if want is Want.MUST or os.environ.get("CI"):
+            raise
+        say(f"going on without: {error}")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one set-up at a time work on this folder."""
+    project.CACHE.mkdir(exist_ok=True)
+    with (project.CACHE / "setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _become(command: list[str], java: Path | None) -> None:
+    if java is not None:
+        # Spark looks for Java by itself, and would take an older one that comes first on PATH.
+        os.environ["JAVA_HOME"] = str(java_home(java))
+    os.chdir(project.ROOT)
+    sys.stdout.flush()
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

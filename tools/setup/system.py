@@ -1,0 +1,117 @@
+"""What must come from the operating system: Java and Maven, found where they are or installed with apt-get."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+JAVA_VERSION = 17
+# The first of these the distribution offers is installed; 17 and 21 are those that both Kafka and Spark are tested on.
+JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless")
+MAVEN_PACKAGES = ("maven",)
+
+
+class MissingError(Exception):
+    """Something the machine lacks; the message says how to get it."""
+
+
+def say(text: str) -> None:
+    print(f"setup: {text}", file=sys.stderr, flush=True)
+
+
+def find_java() -> Path | None:
+    """The ``java`` program of the first suitable Java: ``JAVA_HOME``, then ``PATH``, then Debian's ``/usr/lib/jvm``."""
+    return next((java for java in _java_candidates() if java_version(java) >= JAVA_VERSION), None)
+
+
+def java_home(java: Path) -> Path:
+    return java.resolve().parent.parent
+
+
+def java_version(java: Path) -> int:
+    """The feature release of a ``java`` program (17, 21, …; 8 calls itself 1.8), or 0 when it does not run."""
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    return int(match[1]) if match else 0
+
+
+def find_maven() -> Path | None:
+    maven = shutil.which("mvn")
+    return Path(maven) if maven else None
+
+
+def ensure_java() -> Path:
+    java = find_java()
+    if java is None:
+        _install(JAVA_PACKAGES, f"Java {JAVA_VERSION} or later")
+        java = find_java()
+    if java is None:
+        raise MissingError(f"Java {JAVA_VERSION} or later is not to be found, even after apt-get installed one")
+    return java
+
+
+def ensure_maven() -> Path:
+    maven = find_maven()
+    if maven is None:
+        _install(MAVEN_PACKAGES, "Maven")
+        maven = find_maven()
+    if maven is None:
+        raise MissingError("Maven (mvn) is not on PATH, even after apt-get installed it")
+    return maven
+
+
+def _java_candidates() -> Iterator[Path]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield Path(home, "bin", "java")
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path)
+    yield from sorted(Path("/usr/lib/jvm").glob("*/bin/java"))
+
+
+def _install(packages: tuple[str, ...], what: str) -> None:
+    """Install the first of ``packages`` that the distribution offers, or raise `MissingError` naming it."""
+    if os.geteuid() != 0 or not Path("/etc/debian_version").exists() or shutil.which("apt-get") is None:
+        names = " or ".join(packages)
+        raise MissingError(f"{what} is missing. On Debian, as root: apt-get update && apt-get install {names}")
+    say(f"{what} is missing: asking apt-get for it")
+    try:
+        _apt("update", "-qq")
+        package = next(filter(_has_candidate, packages), None)
+        if package is None:
+            raise MissingError("apt-get offers none of these packages")
+        say(f"installing {package} with apt-get")
+        _apt("install", "-qq", "-y", "--no-install-recommends", package)
+    except MissingError as error:
+        raise MissingError(f"{what} ({' or '.join(packages)}) is missing: {error}") from error
+
+
+def _has_candidate(package: str) -> bool:
+    answer = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, check=False).stdout
+    return "Candidate:" in answer and "Candidate: (none)" not in answer
+
+
+def _apt(*arguments: str) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    run(["apt-get", *arguments], environment)
+
+
+def run(command: Iterable[str | Path], environment: dict[str, str] | None = None) -> None:
+    """Run a program to its end, showing what it prints only when it fails; then raise `MissingError`."""
+    words = [str(word) for word in command]
+    # A program that asks a question would wait for ever on a machine nobody watches.
+    result = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, check=False
+    )
+    if result.returncode != 0:
+        sys.stderr.write(result.stdout.decode(errors="replace"))
+        raise MissingError(f"`{' '.join(words)}` failed with exit code {result.returncode}")
