@@ -75,9 +75,11 @@ _RUNTIME: dict[str, Any] = {
     "MISSING": object(),
     "new": object.__new__,
     "read_array": wire.read_array,
+    "read_tag": wire.read_tag,
+    "read_tags": wire.read_tags,
     "read_uvarint": wire.read_uvarint,
     "write_array": wire.write_array,
-    "write_uuid": wire.write_uuid,
+    "write_tags": wire.write_tags,
     "write_uvarint": wire.write_uvarint,
     "ZERO_UUID": wire.ZERO_UUID,
 }

@@ -211,7 +211,7 @@ class DecoderWriter(_Writer):
             if spec.kind in FORMATS:
                 code = FORMATS[spec.kind]
                 width = packer(code).size
-                self.line(f"{target} = read_array({code!r}, {width}, {count}, data, pos)")
+                self.line(f"{target} = read_array({code!r}, {count}, data, pos)")
                 self.line(f"pos += {width} * {count}" if width > 1 else f"pos += {count}")
                 return
             least = 1 if spec.struct is None else minimal_size(spec.struct, self.version, self.flexible)
@@ -246,20 +246,20 @@ class DecoderWriter(_Writer):
             self.line(f"{target} = {item}")
 
     def tag_section(self, struct: type[Struct], target: str) -> None:
-        count, tag, last, stop = (self.fresh(x) for x in ("n", "tag", "last", "stop"))
+        specs = self.tagged(struct)
+        count = self.fresh("n")
         self.uvarint(count)
         with self.block(f"if {count}:"):
-            self.line(f"if {count} * 2 > size - pos: raise IndexError")
+            if not specs:
+                self.line(f"{target}.unknown_tags, pos = read_tags(data, pos, {count})")
+                return
+            tag, last, stop = (self.fresh(x) for x in ("tag", "last", "stop"))
             self.line(f"{last} = -1")
             with self.block(f"for _ in range({count}):"):
-                self.uvarint(tag)
-                self.line(f"if {tag} <= {last}: raise ValueError")
+                self.line(f"{tag}, {stop}, pos = read_tag(data, pos, {last})")
                 self.line(f"{last} = {tag}")
-                self.uvarint(stop)
-                self.line(f"{stop} += pos")
-                self.line(f"if {stop} > size: raise IndexError")
                 branch = "if"
-                for spec in self.tagged(struct):
+                for spec in specs:
                     with self.block(f"{branch} {tag} == {spec.tag}:"):
                         if is_fixed(spec):
                             self.fixed([spec], target)
@@ -267,21 +267,10 @@ class DecoderWriter(_Writer):
                             self.value(spec, f"{target}.{spec.name}")
                         self.line(f"if pos != {stop}: raise ValueError")
                     branch = "elif"
-                self.unknown_tag(target, tag, stop, branch)
-
-    def unknown_tag(self, target: str, tag: str, stop: str, branch: str) -> None:
-        keep = [
-            f"if {target}.unknown_tags is None: {target}.unknown_tags = {{}}",
-            f"{target}.unknown_tags[{tag}] = bytes(data[pos:{stop}])",
-            f"pos = {stop}",
-        ]
-        if branch == "if":
-            for text in keep:
-                self.line(text)
-        else:
-            with self.block("else:"):
-                for text in keep:
-                    self.line(text)
+                with self.block("else:"):
+                    self.line(f"if {target}.unknown_tags is None: {target}.unknown_tags = {{}}")
+                    self.line(f"{target}.unknown_tags[{tag}] = bytes(data[pos:{stop}])")
+                    self.line(f"pos = {stop}")
 
 
 class EncoderWriter(_Writer):
@@ -405,18 +394,16 @@ class EncoderWriter(_Writer):
 
     def tag_section(self, struct: type[Struct], source: str, out: str) -> None:
         specs = self.tagged(struct)
-        unknown = self.fresh("u")
-        self.line(f"{unknown} = {source}.unknown_tags")
+        unknown = f"{source}.unknown_tags"
         if not specs:
-            self.line(f"if not {unknown}: {out}.append(0)")
-            with self.block("else:"):
-                self.line(f"write_uvarint({out}, len({unknown}))")
-                self.write_tags(f"sorted({unknown}.items())", out)
+            self.line(f"if {unknown}: write_tags({out}, {unknown})")
+            self.line(f"else: {out}.append(0)")
             return
         tags = self.fresh("t")
+        known = self.fresh("known")
+        self.names[known] = frozenset(spec.tag for spec in specs)
         self.line(f"{tags} = dict({unknown}) if {unknown} else {{}}")
-        self.names["KNOWN_" + struct.__name__] = frozenset(spec.tag for spec in specs)
-        self.line(f"if {tags} and not KNOWN_{struct.__name__}.isdisjoint({tags}): raise ValueError")
+        self.line(f"if not {known}.isdisjoint({tags}): raise ValueError")
         for spec in specs:
             body = self.fresh("o")
             with self.block(f"if {self.differs(spec, f'{source}.{spec.name}')}:"):
@@ -425,13 +412,5 @@ class EncoderWriter(_Writer):
                     self.fixed([spec], source, body)
                 else:
                     self.value(spec, f"{source}.{spec.name}", body)
-        self.line(f"write_uvarint({out}, len({tags}))")
-        with self.block(f"if {tags}:"):
-            self.write_tags(f"sorted({tags}.items())", out)
-
-    def write_tags(self, pairs: str, out: str) -> None:
-        tag, data = self.fresh("tag"), self.fresh("b")
-        with self.block(f"for {tag}, {data} in {pairs}:"):
-            self.line(f"write_uvarint({out}, {tag})")
-            self.line(f"write_uvarint({out}, len({data}))")
-            self.line(f"{out} += {data}")
+        self.line(f"if {tags}: write_tags({out}, {tags})")
+        self.line(f"else: {out}.append(0)")

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from aiokproto.codec.wire import FORMATS, ZERO_UUID
-from aiokproto.errors import CodecError, DecodeError, EncodeError
+from aiokproto.errors import DecodeError, EncodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -283,18 +283,20 @@ def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:
 class _Codecs(dict[int, Any]):
     """Version → compiled function, compiled when first asked for."""
 
-    def __init__(
-        self, message: type[Message], compile_one: Callable[[type[Message], int], Any], error: type[CodecError]
-    ) -> None:
+    def __init__(self, message: type[Message], *, decode: bool) -> None:
         super().__init__()
         self.message = message
-        self.compile_one = compile_one
-        self.error = error
+        self.decode = decode
 
     def __missing__(self, version: int) -> Any:
-        if version not in self.message.versions:
-            raise self.error(f"{self.message.__name__} has versions {self.message.versions}, not {version}")
-        function = self[version] = self.compile_one(self.message, version)
+        from aiokproto.codec.compiler import compile_decoder, compile_encoder
+
+        message = self.message
+        if version not in message.versions:
+            error = DecodeError if self.decode else EncodeError
+            raise error(f"{message.__name__} has versions {message.versions}, not {version}")
+        function = compile_decoder(message, version) if self.decode else compile_encoder(message, version)
+        self[version] = function
         return function
 
 
@@ -311,13 +313,11 @@ class Message(Struct):
         cls, versions: str = "none", flexible: str = "none", unstable: str = "none", **rest: Any
     ) -> None:
         super().__init_subclass__(**rest)
-        from aiokproto.codec import compiler
-
         cls.versions = Versions.parse(versions)
         cls.flexible = Versions.parse(flexible)
         cls.unstable = Versions.parse(unstable)
-        cls._encoders = _Codecs(cls, compiler.compile_encoder, EncodeError)
-        cls._decoders = _Codecs(cls, compiler.compile_decoder, DecodeError)
+        cls._encoders = _Codecs(cls, decode=False)
+        cls._decoders = _Codecs(cls, decode=True)
 
     def encode(self, version: int) -> bytes:
         """The body in that version.

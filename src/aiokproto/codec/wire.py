@@ -39,24 +39,34 @@ def packer(formats: str) -> Packer:
     return Packer(">" + formats)
 
 
-@lru_cache(maxsize=4096)
-def array_reader(code: str, count: int) -> Callable[[Any, int], tuple[Any, ...]]:
-    """``unpack_from`` for ``count`` adjacent values; a topic's replica lists are mostly of one length."""
-    return Packer(f">{count}{code}").unpack_from
+class _Readers(dict[int, Callable[[Any, int], tuple[Any, ...]]]):
+    """Count → ``unpack_from`` of so many values; a topic's replica lists are mostly of one length."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__()
+        self.code = code
+
+    def __missing__(self, count: int) -> Callable[[Any, int], tuple[Any, ...]]:
+        reader = Packer(f">{count}{self.code}").unpack_from
+        if count <= 64:
+            self[count] = reader
+        return reader
 
 
-def read_array(code: str, size: int, count: int, data: Any, pos: int) -> list[Any]:
-    """``count`` fixed-size values of ``size`` bytes at ``pos``."""
+_READERS = {code: _Readers(code) for code in FORMATS.values()}
+
+
+def read_array(code: str, count: int, data: Any, pos: int) -> list[Any]:
+    """``count`` fixed-size values at ``pos``."""
+    if count > len(data) - pos:
+        # Before a format of that size is even made.
+        raise IndexError
     if code == "16s":
         end = pos + 16 * count
         if end > len(data):
             raise IndexError
         return [bytes(data[i : i + 16]) for i in range(pos, end, 16)]
-    if count * size > len(data) - pos:
-        raise IndexError
-    if count <= 64:
-        return list(array_reader(code, count)(data, pos))
-    return list(Packer(f">{count}{code}").unpack_from(data, pos))
+    return list(_READERS[code][count](data, pos))
 
 
 def write_array(code: str, out: bytearray, values: list[Any]) -> None:
@@ -65,7 +75,7 @@ def write_array(code: str, out: bytearray, values: list[Any]) -> None:
         for value in values:
             write_uuid(out, value)
     else:
-        out += Packer(f">{len(values)}{code}").pack(*values)
+        out += packer(f"{len(values)}{code}").pack(*values)
 
 
 def write_uuid(out: bytearray, value: bytes) -> None:
@@ -96,3 +106,34 @@ def write_uvarint(out: bytearray, value: int) -> None:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
+
+
+def read_tag(data: Any, pos: int, last: int) -> tuple[int, int, int]:
+    """A tagged field's number, where it ends, and where it begins. Numbers ascend: ``last`` is the one before."""
+    tag, pos = read_uvarint(data, pos)
+    size, pos = read_uvarint(data, pos)
+    if tag <= last:
+        raise ValueError
+    if size > len(data) - pos:
+        raise IndexError
+    return tag, pos + size, pos
+
+
+def read_tags(data: Any, pos: int, count: int) -> tuple[dict[int, bytes], int]:
+    """``count`` tagged fields that no schema knows."""
+    tags: dict[int, bytes] = {}
+    tag = -1
+    for _ in range(count):
+        tag, end, pos = read_tag(data, pos, tag)
+        tags[tag] = bytes(data[pos:end])
+        pos = end
+    return tags, pos
+
+
+def write_tags(out: bytearray, tags: dict[int, Any]) -> None:
+    """Append a section of tagged fields, each already encoded."""
+    write_uvarint(out, len(tags))
+    for tag in sorted(tags):
+        write_uvarint(out, tag)
+        write_uvarint(out, len(tags[tag]))
+        out += tags[tag]
