@@ -1,0 +1,43 @@
+"""What to make of bootstrap addresses that could not be used (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiokproto.cluster.snapshot import BrokerNode
+from aiokproto.errors import (
+    AuthenticationError,
+    BootstrapError,
+    BrokerConnectionError,
+    BrokerError,
+    CodecError,
+    KafkaError,
+    NotKafkaError,
+    UnsupportedVersionError,
+)
+
+Failures = Sequence[tuple[BrokerNode, KafkaError]]
+
+
+def definitive(failures: Failures) -> bool:
+    """Whether every address fails in a way that waiting does not mend."""
+    return all(_is_definitive(error) for _, error in failures)
+
+
+def _is_definitive(error: KafkaError) -> bool:
+    if isinstance(error, BrokerError):
+        return not error.retriable
+    return isinstance(error, NotKafkaError | AuthenticationError | UnsupportedVersionError | CodecError)
+
+
+def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> BrokerConnectionError:
+    """One error for all: of the failures' own class where they are all "not Kafka", or all "not let in"."""
+    kind: type[BrokerConnectionError] = BootstrapError
+    for candidate in (NotKafkaError, AuthenticationError):
+        if all(isinstance(error, candidate) for _, error in failures):
+            kind = candidate
+    tried = f" after {attempts} attempts in {elapsed:.3g} s" if attempts > 1 else ""
+    each = "; ".join(f"{node}: {error}" for node, error in failures)
+    error = kind(f"no bootstrap address could be used{tried}: {each}")
+    error.__cause__ = failures[-1][1]
+    return error

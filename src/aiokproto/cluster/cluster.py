@@ -1,0 +1,261 @@
+"""The face of the layer: what producer, consumer, group and client stand on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokproto.cluster.backoff import Backoff
+from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators
+from aiokproto.cluster.metadata import Metadata
+from aiokproto.cluster.pool import MAIN, Pool
+from aiokproto.cluster.router import Router
+from aiokproto.cluster.snapshot import ClusterSnapshot, TopicInfo
+from aiokproto.codec.schema import Request, Response, Versions
+from aiokproto.config import ClusterConfig
+from aiokproto.errors import ClientClosedError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+R = TypeVar("R", bound=Response)
+
+logger = logging.getLogger("aiokproto.cluster")
+
+
+class Cluster:
+    """Connections to a cluster, the picture of it, and requests to whom they concern.
+
+    Timeouts are seconds. Cancelling a call gives up that call alone: its connection stays, a late answer is dropped,
+    and what others wait for goes on.
+
+    Every method but :meth:`close` raises ``ClientClosedError`` before :meth:`start` and after :meth:`close`, and, with
+    the cause, after a background task has died.
+    """
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.config = config
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._pool = Pool(config)
+        self._metadata = Metadata(config, self._pool, self._backoff)
+        self._coordinators = Coordinators()
+        self._router = Router(config, self._pool, self._metadata, self._coordinators, self._backoff)
+        self._task: asyncio.Task[None] | None = None
+        self._started = False
+        self._closed: ClientClosedError | None = ClientClosedError("the client is not started")
+
+    @property
+    def snapshot(self) -> ClusterSnapshot:
+        """The newest picture of the cluster. Immutable: keep it and it stays as it is."""
+        return self._metadata.snapshot
+
+    async def start(self, timeout: float | None = None) -> None:
+        """Reach the cluster by one of the bootstrap addresses.
+
+        Args:
+            timeout: By default ``bootstrap_resolve_timeout_ms`` (then every address is tried at least once).
+
+        Raises:
+            BootstrapError: No address could be used; has each with what went wrong there.
+            NotKafkaError: What answers at all the addresses is not Kafka.
+            AuthenticationError: All that answer refuse us, or we their certificate.
+            ClientClosedError: It was started or closed before.
+        """
+        if self._started:
+            raise ClientClosedError("a client starts once; make a new one")
+        self._started = True
+        try:
+            await self._metadata.bootstrap(timeout)
+        except BaseException:
+            await self.close(0)
+            raise
+        self._closed = None
+        self._task = asyncio.create_task(self._metadata.run(), name="aiokproto metadata")
+        self._task.add_done_callback(self._ended)
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """End it: pending calls raise ``ClientClosedError``, what was written is flushed. Returns within ``timeout``.
+
+        May be called at any time and again. When cancelled, everything is dropped at once.
+        """
+        self._started = True
+        reason = self._closed = self._closed or ClientClosedError("the client is closed")
+        self._metadata.close(reason)
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait((self._task,))
+            await self._router.close()
+            await self._pool.close(reason, timeout)
+        finally:
+            self._pool.drop(reason)
+
+    async def topic(self, name: str, timeout: float | None = None, *, create: bool = False) -> TopicInfo:
+        """A topic, from the picture or asked for. From now on it is kept up to date in :attr:`snapshot`.
+
+        Args:
+            name: The topic's name.
+            timeout: By default ``default_api_timeout_ms``.
+            create: Whether brokers set up to do so (``auto.create.topics.enable``) may create it.
+
+        Raises:
+            UnknownTopicError: Several answers in a row do not have it (one is not enough: news of a new topic takes
+                a moment to reach every broker).
+            InvalidTopicError, AuthorizationError: At once.
+            DeadlineError: No answer in time; names the last failure.
+        """
+        return (await self.topics([name], timeout, create=create))[name]
+
+    async def topics(
+        self, names: Iterable[str] | None = None, timeout: float | None = None, *, create: bool = False
+    ) -> dict[str, TopicInfo]:
+        """Several topics, as :meth:`topic`. None: all that this client may see, always asked anew; these are not kept
+        up to date, and those with an error are left out."""
+        self._check()
+        timeout = self.config.api_timeout if timeout is None else timeout
+        return await self._metadata.topics(None if names is None else list(names), timeout, create)
+
+    def invalidate(self, reason: str) -> None:
+        """Say that the picture is out of date: a refresh follows soon, with backoff, one for all who say so."""
+        self._metadata.invalidate(reason)
+
+    def hint_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+        """Take in a new leader that a broker named in its answer (KIP-951); returns whether it was news.
+
+        A hint of an older epoch, or of a broker that is not known, changes nothing.
+        """
+        return self._metadata.hint_leader(topic, partition, leader, leader_epoch)
+
+    async def changed(self, generation: int) -> ClusterSnapshot:
+        """Wait for a picture newer than ``generation``. The one call without a deadline: give it one, or cancel it."""
+        self._check()
+        return await self._metadata.changed(generation)
+
+    async def request(
+        self,
+        request: Request[R],
+        *,
+        node: int | None = None,
+        key: str | None = None,
+        timeout: float | None = None,
+        max_version: int | None = None,
+    ) -> R:
+        """Send a request to the broker it concerns, and again while that may help.
+
+        Transport failures, and answers whose error code (the top one, or that of all its items, if it says "wrong
+        broker") is retriable, are retried with backoff. An answer with any other error code is returned as it is.
+        After a lost connection the broker may have carried out a request that is sent again.
+
+        Args:
+            request: The request; its ``route`` says who gets it.
+            node: Send it to this broker, whatever the route.
+            key: The group or transactional id, where the request does not have it.
+            timeout: For all attempts; by default ``default_api_timeout_ms``.
+            max_version: Use no higher version than this.
+
+        Raises:
+            DeadlineError: Names the attempts and the last failure.
+            UnsupportedVersionError: The broker has no version that fits.
+            EncodeError, DecodeError: The version cannot carry the request; the answer is broken.
+            ConfigurationError: Neither the request nor the arguments say which broker to ask.
+            BrokerError: The coordinator cannot be found for good (authorization, invalid group).
+        """
+        self._check()
+        timeout = self.config.api_timeout if timeout is None else timeout
+        return await self._router.request(request, node=node, key=key, timeout=timeout, max_version=max_version)
+
+    async def send(
+        self,
+        request: Request[R],
+        node: int,
+        *,
+        timeout: float | None = None,
+        max_version: int | None = None,
+        channel: str = MAIN,
+    ) -> R:
+        """One attempt on one broker; nothing is retried, and error codes are the caller's.
+
+        With a connection open, the request is written before this coroutine first suspends, so requests of one caller
+        keep their order.
+
+        Args:
+            request: The request.
+            node: The broker's id.
+            timeout: For connecting and the answer; by default ``request_timeout_ms``.
+            max_version: Use no higher version than this.
+            channel: Requests on one connection are answered in order, so one that the broker holds back (a long-polling
+                Fetch, JoinGroup) holds back all behind it. Each channel is a connection of its own: ``"main"``,
+                ``"fetch"``, ``"group"``, or any other name.
+
+        Raises:
+            BrokerConnectionError: No connection, or lost with the request under way; names broker and API.
+            DeadlineError: No answer in time.
+            UnsupportedVersionError, EncodeError, DecodeError: As for :meth:`request`.
+        """
+        self._check()
+        return await self._router.send(request, node, timeout, max_version, channel)
+
+    async def post(
+        self, request: Request[Any], node: int, *, timeout: float | None = None, max_version: int | None = None
+    ) -> None:
+        """Send a request that gets no answer (Produce with ``acks=0``): returns once it is written to the socket's
+        buffer and there is room for more. Raises as :meth:`send`."""
+        self._check()
+        await self._router.post(request, node, timeout, max_version)
+
+    async def version(
+        self, request_type: type[Request[Any]], node: int, *, max_version: int | None = None, channel: str = MAIN
+    ) -> int:
+        """The version that would be used there. Connects if need be; raises as :meth:`send`."""
+        self._check()
+        return (await self._router.versions(node, channel)).pick(request_type, max_version)
+
+    async def versions(self, node: int, *, channel: str = MAIN) -> Mapping[int, Versions]:
+        """The version ranges of all of a broker's APIs, by ApiKey. Connects if need be; raises as :meth:`send`."""
+        self._check()
+        return (await self._router.versions(node, channel)).ranges
+
+    async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float | None = None) -> int:
+        """The node id of the coordinator of a group, transactional id or share partition; cached.
+
+        Raises:
+            BrokerError: It cannot be found for good (authorization, invalid group id).
+            DeadlineError: Not found in time.
+        """
+        self._check()
+        return await self._router.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
+
+    def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
+        """Look it up anew next time: to be called on NOT_COORDINATOR, and when it cannot be reached."""
+        self._coordinators.forget(kind, key)
+
+    def backoff(self, attempt: int) -> float:
+        """Seconds to wait before the next attempt, after ``attempt`` (from 1) have failed."""
+        return self._backoff.delay(attempt)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _check(self) -> None:
+        if self._closed is not None:
+            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """The task has ended: on our order, or by a fault, which everyone who waits or comes must learn."""
+        error = None if task.cancelled() else task.exception()
+        if error is None or self._closed is not None:
+            return
+        logger.error("the metadata task died, the client is closed", exc_info=error)
+        self._closed = ClientClosedError(f"the client's metadata task died: {error!r}")
+        self._closed.__cause__ = error
+        self._metadata.close(self._closed)
+        self._pool.fail(self._closed)

@@ -1,0 +1,63 @@
+"""Who coordinates what: the cache, and FindCoordinator in both its forms (pure)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from aiokproto.cluster.snapshot import BrokerNode
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from aiokproto.errors import DecodeError, check
+
+BATCHED_VERSION = 4
+"""From here on FindCoordinator asks for several keys at once, and both messages have other fields (KIP-699)."""
+
+
+class CoordinatorKind(IntEnum):
+    """What is coordinated, with FindCoordinator's number for it."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class Coordinators:
+    """The cache."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[CoordinatorKind, str], int] = {}
+
+    def get(self, kind: CoordinatorKind, key: str) -> int | None:
+        return self._nodes.get((kind, key))
+
+    def learn(self, kind: CoordinatorKind, key: str, node: int) -> None:
+        self._nodes[kind, key] = node
+
+    def forget(self, kind: CoordinatorKind, key: str) -> None:
+        self._nodes.pop((kind, key), None)
+
+
+def question(kind: CoordinatorKind, key: str, version: int) -> FindCoordinatorRequest:
+    """The request for one key in the form of that version."""
+    if version >= BATCHED_VERSION:
+        return FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+    return FindCoordinatorRequest(key=key, key_type=kind)
+
+
+def answered(response: FindCoordinatorResponse, kind: CoordinatorKind, key: str) -> BrokerNode:
+    """The coordinator that an answer names, whichever form it has.
+
+    Raises:
+        BrokerError: It names an error instead.
+        DecodeError: It is about other keys.
+    """
+    context = f"FindCoordinator for {kind.name.lower()} {key!r}"
+    if not response.coordinators and not response.host and not response.error_code:
+        raise DecodeError(f"{context}: the answer is empty")
+    if not response.coordinators:
+        check(response.error_code, context, response.error_message)
+        return BrokerNode(response.node_id, response.host, response.port)
+    for found in response.coordinators:
+        if found.key == key:
+            check(found.error_code, context, found.error_message)
+            return BrokerNode(found.node_id, found.host, found.port)
+    raise DecodeError(f"{context}: the answer is about {[found.key for found in response.coordinators]}")

@@ -1,0 +1,339 @@
+"""The snapshot's only writer: bootstrap, refresh, rebootstrap."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from aiokproto.cluster.backoff import Backoff
+from aiokproto.cluster.bootstrap import bootstrap_error, definitive
+from aiokproto.cluster.pool import MAIN, Pool
+from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, TopicInfo, topic_info
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from aiokproto.config import ClusterConfig
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerConnectionError, ClientClosedError, KafkaError, error_for
+from aiokproto.net.timeouts import deadline, timeout_at
+
+UNKNOWN_LIMIT = 6
+"""So many answers in a row without a topic mean that it does not exist: one may come from a broker that has not heard
+of it yet. With the default backoff this takes two to three seconds."""
+
+_NO_CREATE_FLAG = 4
+"""Before this version of Metadata the broker decides alone whether a topic that is asked for gets created."""
+
+_MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+logger = logging.getLogger("aiokproto.cluster")
+
+
+class Metadata:
+    """Keeps the picture of the cluster.
+
+    :meth:`run` is its task: it alone refreshes, when someone waits for a topic, when the picture was called out of
+    date, when a partition of interest has no leader, or at the picture's maximal age. Of interest are the topics that
+    someone has asked for by name.
+    """
+
+    def __init__(self, config: ClusterConfig, pool: Pool, backoff: Backoff) -> None:
+        self.snapshot = ClusterSnapshot()
+        self._config = config
+        self._pool = pool
+        self._backoff = backoff
+        self._wanted: Counter[str] = Counter()
+        self._create: set[str] = set()
+        self._gone: set[str] = set()
+        self._errors: dict[str, int] = {}
+        self._missing: Counter[str] = Counter()
+        self._new: set[str] = set()
+        self._stale: str | None = None
+        self._failures = 0
+        self._streak = 0
+        self._last_round = 0.0
+        self._pause = 0.0
+        self._last_error: KafkaError | None = None
+        self._rebootstrap = False
+        self._wake = asyncio.Event()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._closed: ClientClosedError | None = None
+
+    # --- What others call ---
+
+    async def topics(self, names: list[str] | None, timeout: float, create: bool) -> dict[str, TopicInfo]:
+        """See :meth:`Cluster.topics <aiokproto.cluster.Cluster.topics>`."""
+        until = _now() + timeout
+        if names is None:
+            answer = await self._ask(None, False, until)
+            return {topic.name: topic_info(topic) for topic in answer.topics if topic.name and not topic.error_code}
+        missing = self._unknown(names)
+        if missing:
+            self._wanted.update(missing)
+            try:
+                async with deadline(until, lambda: self._too_late(self._unknown(names), timeout)):
+                    await self._await_topics(names, create)
+            finally:
+                self._wanted -= Counter(missing)
+        return {name: self.snapshot.topics[name] for name in names}
+
+    def invalidate(self, reason: str) -> None:
+        """The picture is out of date."""
+        if self._stale is None:
+            logger.debug("metadata is out of date: %s", reason)
+            self._stale = reason
+            self._wake.set()
+
+    def hint_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+        """Take in a leader that a broker named beside an error."""
+        before = self.snapshot
+        self._publish(before.with_leader(topic, partition, leader, leader_epoch))
+        return self.snapshot is not before
+
+    def learn(self, node: BrokerNode) -> None:
+        """Take in a broker that another answer than Metadata's has named."""
+        known = self.snapshot.brokers.get(node.id)
+        if known is None or (known.host, known.port) != (node.host, node.port):
+            self._publish(self.snapshot.with_broker(node))
+
+    async def changed(self, generation: int) -> ClusterSnapshot:
+        """Wait for a newer picture."""
+        while self.snapshot.generation <= generation:
+            await self._next_round()
+        return self.snapshot
+
+    def close(self, reason: ClientClosedError) -> None:
+        """Whoever waits gets ``reason``."""
+        self._closed = reason
+        self._notify()
+
+    # --- Bootstrap ---
+
+    async def bootstrap(self, timeout: float | None) -> None:
+        """The first picture. Rounds over all addresses until one answers, none can ever, or time is up."""
+        config, nodes = self._config, self._pool.bootstrap_nodes
+        patience = config.bootstrap_timeout if timeout is None else timeout
+        # Without a limit of the caller's own every address gets its chance, however short the patience.
+        limit = max(patience, config.connect_timeout * len(nodes)) if timeout is None else timeout
+        start, attempt = _now(), 0
+        while True:
+            attempt += 1
+            answer, failures = await self._try(nodes, [], False, start + limit)
+            if answer is not None:
+                self._take(answer, [])
+                self._pool.release_bootstrap()
+                self._last_round = _now()
+                return
+            pause = self._backoff.delay(attempt)
+            if definitive(failures) or _now() + pause >= start + patience:
+                raise bootstrap_error(failures, attempt, _now() - start)
+            if attempt == 1:
+                logger.warning("%s; trying for %.3g s", bootstrap_error(failures, attempt, 0), patience)
+            await asyncio.sleep(pause)
+
+    # --- The task ---
+
+    async def run(self) -> None:
+        """Refresh when due, for ever."""
+        while True:
+            await self._due()
+            try:
+                await self._refresh()
+                self._failures = 0
+                self._last_error = None
+            except KafkaError as error:
+                self._failures += 1
+                self._last_error = error
+                log = logger.warning if self._failures == 1 else logger.debug
+                log("metadata could not be refreshed (%d in a row), trying on: %s", self._failures, error)
+                self.invalidate("the last refresh failed")
+            self._last_round = _now()
+            self._pause = self._backoff.delay(self._streak)
+            self._notify()
+
+    async def _due(self) -> None:
+        while (when := self._next_time()) > _now():
+            self._wake.clear()
+            try:
+                async with timeout_at(when):
+                    await self._wake.wait()
+            except asyncio.TimeoutError:
+                pass
+        # Rounds that follow each other closely are further and further apart; one after a quiet time starts anew.
+        quiet = _now() - self._last_round > 2 * self._config.retry_backoff_max
+        self._streak = 1 if quiet else self._streak + (not self._urgent())
+
+    def _next_time(self) -> float:
+        if self._urgent():
+            return 0.0
+        if self._new or self._stale is not None:
+            return self._last_round + self._pause
+        return self._last_round + self._config.metadata_max_age
+
+    def _urgent(self) -> bool:
+        """Whether someone has asked for a topic that nobody waits for yet: the first time there is no pause."""
+        return bool(self._new) and not self._failures
+
+    async def _refresh(self) -> None:
+        """One round. What is called out of date or wanted meanwhile belongs to the next."""
+        only_new = self._new and self._stale is None and not self._aged()
+        names = set(self._new) if only_new else {*self.snapshot.topics, *self._gone, *self._wanted}
+        self._new.clear()
+        self._stale = None
+        until = _now() + self._config.api_timeout
+        create = names & self._create
+        # The flag to create holds for the whole request. Without any name it is still worth asking, for the brokers.
+        if names - create or not create:
+            self._take(await self._ask(sorted(names - create), False, until), names - create)
+        if create:
+            self._take(await self._ask(sorted(create), True, until), create)
+        self._pool.release_bootstrap()
+
+    def _aged(self) -> bool:
+        return _now() - self._last_round >= self._config.metadata_max_age
+
+    def _take(self, answer: MetadataResponse, asked: Collection[str]) -> None:
+        """Take in an answer, and decide what must be asked again."""
+        for topic in answer.topics:
+            name, code = topic.name, ErrorCode(topic.error_code)
+            if name is None or name not in asked:
+                continue
+            self._missing[name] = self._missing[name] + 1 if code in _MISSING else 0
+            if code:
+                self._errors[name] = code
+            else:
+                self._errors.pop(name, None)
+                self._gone.discard(name)
+                self._create.discard(name)
+        drop = [name for name in asked if self._missing[name] >= UNKNOWN_LIMIT and name in self.snapshot.topics]
+        for name in drop:
+            logger.info("topic %r is gone", name)
+        self._gone.update(drop)
+        self._publish(self.snapshot.updated(answer, keep=asked, drop=drop))
+        doubtful = [name for name in asked if self._missing[name] and name in self.snapshot.topics]
+        leaderless = self.snapshot.leaderless(asked)
+        if doubtful or leaderless:
+            self.invalidate(
+                f"without a leader: {leaderless[:3]}" if leaderless else f"not in an answer: {doubtful[:3]}"
+            )
+
+    def _publish(self, snapshot: ClusterSnapshot) -> None:
+        if snapshot is not self.snapshot:
+            self.snapshot = snapshot
+            self._pool.update(snapshot.brokers)
+            self._notify()
+
+    # --- Asking ---
+
+    async def _ask(self, names: list[str] | None, create: bool, until: float) -> MetadataResponse:
+        """Ask the brokers one after the other, and when none of them can be reached the bootstrap addresses again:
+        the whole cluster may have moved (KIP-899)."""
+        known = [] if self._rebootstrap else self._pool.by_preference(self.snapshot.brokers)
+        answer, failures = await self._try([*known, *self._pool.bootstrap_nodes], names, create, until)
+        if answer is None:
+            tried = "; ".join(f"{node}: {error}" for node, error in failures[-5:])
+            raise BrokerConnectionError(f"Metadata: no broker answers: {tried}") from failures[-1][1]
+        self._rebootstrap = False
+        return answer
+
+    async def _try(
+        self, nodes: list[int], names: list[str] | None, create: bool, until: float
+    ) -> tuple[MetadataResponse | None, list[tuple[BrokerNode, KafkaError]]]:
+        failures: list[tuple[BrokerNode, KafkaError]] = []
+        for index, node_id in enumerate(nodes):
+            # A silent broker must not use up the time of the others; with many of them a third is enough to wait.
+            share = (until - _now()) / min(len(nodes) - index, 3)
+            node = self._pool.node(node_id)
+            try:
+                return await self._ask_one(node, names, create, min(share, self._config.request_timeout)), failures
+            except ClientClosedError:
+                raise
+            except KafkaError as error:
+                failures.append((node, error))
+        return None, failures
+
+    async def _ask_one(
+        self, node: BrokerNode, names: list[str] | None, create: bool, timeout: float
+    ) -> MetadataResponse:
+        until = _now() + timeout
+        connection = await self._pool.connection(node.id, MAIN, timeout)
+        version = connection.versions.pick(MetadataRequest)
+        request = metadata_request(names, create, version)
+        answer = await connection.request(request, timeout=max(until - _now(), 0), version=version)
+        if answer.error_code:
+            # The cluster that this address belongs to now is another one (KIP-1102).
+            self._rebootstrap = answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+            raise error_for(answer.error_code, f"Metadata to {node}")
+        if not answer.brokers:
+            raise BrokerConnectionError(f"{node} knows no brokers (it may be just starting)")
+        return answer
+
+    # --- Waiting ---
+
+    async def _await_topics(self, names: list[str], create: bool) -> None:
+        unknown = self._unknown(names)
+        if create:
+            self._create.update(unknown)
+        # Who asks for what others wait for already joins these: a thousand sends to a topic that does not exist must
+        # neither ask a thousand times, nor start the count of answers anew each time.
+        fresh = [name for name in unknown if self._wanted[name] == 1]
+        for name in fresh:
+            self._errors.pop(name, None)
+            self._missing.pop(name, None)
+        self._new.update(fresh)
+        self._wake.set()
+        if len(fresh) < len(unknown):
+            self.invalidate("more calls wait for topics")
+        while unknown:
+            await self._next_round()
+            unknown = self._unknown(names)
+            for name in unknown:
+                self._judge(name)
+            if unknown:
+                self.invalidate(f"topics are still to be found: {unknown[:3]}")
+
+    def _judge(self, name: str) -> None:
+        """Raise if there is no use in asking for the topic once more."""
+        code = ErrorCode(self._errors.get(name, 0))
+        final = self._missing[name] >= UNKNOWN_LIMIT if code in _MISSING else code and not code.retriable
+        if final:
+            self._create.discard(name)
+            raise error_for(code, f"topic {name!r}")
+
+    def _unknown(self, names: Iterable[str]) -> list[str]:
+        return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]
+
+    def _too_late(self, names: list[str], timeout: float) -> str:
+        codes = {name: ErrorCode(self._errors[name]).name for name in names if name in self._errors}
+        last = self._last_error or codes or "no answer yet"
+        return f"topics {names} were not found in {timeout:.3g} s; last: {last}"
+
+    async def _next_round(self) -> None:
+        if self._closed is not None:
+            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+        if self._closed is not None:
+            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+
+    def _notify(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def metadata_request(names: list[str] | None, create: bool, version: int) -> MetadataRequest:
+    """The request in the form of that version; None: all topics."""
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    if version == 0 and topics is None:
+        # There an empty list means all.
+        topics = []
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < _NO_CREATE_FLAG)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,216 @@
+"""Requests to whom they concern: route, version, retry."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from aiokproto.cluster.backoff import Backoff
+from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
+from aiokproto.cluster.metadata import Metadata
+from aiokproto.cluster.pool import MAIN, Pool
+from aiokproto.cluster.retry import decide
+from aiokproto.cluster.routes import COORDINATED, answer_code, coordinator_key, partitions_of
+from aiokproto.cluster.single_flight import SingleFlight
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.registry import api_name
+from aiokproto.codec.schema import Request, Response, Route
+from aiokproto.config import ClusterConfig
+from aiokproto.errors import BrokerConnectionError, ConfigurationError, DeadlineError, KafkaError, error_for
+from aiokproto.net.connection import Connection
+from aiokproto.net.versions import BrokerVersions
+
+R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+
+logger = logging.getLogger("aiokproto.cluster")
+
+
+class _Aim:
+    """Where the attempts of one call go: what the last one leaves for the next."""
+
+    __slots__ = ("avoid", "coordinator", "node")
+
+    def __init__(self) -> None:
+        self.node: int | None = None
+        self.avoid: set[int] = set()
+        self.coordinator: tuple[CoordinatorKind, str] | None = None
+
+
+class Router:
+    """See :class:`~aiokproto.cluster.Cluster`, whose methods these are."""
+
+    def __init__(
+        self, config: ClusterConfig, pool: Pool, metadata: Metadata, coordinators: Coordinators, backoff: Backoff
+    ) -> None:
+        self._config = config
+        self._pool = pool
+        self._metadata = metadata
+        self._coordinators = coordinators
+        self._backoff = backoff
+        self._finding: SingleFlight[tuple[CoordinatorKind, str], int] = SingleFlight()
+
+    async def close(self) -> None:
+        """End the look-ups under way."""
+        await self._finding.close()
+
+    # --- One attempt ---
+
+    async def send(
+        self, request: Request[R], node: int, timeout: float | None, max_version: int | None, channel: str = MAIN
+    ) -> R:
+        timeout = self._config.request_timeout if timeout is None else timeout
+        try:
+            connection = self._pool.ready(node, channel)
+            if connection is None:
+                connection, timeout = await self._connect(node, channel, timeout)
+            return await connection.request(request, timeout=timeout, max_version=max_version)
+        except BrokerConnectionError as error:
+            self._metadata.invalidate(str(error))
+            raise
+
+    async def post(self, request: Request[Any], node: int, timeout: float | None, max_version: int | None) -> None:
+        timeout = self._config.request_timeout if timeout is None else timeout
+        try:
+            connection = self._pool.ready(node)
+            if connection is None:
+                connection, timeout = await self._connect(node, MAIN, timeout)
+            await connection.post(request, timeout=timeout, max_version=max_version)
+        except BrokerConnectionError as error:
+            self._metadata.invalidate(str(error))
+            raise
+
+    async def versions(self, node: int, channel: str = MAIN) -> BrokerVersions:
+        """What the broker said when it was connected to."""
+        connection = self._pool.ready(node, channel)
+        if connection is None:
+            connection, _ = await self._connect(node, channel, self._config.request_timeout)
+        return connection.versions
+
+    async def _connect(self, node: int, channel: str, timeout: float) -> tuple[Connection, float]:
+        """A connection, and what is left of the time."""
+        until = _now() + timeout
+        connection = await self._pool.connection(node, channel, timeout)
+        return connection, max(until - _now(), 0.0)
+
+    # --- As many as it takes ---
+
+    async def request(
+        self, request: Request[R], *, node: int | None, key: str | None, timeout: float, max_version: int | None
+    ) -> R:
+        until = _now() + timeout
+        # A request that lets the broker work for long is waited for as long.
+        longest = max(self._config.request_timeout, getattr(request, "timeout_ms", 0) / 1000)
+        aim = _Aim()
+
+        async def attempt() -> R:
+            target = node if node is not None else await self._target(request, key, aim, until)
+            aim.node = target
+            limit = min(longest, max(until - _now(), 0.0))
+            response = await self.send(request, target, limit, max_version)
+            code = answer_code(response)
+            if code.retriable:
+                detail = getattr(response, "error_message", None)
+                raise error_for(code, f"{api_name(request.api_key)} to broker {target}", detail)
+            return response
+
+        return await self._retrying(api_name(request.api_key), request.route, until, timeout, aim, attempt)
+
+    async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float) -> int:
+        node = self._coordinators.get(kind, key)
+        if node is not None and node in self._metadata.snapshot.brokers:
+            return node
+        what = f"the coordinator of {kind.name.lower()} {key!r}"
+        return await self._finding.run(
+            (kind, key), lambda: self._find(kind, key), timeout, lambda: f"{what} was not found in {timeout:.3g} s"
+        )
+
+    async def _find(self, kind: CoordinatorKind, key: str) -> int:
+        timeout = self._config.api_timeout
+        aim = _Aim()
+
+        async def attempt() -> int:
+            aim.node = self._any(aim)
+            version = (await self.versions(aim.node)).pick(FindCoordinatorRequest)
+            response = await self.send(question(kind, key, version), aim.node, None, version)
+            found = answered(response, kind, key)
+            self._metadata.learn(found)
+            self._coordinators.learn(kind, key, found.id)
+            return found.id
+
+        what = f"FindCoordinator for {kind.name.lower()} {key!r}"
+        return await self._retrying(what, Route.ANY, _now() + timeout, timeout, aim, attempt)
+
+    async def _retrying(
+        self, what: str, route: Route, until: float, timeout: float, aim: _Aim, attempt: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Attempts until one succeeds, fails for good, or time is up."""
+        attempts = 0
+        while True:
+            attempts += 1
+            try:
+                return await attempt()
+            except KafkaError as error:
+                decision = decide(error, route)
+                if not decision.again:
+                    raise
+                pause = self._backoff.delay(attempts)
+                if _now() + pause >= until:
+                    text = f"{what}: not done in {timeout:.3g} s ({attempts} attempts); last: {error}"
+                    raise DeadlineError(text) from error
+                logger.debug("%s: attempt %d failed, %s: %s", what, attempts, decision.why, error)
+                if decision.refresh:
+                    self._metadata.invalidate(str(error))
+                if decision.forget and aim.coordinator is not None:
+                    self._coordinators.forget(*aim.coordinator)
+                aim.avoid = {aim.node} if decision.elsewhere and aim.node is not None else set()
+            await asyncio.sleep(pause)
+
+    # --- Where to ---
+
+    async def _target(self, request: Request[Any], key: str | None, aim: _Aim, until: float) -> int:
+        route = request.route
+        if route in COORDINATED:
+            key = coordinator_key(request) if key is None else key
+            if key is None:
+                return self._any(aim)
+            aim.coordinator = COORDINATED[route], key
+            return await self.coordinator(*aim.coordinator, max(until - _now(), 0.0))
+        if route is Route.CONTROLLER:
+            controller = self._metadata.snapshot.controller_id
+            return controller if controller in self._metadata.snapshot.brokers else self._any(aim)
+        if route is Route.LEADER:
+            return await self._leader(request, until)
+        if route is Route.QUORUM:
+            raise ConfigurationError(f"{type(request).__name__} goes to a member of the quorum: say which by `node`")
+        return self._any(aim)
+
+    def _any(self, aim: _Aim) -> int:
+        brokers = self._metadata.snapshot.brokers
+        return self._pool.by_preference(brokers, aim.avoid)[0]
+
+    async def _leader(self, request: Request[Any], until: float) -> int:
+        """The broker that leads all the partitions of a request."""
+        partitions = list(partitions_of(request))
+        names = {topic for topic, _ in partitions if isinstance(topic, str)}
+        await self._metadata.topics(sorted(names), max(until - _now(), 0.0), create=False)
+        snapshot = self._metadata.snapshot
+        leaders: dict[int, str] = {}
+        for topic, partition in partitions:
+            name = topic if isinstance(topic, str) else snapshot.topic_name(topic) or ""
+            leader = snapshot.leader(name, partition)
+            if leader is None:
+                raise BrokerConnectionError(f"{type(request).__name__}: {name}-{partition} has no leader that is known")
+            leaders[leader] = f"{name}-{partition}"
+        if len(leaders) != 1:
+            led = ", ".join(f"{partition} by {leader}" for leader, partition in leaders.items()) or "it names none"
+            raise ConfigurationError(
+                f"{type(request).__name__}: its partitions need one leader ({led}): ask each `node`"
+            )
+        return next(iter(leaders))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

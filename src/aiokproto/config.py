@@ -1,0 +1,275 @@
+"""Options: their names, defaults and checks.
+
+Names are the Java client's in snake_case. Durations are milliseconds in options, as everywhere in Kafka, and float
+seconds in :class:`ClusterConfig` and all code behind it. The checks at the end serve the other faces (producer,
+consumer) too: every one raises :class:`~aiokproto.errors.ConfigurationError` with the option, the value, and what it
+takes.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+
+from aiokproto.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from typing_extensions import Required
+
+Address = tuple[str, int]
+"""Host and port."""
+
+AddressMap = Callable[[str, int], Address]
+
+T = TypeVar("T")
+
+DEFAULT_PORT = 9092
+
+
+class ConnectionOptions(TypedDict, total=False):
+    """The options that every client takes."""
+
+    bootstrap_servers: Required[str | Sequence[str]]
+    """``"host:port,host:port"`` or a list of such; IPv6 as ``[::1]:9092``; without a port 9092. They are only where to
+    begin: the cluster itself tells the rest."""
+    client_id: str
+    """Names this client in the brokers' logs, quotas and metrics. Default ``"aiokproto"``."""
+    request_timeout_ms: float
+    """Longest wait for the answer to one request. Default 30,000."""
+    default_api_timeout_ms: float
+    """Longest time for a call that may need several requests and retries. Default 60,000."""
+    bootstrap_resolve_timeout_ms: float
+    """How long ``start()`` goes on trying the bootstrap addresses, when none can be resolved or reached. What answers
+    but is not Kafka, or refuses our certificate, is reported at once. 0: each address once. Default 10,000."""
+    socket_connection_setup_timeout_ms: float
+    """Longest time for a connection to be made, including the TLS handshake and the exchange of versions.
+    Default 10,000."""
+    metadata_max_age_ms: float
+    """Age at which the picture of the cluster is asked for again though nothing seems wrong. Default 300,000."""
+    retry_backoff_ms: float
+    """Wait before the first retry; doubles with each further one, with jitter. Default 100."""
+    retry_backoff_max_ms: float
+    """Longest wait between retries. Default 1,000."""
+    reconnect_backoff_ms: float
+    """Wait before a broker that could not be reached is tried again; doubles, with jitter. Default 50."""
+    reconnect_backoff_max_ms: float
+    """Longest such wait. Default 1,000."""
+    connections_max_idle_ms: float
+    """Idle connections are closed after this long. Default 540,000, below the brokers' own 600,000."""
+    max_response_size: int
+    """Longest response in bytes; a broker that announces more is cut off. Default 128 MiB: well above
+    ``fetch_max_bytes``, since a broker sends at least one whole batch whatever its size."""
+    security_protocol: str
+    """``"PLAINTEXT"`` (the default) or ``"SSL"``."""
+    ssl_context: ssl.SSLContext | None
+    """For ``security_protocol="SSL"``: certificates and checks. By default the system's authorities, host name
+    checked."""
+    address_map: AddressMap | None
+    """Called with host and port before each connection, returns those to connect to: for port forwarding and tunnels.
+    TLS still checks the host that the broker advertises."""
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """:class:`ConnectionOptions`, validated; durations in seconds."""
+
+    bootstrap_servers: tuple[Address, ...]
+    client_id: str = "aiokproto"
+    request_timeout: float = 30.0
+    api_timeout: float = 60.0
+    bootstrap_timeout: float = 10.0
+    connect_timeout: float = 10.0
+    metadata_max_age: float = 300.0
+    retry_backoff: float = 0.1
+    retry_backoff_max: float = 1.0
+    reconnect_backoff: float = 0.05
+    reconnect_backoff_max: float = 1.0
+    connections_max_idle: float = 540.0
+    max_response_size: int = 128 * 1024 * 1024
+    ssl_context: ssl.SSLContext | None = None
+    """None: plain text."""
+    address_map: AddressMap | None = None
+
+    @classmethod
+    def parse(cls, options: ConnectionOptions | Mapping[str, Any]) -> ClusterConfig:
+        """Validate options.
+
+        Raises:
+            ConfigurationError: An option is unknown (names the nearest known one), missing, or its value is unusable.
+        """
+        known = ConnectionOptions.__annotations__
+        for name in options:
+            if name not in known:
+                raise unknown_option(name, known)
+        if "bootstrap_servers" not in options:
+            raise ConfigurationError("bootstrap_servers is missing: one or more brokers as 'host:port'")
+        servers = parse_addresses("bootstrap_servers", options["bootstrap_servers"])
+        given: dict[str, Any] = {"bootstrap_servers": servers}
+        for name, (attribute, check) in _CHECKS.items():
+            if name in options:
+                given[attribute] = check(name, options[name])  # type: ignore[literal-required,unused-ignore]
+        given["ssl_context"] = _ssl_context(options)
+        config = cls(**given)
+        _check_order("retry_backoff_max_ms", config.retry_backoff_max, "retry_backoff_ms", config.retry_backoff)
+        _check_order(
+            "reconnect_backoff_max_ms", config.reconnect_backoff_max, "reconnect_backoff_ms", config.reconnect_backoff
+        )
+        return config
+
+
+def _check_order(name: str, value: float, other: str, smaller: float) -> None:
+    if value < smaller:
+        raise ConfigurationError(f"{name}={value * 1000:g} is less than {other}={smaller * 1000:g}")
+
+
+def _ssl_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
+    protocol = one_of("security_protocol", options.get("security_protocol", "PLAINTEXT"), ("PLAINTEXT", "SSL"))
+    context = options.get("ssl_context")
+    if context is not None and not isinstance(context, ssl.SSLContext):
+        raise ConfigurationError(f"ssl_context={context!r}: it takes an ssl.SSLContext")
+    if protocol == "PLAINTEXT":
+        if context is not None:
+            raise ConfigurationError("ssl_context is given, but security_protocol is 'PLAINTEXT': it takes 'SSL'")
+        return None
+    return context or ssl.create_default_context()
+
+
+def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
+    """Read ``"host:port,[::1]:9092"``, or a list of such.
+
+    Raises:
+        ConfigurationError: There is none, or one cannot be read; names it.
+    """
+    takes = "it takes 'host:port', several parted by commas, or a list"
+    if isinstance(value, str):
+        items: list[object] = list(value.split(","))
+    elif isinstance(value, Iterable) and not isinstance(value, bytes | Mapping):
+        items = list(value)
+    else:
+        raise ConfigurationError(f"{name}={value!r}: {takes}")
+    if not all(isinstance(item, str) for item in items):
+        raise ConfigurationError(f"{name}={value!r}: {takes}")
+    addresses = [_parse_address(name, str(item).strip()) for item in items if str(item).strip()]
+    if not addresses:
+        raise ConfigurationError(f"{name}={value!r} has no address: {takes}")
+    return tuple(dict.fromkeys(addresses))
+
+
+def _parse_address(name: str, text: str) -> Address:
+    if "://" in text:
+        raise ConfigurationError(f"{name}: {text!r} is a URL: it takes 'host:port' (TLS is security_protocol='SSL')")
+    host, colon, port = text, "", ""
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ConfigurationError(f"{name}: {text!r} is not an address: IPv6 is written '[::1]:9092'")
+        colon, port = rest[:1], rest[1:]
+    elif text.count(":") > 1:
+        raise ConfigurationError(f"{name}: {text!r} has several colons: IPv6 is written '[::1]:9092'")
+    else:
+        host, colon, port = text.partition(":")
+    if not host or any(character.isspace() for character in host):
+        raise ConfigurationError(f"{name}: {text!r} has no usable host")
+    if not colon:
+        return host, DEFAULT_PORT
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise ConfigurationError(f"{name}: {text!r} has the port {port!r}: it takes 1 to 65535")
+    return host, int(port)
+
+
+def unknown_option(name: str, valid: Iterable[str]) -> ConfigurationError:
+    """The error for an option that does not exist, with the nearest one that does."""
+    names = sorted(valid)
+    close = get_close_matches(name.lower().replace(".", "_").replace("-", "_"), names, n=1)
+    if close:
+        return ConfigurationError(f"unknown option {name!r}; did you mean {close[0]!r}?")
+    return ConfigurationError(f"unknown option {name!r}; there are {', '.join(names)}")
+
+
+def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:
+    """A number within bounds (both included); ``bool`` is none."""
+    takes = f"it takes a number of at least {minimum:g}" + (f" and at most {maximum:g}" if maximum is not None else "")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigurationError(f"{name}={value!r}: {takes}")
+    # Written so that NaN fails too.
+    if not (value >= minimum and (maximum is None or value <= maximum)):
+        raise ConfigurationError(f"{name}={value!r}: {takes}")
+    return value
+
+
+def integer(name: str, value: object, minimum: int = 0, maximum: int | None = None) -> int:
+    """A whole number within bounds (both included)."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigurationError(f"{name}={value!r}: it takes a whole number of at least {minimum}")
+    return int(number(name, value, minimum, maximum))
+
+
+def positive(name: str, value: object) -> int:
+    """A whole number above 0."""
+    return integer(name, value, 1)
+
+
+def seconds(name: str, value: object, minimum: float = 0) -> float:
+    """A duration given in milliseconds, as seconds."""
+    return number(name, value, minimum) / 1000
+
+
+def duration(name: str, value: object) -> float:
+    """A duration above 0 given in milliseconds, as seconds."""
+    if number(name, value) == 0:
+        raise ConfigurationError(f"{name}={value!r}: it takes a number of milliseconds above 0")
+    return seconds(name, value)
+
+
+def one_of(name: str, value: T, choices: Collection[T]) -> T:
+    """One of some values; text in any case."""
+    for choice in choices:
+        if value == choice or (isinstance(value, str) and isinstance(choice, str) and value.lower() == choice.lower()):
+            return choice
+    raise ConfigurationError(f"{name}={value!r}: it takes {' or '.join(repr(choice) for choice in choices)}")
+
+
+def text(name: str, value: object) -> str:
+    """Text that is not empty and fits a Kafka string."""
+    if not isinstance(value, str) or not value or len(value.encode()) > 0x7FFF:
+        raise ConfigurationError(f"{name}={value!r}: it takes text of 1 to 32767 bytes")
+    return value
+
+
+def boolean(name: str, value: object) -> bool:
+    """True or False, nothing else: ``"false"`` would be true."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name}={value!r}: it takes True or False")
+    return value
+
+
+def function(name: str, value: Any) -> Any:
+    """Something to call, or None."""
+    if value is not None and not callable(value):
+        raise ConfigurationError(f"{name}={value!r}: it takes a function, or None")
+    return value
+
+
+def _frame_limit(name: str, value: object) -> int:
+    # A frame's length is an int32; below 64 KiB not even the answer to ApiVersions would fit with certainty.
+    return integer(name, value, 1 << 16, (1 << 31) - 1)
+
+
+_CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "client_id": ("client_id", text),
+    "request_timeout_ms": ("request_timeout", duration),
+    "default_api_timeout_ms": ("api_timeout", duration),
+    "bootstrap_resolve_timeout_ms": ("bootstrap_timeout", seconds),
+    "socket_connection_setup_timeout_ms": ("connect_timeout", duration),
+    "metadata_max_age_ms": ("metadata_max_age", duration),
+    "retry_backoff_ms": ("retry_backoff", duration),
+    "retry_backoff_max_ms": ("retry_backoff_max", duration),
+    "reconnect_backoff_ms": ("reconnect_backoff", duration),
+    "reconnect_backoff_max_ms": ("reconnect_backoff_max", duration),
+    "connections_max_idle_ms": ("connections_max_idle", duration),
+    "max_response_size": ("max_response_size", _frame_limit),
+    "address_map": ("address_map", function),
+}

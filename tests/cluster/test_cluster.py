@@ -1,0 +1,514 @@
+"""The cluster against scripted brokers: bootstrap, metadata, routing, retries, the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from aiokproto.cluster import Cluster, CoordinatorKind
+from aiokproto.cluster.metadata import UNKNOWN_LIMIT, metadata_request
+from aiokproto.codec.messages.api_versions import ApiVersionsRequest
+from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokproto.codec.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.errors import (
+    BootstrapError,
+    BrokerConnectionError,
+    ClientClosedError,
+    DeadlineError,
+    InvalidTopicError,
+    NotKafkaError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
+from tests.cluster.fake import brokers, started
+from tests.net.peer import HangUp, Peer, config, peer, raw_peer, serves
+
+BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+async def free_port() -> int:
+    """A port where nobody listens."""
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return port
+
+
+def asked(running: Peer, request_type: type) -> list[object]:
+    return [request for request, _ in running.asked if isinstance(request, request_type)]
+
+
+async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(100)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    await writer.drain()
+
+
+# --- Bootstrap ---
+
+
+async def test_one_dead_and_one_live_address() -> None:
+    async with brokers() as (_, (broker,)), started(await free_port(), broker.port) as cluster:
+        assert list(cluster.snapshot.brokers) == [1]
+        assert (await cluster.send(BEAT, 1)).error_code == 0
+
+
+async def test_one_silent_and_one_live_address() -> None:
+    """The silent one costs its share of the time, not all of it."""
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with brokers() as (_, (broker,)), raw_peer(mute) as silent:
+        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", silent), ("127.0.0.1", broker.port))))
+        try:
+            # Only the order makes this sure to pass by the silent one; the pool tries addresses in the order given.
+            await cluster.start(timeout=0.5)
+            assert list(cluster.snapshot.brokers) == [1]
+        finally:
+            await cluster.close()
+
+
+async def test_no_address_can_be_used() -> None:
+    """Each is named with its own failure; the cluster cannot be used, and starting leaves nothing behind."""
+    dead = await free_port()
+    async with raw_peer(http) as web:
+        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", dead), ("127.0.0.1", web))))
+        with pytest.raises(BootstrapError) as caught:
+            await cluster.start()
+        assert f"127.0.0.1:{dead}: cannot connect to 127.0.0.1:{dead}" in str(caught.value)
+        assert "connection refused" in str(caught.value)
+        assert f"127.0.0.1:{web} does not speak Kafka: it answers as an HTTP server" in str(caught.value)
+        with pytest.raises(ClientClosedError):
+            await cluster.send(BEAT, 1)
+
+
+async def test_what_is_not_kafka_is_told_at_once() -> None:
+    async with raw_peer(http) as web:
+        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", web),), bootstrap_timeout=1000))
+        with pytest.raises(NotKafkaError, match=r"HTTP/1\.1 400"):
+            await cluster.start()
+
+
+async def test_a_broker_that_is_still_starting_is_waited_for() -> None:
+    port = await free_port()
+    cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
+    starting = asyncio.ensure_future(cluster.start())
+    try:
+        await until(lambda: cluster._pool.by_preference([-1]) == [-1] and bool(cluster._pool._health))
+        async with brokers() as (fake, (broker,)), peer(fake.answers(), port):
+            await starting
+            assert cluster.snapshot.brokers[1].port == broker.port
+            await cluster.close()
+    finally:
+        await cluster.close()
+
+
+async def test_a_broker_that_knows_no_brokers_is_not_believed() -> None:
+    async with brokers() as (fake, (broker,)):
+        fake.brokers = {}
+        with pytest.raises(BootstrapError, match="knows no brokers"):
+            async with started(broker.port):
+                pass
+
+
+async def test_no_common_version() -> None:
+    async with peer({ApiVersionsRequest: serves(Metadata=(50, 60))}) as broker:
+        with pytest.raises(BootstrapError, match=r"Metadata: .* has versions 50-60, this client has 0-13"):
+            async with started(broker.port):
+                pass
+
+
+# --- The picture ---
+
+
+@pytest.mark.parametrize(
+    ("names", "version", "topics", "create"),
+    [(None, 0, 0, True), (None, 1, None, True), ([], 12, 0, False), (["a"], 3, 1, True), (["a"], 4, 1, False)],
+)
+def test_metadata_request_by_version(names: list[str] | None, version: int, topics: int | None, create: bool) -> None:
+    """ "All" was an empty list in version 0; before version 4 the broker alone decides about creation."""
+    request = metadata_request(names, False, version)
+    assert (None if request.topics is None else len(request.topics)) == topics
+    assert request.allow_auto_topic_creation is create
+    request.encode(version)
+
+
+async def test_only_topics_that_were_asked_for_are_asked_for() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        fake.leaders = {"a": [(1, 0)], "b": [(1, 0)]}
+        assert (await cluster.topic("a")).partitions[0].leader == 1
+        assert list(cluster.snapshot.topics) == ["a"]
+        before = len(fake.metadata_requests)
+        await cluster.topic("a")
+        assert len(fake.metadata_requests) == before, "known: nothing is asked"
+        assert sorted(await cluster.topics(None)) == ["a", "b"]
+        assert list(cluster.snapshot.topics) == ["a"], "not of interest: not kept"
+        wanted = [[topic.name for topic in request.topics or []] for request in fake.metadata_requests]
+        assert wanted == [[], ["a"], []]
+        assert fake.metadata_requests[-1].topics is None
+
+
+async def test_calls_for_many_topics_at_once_share_requests() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        fake.leaders = {f"t{number}": [(1, 0)] for number in range(50)}
+        await asyncio.gather(*(cluster.topic(name) for name in fake.leaders for _ in range(3)))
+        assert len(fake.metadata_requests) <= 4
+
+
+async def test_a_topic_that_does_not_exist() -> None:
+    """One answer without it is not enough; several in a row are, also with calls for it coming all the time."""
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        results = await asyncio.gather(*(cluster.topic("no") for _ in range(20)), return_exceptions=True)
+        assert {type(result) for result in results} == {UnknownTopicError}
+        assert "topic 'no': UNKNOWN_TOPIC_OR_PARTITION" in str(results[0])
+        assert len(fake.metadata_requests) == 1 + UNKNOWN_LIMIT
+
+
+async def test_a_topic_that_brokers_learn_of_late() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        wanted = asyncio.ensure_future(cluster.topic("late"))
+        await until(lambda: len(fake.metadata_requests) >= 3)
+        fake.leaders["late"] = [(1, 0)]
+        assert (await wanted).name == "late"
+
+
+async def test_a_topic_whose_leader_is_being_elected_is_waited_for() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        fake.errors["new"] = 5
+        wanted = asyncio.ensure_future(cluster.topic("new", create=True))
+        await until(lambda: len(fake.metadata_requests) >= UNKNOWN_LIMIT + 3)
+        assert not wanted.done()
+        fake.errors.clear()
+        fake.leaders["new"] = [(1, 0)]
+        await wanted
+        assert {request.allow_auto_topic_creation for request in fake.metadata_requests[1:]} == {True}
+
+
+async def test_an_impossible_topic_is_told_at_once_and_forgotten() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        fake.errors["b d"] = 17
+        with pytest.raises(InvalidTopicError, match="topic 'b d'"):
+            await cluster.topic("b d")
+        generation = cluster.snapshot.generation
+        cluster.invalidate("test")
+        await cluster.changed(generation)
+        assert fake.metadata_requests[-1].topics == []
+
+
+async def test_topics_have_a_deadline_that_names_the_last_answer() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        fake.errors["t"] = 5
+        with pytest.raises(
+            DeadlineError, match=r"topics \['t'\] were not found in 0.02 s; last: .*LEADER_NOT_AVAILABLE"
+        ):
+            await cluster.topic("t", timeout=0.02)
+
+
+async def test_many_invalidations_are_one_refresh() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        generation = cluster.snapshot.generation
+        for number in range(100):
+            cluster.invalidate(f"reason {number}")
+        assert (await cluster.changed(generation)).generation == generation + 1
+        assert len(fake.metadata_requests) == 2
+
+
+async def test_the_picture_ages() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port, metadata_max_age=0.01):
+        await until(lambda: len(fake.metadata_requests) >= 3)
+
+
+async def test_a_partition_without_leader_is_asked_for_until_it_has_one() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        fake.leaders["t"] = [(-1, 3)]
+        await cluster.topic("t")
+        assert cluster.snapshot.leader("t", 0) is None
+        fake.leaders["t"] = [(1, 4)]
+        while cluster.snapshot.leader("t", 0) is None:
+            await cluster.changed(cluster.snapshot.generation)
+        assert cluster.snapshot.leader_epoch("t", 0) == 4
+
+
+async def test_a_topic_that_goes_away_and_comes_back() -> None:
+    """It leaves the picture only after several answers without it, and is followed further."""
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        fake.leaders["t"] = [(1, 0)]
+        await cluster.topic("t")
+        del fake.leaders["t"]
+        before = len(fake.metadata_requests)
+        cluster.invalidate("test")
+        while "t" in cluster.snapshot.topics:
+            await cluster.changed(cluster.snapshot.generation)
+        assert len(fake.metadata_requests) == before + UNKNOWN_LIMIT
+        fake.leaders["t"] = [(1, 0)]
+        cluster.invalidate("test")
+        await cluster.changed(cluster.snapshot.generation)
+        assert "t" in cluster.snapshot.topics
+
+
+async def test_a_leader_hint_is_taken_at_once() -> None:
+    async with brokers(2) as (fake, (broker, _)), started(broker.port) as cluster:
+        fake.leaders["t"] = [(1, 0)]
+        await cluster.topic("t")
+        assert cluster.hint_leader("t", 0, 2, 1)
+        assert cluster.snapshot.leader("t", 0) == 2
+        assert not cluster.hint_leader("t", 0, 1, 0)
+
+
+async def test_a_cluster_that_has_moved_is_found_by_the_bootstrap_addresses() -> None:
+    """All known brokers are gone; the same name leads to new ones (KIP-899)."""
+    async with brokers() as (fake, (first,)):
+        async with brokers() as (old, (gone,)):
+            fake.brokers = old.brokers
+            cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", first.port),), connect_timeout=0.2))
+            await cluster.start()
+            assert cluster.snapshot.brokers[1].port == gone.port
+        try:
+            fake.brokers = {7: first.port}
+            cluster.invalidate("test")
+            while 7 not in cluster.snapshot.brokers:
+                await cluster.changed(cluster.snapshot.generation)
+            assert (await cluster.send(BEAT, 7)).error_code == 0
+            with pytest.raises(BrokerConnectionError, match=r"broker 1 is not known \(known: \[7\]\)"):
+                await cluster.send(BEAT, 1)
+        finally:
+            await cluster.close()
+
+
+# --- Requests ---
+
+
+async def test_dialling_is_done_once_for_all() -> None:
+    async with brokers(2) as (_, (first, second)), started(first.port) as cluster:
+        await asyncio.gather(*(cluster.send(BEAT, 2) for _ in range(30)))
+        assert second.connections == 1
+
+
+async def test_channels_are_connections_of_their_own() -> None:
+    async with brokers(2, {ListGroupsRequest: lambda request, version: None}) as (_, (first, second)):
+        async with started(first.port) as cluster:
+            waiting = asyncio.ensure_future(cluster.send(ListGroupsRequest(), 2, channel="fetch"))
+            await until(lambda: bool(asked(second, ListGroupsRequest)))
+            assert (await cluster.send(BEAT, 2)).error_code == 0
+            assert second.connections == 2
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+
+async def test_send_makes_one_attempt() -> None:
+    def fails(request: object, version: int) -> None:
+        raise HangUp
+
+    async with brokers(1, {HeartbeatRequest: fails}) as (_, (broker,)), started(broker.port) as cluster:
+        with pytest.raises(
+            BrokerConnectionError, match=r"broker 1 \(127.0.0.1:\d+\) was lost.*Heartbeat was under way"
+        ):
+            await cluster.send(BEAT, 1)
+        assert len(asked(broker, HeartbeatRequest)) == 1
+
+
+async def test_send_to_a_silent_broker_meets_its_deadline() -> None:
+    async with brokers(1, {HeartbeatRequest: lambda request, version: None}) as (_, (broker,)):
+        async with started(broker.port) as cluster:
+            with pytest.raises(DeadlineError, match=r"Heartbeat to broker 1 .*: no answer in 0.02 s"):
+                await cluster.send(BEAT, 1, timeout=0.02)
+
+
+async def test_request_survives_lost_connections_and_retriable_answers() -> None:
+    turns: list[int] = []
+
+    def capricious(request: object, version: int) -> HeartbeatResponse:
+        turns.append(1)
+        if len(turns) == 1:
+            raise HangUp
+        return HeartbeatResponse(error_code=[14, 16, 0][len(turns) - 2])
+
+    async with brokers(1, {HeartbeatRequest: capricious}) as (fake, (broker,)), started(broker.port) as cluster:
+        fake.coordinators["g"] = 1
+        assert (await cluster.request(BEAT)).error_code == 0
+        assert len(turns) == 4
+        lookups = len(asked(broker, FindCoordinatorRequest))
+        assert lookups == 3, "at first, after the lost connection, after NOT_COORDINATOR"
+        await cluster.coordinator(CoordinatorKind.GROUP, "g")
+        assert len(asked(broker, FindCoordinatorRequest)) == lookups, "known"
+
+
+async def test_an_answer_with_a_final_code_is_returned() -> None:
+    async with brokers(1, {HeartbeatRequest: lambda request, version: HeartbeatResponse(error_code=25)}) as (
+        fake,
+        peers,
+    ):
+        fake.coordinators["g"] = 1
+        async with started(peers[0].port) as cluster:
+            assert (await cluster.request(BEAT)).error_code == 25
+
+
+async def test_request_gives_up_at_its_deadline_and_says_why() -> None:
+    async with brokers(1, {HeartbeatRequest: lambda request, version: HeartbeatResponse(error_code=14)}) as (
+        fake,
+        peers,
+    ):
+        fake.coordinators["g"] = 1
+        async with started(peers[0].port) as cluster:
+            with pytest.raises(DeadlineError) as caught:
+                await cluster.request(BEAT, timeout=0.05)
+            assert "Heartbeat: not done in 0.05 s (" in str(caught.value)
+            assert "last: Heartbeat to broker 1: COORDINATOR_LOAD_IN_PROGRESS (14)" in str(caught.value)
+
+
+async def test_the_coordinator_that_does_not_exist_yet_is_waited_for_by_all_together() -> None:
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        calls = [asyncio.ensure_future(cluster.request(BEAT)) for _ in range(10)]
+        await until(lambda: len(asked(broker, FindCoordinatorRequest)) >= 3)
+        assert len(asked(broker, FindCoordinatorRequest)) < 10
+        fake.coordinators["g"] = 1
+        assert {answer.error_code for answer in await asyncio.gather(*calls)} == {0}
+
+
+async def test_a_coordinator_the_picture_does_not_have_is_learned() -> None:
+    async with brokers(2) as (fake, (first, second)):
+        port = fake.brokers.pop(2)
+        async with started(first.port) as cluster:
+            assert list(cluster.snapshot.brokers) == [1]
+            fake.brokers[2], fake.coordinators["g"] = port, 2
+            await cluster.request(BEAT)
+            assert len(asked(second, HeartbeatRequest)) == 1
+
+
+async def test_the_controller_is_asked_and_followed() -> None:
+    async with brokers(2) as (fake, peers):
+
+        def created(request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
+            running = next(one for one in peers if one.asked and one.asked[-1][0] is request)
+            wrong = peers.index(running) + 1 != 2
+            result = CreatableTopicResult(name="t", error_code=41 if wrong else 0, error_message=None)
+            return CreateTopicsResponse(topics=[result])
+
+        for running in peers:
+            running.answers[CreateTopicsRequest.api_key] = created
+        async with started(peers[0].port) as cluster:
+            fake.controller = 2
+            answer = await cluster.request(CreateTopicsRequest(topics=[], timeout_ms=1))
+            assert answer.topics[0].error_code == 0
+            assert [len(asked(running, CreateTopicsRequest)) for running in peers] == [1, 1]
+
+
+async def test_a_request_to_any_broker_passes_by_the_one_that_fails() -> None:
+    async with brokers(2) as (_, (first, second)):
+
+        def fails(request: object, version: int) -> None:
+            raise HangUp
+
+        first.answers[ListGroupsRequest.api_key] = fails
+        second.answers[ListGroupsRequest.api_key] = lambda request, version: ListGroupsResponse(error_code=0, groups=[])
+        async with started(first.port) as cluster:
+            for _ in range(10):
+                assert (await cluster.request(ListGroupsRequest())).error_code == 0
+
+
+async def test_version_negotiation_shows() -> None:
+    async with brokers() as (_, (broker,)), started(broker.port) as cluster:
+        assert await cluster.version(MetadataRequest, 1) == 13
+        assert await cluster.version(MetadataRequest, 1, max_version=7) == 7
+        assert (await cluster.versions(1))[3] == (0, 13)
+        with pytest.raises(UnsupportedVersionError, match=r"Produce: broker 1 .* does not have it"):
+            await cluster.version(ProduceRequest, 1)
+
+
+# --- The end ---
+
+
+async def test_not_started_is_not_usable_and_needs_no_loop() -> None:
+    cluster = Cluster(config())
+    with pytest.raises(ClientClosedError, match="not started"):
+        await cluster.topic("t")
+    await cluster.close()
+    await cluster.close()
+    with pytest.raises(ClientClosedError):
+        await cluster.start()
+
+
+def test_a_cluster_can_be_made_outside_of_a_loop() -> None:
+    Cluster(config())
+
+
+async def test_close_ends_everything_that_waits() -> None:
+    async with brokers(1, {HeartbeatRequest: lambda request, version: None}) as (fake, (broker,)):
+        async with started(broker.port) as cluster:
+            fake.errors["t"] = 5
+            calls = [
+                asyncio.ensure_future(cluster.send(BEAT, 1, channel="held")),
+                asyncio.ensure_future(cluster.topic("t")),
+                asyncio.ensure_future(cluster.changed(10**9)),
+                asyncio.ensure_future(cluster.request(BEAT)),
+            ]
+            await until(lambda: bool(asked(broker, HeartbeatRequest)) and bool(asked(broker, FindCoordinatorRequest)))
+            await cluster.close()
+            results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20)
+            assert [type(result) for result in results] == [ClientClosedError] * 4
+
+
+async def test_close_while_starting() -> None:
+    cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", await free_port()),), bootstrap_timeout=1000))
+    starting = asyncio.ensure_future(cluster.start())
+    await asyncio.sleep(0)
+    await cluster.close()
+    with pytest.raises(ClientClosedError):
+        await starting
+
+
+async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFixture) -> None:
+    async with brokers(1, {HeartbeatRequest: lambda request, version: None}) as (_, (broker,)):
+        async with started(broker.port) as cluster:
+            calls = [
+                asyncio.ensure_future(cluster.send(BEAT, 1, channel="held")),
+                asyncio.ensure_future(cluster.changed(10**9)),
+            ]
+            await until(lambda: bool(asked(broker, HeartbeatRequest)))
+            fault = RuntimeError("a fault")
+
+            def broken(*_: object) -> None:
+                raise fault
+
+            cluster._metadata._take = broken  # type: ignore[method-assign, assignment]
+            cluster.invalidate("test")
+            results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20)
+            for result in results:
+                assert isinstance(result, ClientClosedError)
+                assert "a fault" in str(result)
+                assert result.__cause__ is fault
+            with pytest.raises(ClientClosedError, match="a fault") as caught:
+                await cluster.topic("t")
+            assert caught.value.__cause__ is fault
+            assert "the metadata task died" in caplog.text
+
+
+async def test_brokers_that_vanish_are_logged_once_and_found_again(caplog: pytest.LogCaptureFixture) -> None:
+    async with brokers() as (fake, (broker,)):
+        port = broker.port
+        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),), connect_timeout=0.5))
+        await cluster.start()
+    try:
+        cluster.invalidate("test")
+        await until(lambda: cluster._metadata._failures >= 3)
+        assert caplog.text.count("metadata could not be refreshed") == 1
+        generation = cluster.snapshot.generation
+        async with peer(fake.answers(), port):
+            await cluster.changed(generation)
+            assert (await cluster.send(BEAT, 1)).error_code == 0
+            await cluster.close()
+    finally:
+        await cluster.close()

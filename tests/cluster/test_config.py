@@ -1,0 +1,119 @@
+"""Options: what they take, and how they say so."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+from aiokproto import config
+from aiokproto.config import ClusterConfig, ConnectionOptions, parse_addresses
+from aiokproto.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("a:1", (("a", 1),)),
+        (" a:1 , b:2,", (("a", 1), ("b", 2))),
+        ("a", (("a", 9092),)),
+        ("[::1]:9093,[fe80::1]", (("::1", 9093), ("fe80::1", 9092))),
+        (["a:1", "b:65535", "a:1"], (("a", 1), ("b", 65535))),
+    ],
+)
+def test_addresses(given: object, read: tuple[tuple[str, int], ...]) -> None:
+    assert parse_addresses("bootstrap_servers", given) == read
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("a:0", "'a:0' has the port '0': it takes 1 to 65535"),
+        ("a:65536", "has the port '65536'"),
+        ("a:kafka", "has the port 'kafka'"),
+        ("a:", "has the port ''"),
+        ("a:²", "has the port '²'"),
+        (":9092", "has no usable host"),
+        ("a b:1", "has no usable host"),
+        ("::1", r"several colons: IPv6 is written '\[::1\]:9092'"),
+        ("[::1", "IPv6 is written"),
+        ("[::1]9092", "IPv6 is written"),
+        ("http://a:1", "is a URL"),
+        ("", "has no address"),
+        ([], "has no address"),
+        (9092, "bootstrap_servers=9092: it takes 'host:port'"),
+        (["a:1", 2], "it takes 'host:port'"),
+        (b"a:1", "it takes 'host:port'"),
+    ],
+)
+def test_bad_addresses(given: object, error: str) -> None:
+    with pytest.raises(ConfigurationError, match=error):
+        parse_addresses("bootstrap_servers", given)
+
+
+def test_defaults() -> None:
+    parsed = ClusterConfig.parse({"bootstrap_servers": "a:1"})
+    assert parsed == ClusterConfig(bootstrap_servers=(("a", 1),))
+    assert parsed.ssl_context is None
+
+
+def test_options_are_milliseconds_and_the_code_has_seconds() -> None:
+    parsed = ClusterConfig.parse({"bootstrap_servers": "a:1", "request_timeout_ms": 1500, "retry_backoff_ms": 20.5})
+    assert parsed.request_timeout == 1.5
+    assert parsed.retry_backoff == 0.0205
+
+
+def test_every_option_is_read() -> None:
+    """An option that is declared and not read would be silently ignored."""
+    read = {*config._CHECKS, "bootstrap_servers", "security_protocol", "ssl_context"}
+    assert set(ConnectionOptions.__annotations__) == read
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({}, "bootstrap_servers is missing"),
+        ({"bootstrap_server": "a"}, "unknown option 'bootstrap_server'; did you mean 'bootstrap_servers'?"),
+        ({"request.timeout.ms": 1}, "did you mean 'request_timeout_ms'?"),
+        ({"zzz": 1}, "unknown option 'zzz'; there are address_map, bootstrap_resolve_timeout_ms, "),
+        ({"request_timeout_ms": 0}, "request_timeout_ms=0: it takes a number of milliseconds above 0"),
+        ({"request_timeout_ms": -1}, "request_timeout_ms=-1: it takes a number of at least 0"),
+        ({"request_timeout_ms": "5"}, "request_timeout_ms='5': it takes a number"),
+        ({"request_timeout_ms": True}, "request_timeout_ms=True: it takes a number"),
+        ({"request_timeout_ms": float("nan")}, "request_timeout_ms=nan: it takes a number"),
+        ({"client_id": ""}, "client_id='': it takes text of 1 to 32767 bytes"),
+        ({"max_response_size": 1000}, "max_response_size=1000: it takes a number of at least 65536"),
+        ({"max_response_size": 1e6}, "max_response_size=1000000.0: it takes a whole number"),
+        ({"security_protocol": "TLS"}, "security_protocol='TLS': it takes 'PLAINTEXT' or 'SSL'"),
+        ({"ssl_context": "x"}, "ssl_context='x': it takes an ssl.SSLContext"),
+        ({"retry_backoff_ms": 5000}, "retry_backoff_max_ms=1000 is less than retry_backoff_ms=5000"),
+        ({"address_map": 3}, "address_map=3: it takes a function, or None"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], error: str) -> None:
+    if options and not any(name.startswith("bootstrap") for name in options):
+        options = {"bootstrap_servers": "a:1", **options}
+    with pytest.raises(ConfigurationError) as caught:
+        ClusterConfig.parse(options)
+    assert error in str(caught.value)
+
+
+def test_tls() -> None:
+    secured = ClusterConfig.parse({"bootstrap_servers": "a:1", "security_protocol": "ssl"})
+    assert secured.ssl_context is not None
+    assert secured.ssl_context.check_hostname
+    own = ssl.create_default_context()
+    given = ClusterConfig.parse({"bootstrap_servers": "a:1", "security_protocol": "SSL", "ssl_context": own})
+    assert given.ssl_context is own
+    with pytest.raises(ConfigurationError, match="security_protocol is 'PLAINTEXT'"):
+        ClusterConfig.parse({"bootstrap_servers": "a:1", "ssl_context": own})
+
+
+def test_checks_for_other_faces() -> None:
+    assert config.one_of("acks", "ALL", ("all", 0, 1)) == "all"
+    assert config.boolean("x", False) is False
+    assert config.positive("x", 1) == 1
+    for check, value in ((config.boolean, "false"), (config.positive, 0), (config.integer, 1.5)):
+        with pytest.raises(ConfigurationError, match=r"x=.*: it takes"):
+            check("x", value)

@@ -1,0 +1,108 @@
+"""The picture of the cluster, and how answers change it."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokproto.cluster.snapshot import MAX_PARTITIONS, BrokerNode, ClusterSnapshot
+from aiokproto.codec.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aiokproto.errors import DecodeError
+
+ID, OTHER_ID = b"\1" * 16, b"\2" * 16
+
+
+def partition(index: int, leader: int, epoch: int, error: int = 0) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=epoch,
+        replica_nodes=[1, 2],
+        isr_nodes=[leader],
+    )
+
+
+def answer(*partitions: MetadataResponsePartition, topic_id: bytes = ID, error: int = 0) -> MetadataResponse:
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=id_, host="h", port=9000 + id_, rack="r") for id_ in (1, 2)],
+        cluster_id="c",
+        controller_id=2,
+        topics=[MetadataResponseTopic(error_code=error, name="t", topic_id=topic_id, partitions=list(partitions))],
+    )
+
+
+def test_an_answer_becomes_the_picture() -> None:
+    shot = ClusterSnapshot().updated(answer(partition(1, 2, 5), partition(0, 1, 4)))
+    assert shot.brokers == {1: BrokerNode(1, "h", 9001, "r"), 2: BrokerNode(2, "h", 9002, "r")}
+    assert (shot.controller_id, shot.cluster_id, shot.generation) == (2, "c", 1)
+    assert [shot.leader("t", index) for index in (-1, 0, 1, 2)] == [None, 1, 2, None]
+    assert [shot.leader_epoch("t", index) for index in (0, 1, 2)] == [4, 5, -1]
+    assert shot.topic_name(ID) == "t"
+    assert shot.leader("other", 0) is None
+
+
+def test_an_epoch_never_goes_backwards() -> None:
+    """Brokers learn of a new leader at different times (KIP-320)."""
+    newer = ClusterSnapshot().updated(answer(partition(0, 2, 5), partition(1, 1, 3)))
+    older = newer.updated(answer(partition(0, 1, 4), partition(1, 2, 4)))
+    assert (older.leader("t", 0), older.leader_epoch("t", 0)) == (2, 5)
+    assert (older.leader("t", 1), older.leader_epoch("t", 1)) == (2, 4)
+    assert older.generation == newer.generation + 1
+
+
+def test_a_topic_made_anew_starts_at_its_own_epoch() -> None:
+    before = ClusterSnapshot().updated(answer(partition(0, 2, 5)))
+    after = before.updated(answer(partition(0, 1, 0), topic_id=OTHER_ID))
+    assert (after.leader("t", 0), after.leader_epoch("t", 0)) == (1, 0)
+    assert (after.topic_name(ID), after.topic_name(OTHER_ID)) == (None, "t")
+
+
+def test_an_epoch_that_is_not_told_is_taken() -> None:
+    """Old brokers do not tell it."""
+    before = ClusterSnapshot().updated(answer(partition(0, 2, 5)))
+    assert before.updated(answer(partition(0, 1, -1))).leader("t", 0) == 1
+
+
+def test_a_partition_without_leader() -> None:
+    shot = ClusterSnapshot().updated(
+        answer(partition(0, -1, 5), partition(1, 1, 3, error=5), partition(2, 1, 3, error=9))
+    )
+    assert [shot.leader("t", index) for index in (0, 1, 2)] == [None, None, 1]
+    assert shot.leaderless(["t", "other"]) == [("t", 0), ("t", 1)]
+
+
+def test_a_topic_with_an_error_stays_until_it_is_dropped() -> None:
+    before = ClusterSnapshot().updated(answer(partition(0, 1, 0)))
+    doubtful = before.updated(answer(error=3))
+    assert doubtful.topics == before.topics
+    assert doubtful.updated(answer(error=3), drop=["t"]).topics == {}
+
+
+def test_only_topics_of_interest_are_taken_in() -> None:
+    assert ClusterSnapshot().updated(answer(partition(0, 1, 0)), keep=["other"]).topics == {}
+
+
+@pytest.mark.parametrize("index", [-1, MAX_PARTITIONS, 2**31 - 1])
+def test_an_impossible_partition(index: int) -> None:
+    with pytest.raises(DecodeError, match="'t' has a partition of impossible index"):
+        ClusterSnapshot().updated(answer(partition(index, 1, 0)))
+
+
+def test_a_leader_hint() -> None:
+    before = ClusterSnapshot().updated(answer(partition(0, 1, 4)))
+    hinted = before.with_leader("t", 0, 2, 5)
+    assert (hinted.leader("t", 0), hinted.leader_epoch("t", 0)) == (2, 5)
+    assert hinted.generation == before.generation + 1
+    assert before.leader("t", 0) == 1, "a snapshot does not change"
+    for no_news in (("t", 0, 2, 4), ("t", 0, 99, 9), ("t", 7, 2, 9), ("other", 0, 2, 9)):
+        assert before.with_leader(*no_news) is before
+
+
+def test_how_a_broker_is_named() -> None:
+    assert str(BrokerNode(3, "h", 9092)) == "broker 3 (h:9092)"
+    assert str(BrokerNode(-1, "::1", 9092)) == "[::1]:9092"

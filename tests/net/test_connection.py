@@ -1,0 +1,303 @@
+"""One connection against a scripted peer: pipelining, deadlines, cancellation, loss, strangers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from aiokproto.codec.frames import encode_response
+from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.schema import Response
+from aiokproto.errors import (
+    BrokerConnectionError,
+    ClientClosedError,
+    DeadlineError,
+    DecodeError,
+    EncodeError,
+    NotKafkaError,
+    UnsupportedVersionError,
+)
+from tests.net.peer import HangUp, connected, peer, raw_peer, serves
+
+VERSIONS = serves(Heartbeat=(0, 4), ListGroups=(0, 4), Produce=(3, 13))
+
+
+def beat(number: int = 0) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=number, member_id="m")
+
+
+def echo(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
+    """Answers with the generation as error code: tells which request an answer belongs to."""
+    return HeartbeatResponse(error_code=request.generation_id)
+
+
+def silent(request: object, version: int) -> None:
+    return None
+
+
+def hangs_up(request: object, version: int) -> None:
+    raise HangUp
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+async def test_requests_are_pipelined_and_each_gets_its_answer() -> None:
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
+        answers = await asyncio.gather(*(line.request(beat(number), timeout=5) for number in range(50)))
+        assert [answer.error_code for answer in answers] == list(range(50))
+        assert [request.generation_id for request, _ in broker.asked[1:]] == list(range(50))
+        assert line.in_flight == 0
+
+
+async def test_a_large_answer() -> None:
+    groups = [ListedGroup(group_id=f"group-{number}", protocol_type="consumer") for number in range(30_000)]
+
+    def listed(request: object, version: int) -> ListGroupsResponse:
+        return ListGroupsResponse(error_code=0, groups=groups)
+
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, ListGroupsRequest: listed, HeartbeatRequest: echo}) as broker,
+        connected(broker.port) as line,
+    ):
+        big, small = await asyncio.gather(
+            line.request(ListGroupsRequest(), timeout=20), line.request(beat(3), timeout=20)
+        )
+        assert big.groups == groups
+        assert small.error_code == 3
+
+
+async def test_a_silent_peer_costs_the_request_its_deadline_and_not_the_connection() -> None:
+    """…as long as the peer may still answer: patience with the connection is ``request_timeout``."""
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker, connected(broker.port) as line:
+        with pytest.raises(DeadlineError, match=rf"Heartbeat to 127.0.0.1:{broker.port}: no answer in 0.01 s"):
+            await line.request(beat(), timeout=0.01)
+        assert not line.closed
+
+
+async def test_a_peer_silent_for_the_request_timeout_costs_the_connection() -> None:
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker,
+        connected(broker.port, request_timeout=0.02) as line,
+    ):
+        first = asyncio.ensure_future(line.request(beat(), timeout=0.02))
+        second = asyncio.ensure_future(line.request(beat(), timeout=50))
+        with pytest.raises(DeadlineError, match=r"no answer in 0\.02 s"):
+            await first
+        with pytest.raises(BrokerConnectionError, match=r"did not answer Heartbeat in .*\(Heartbeat was under way\)"):
+            await second
+        assert line.closed
+
+
+async def test_a_cancelled_request_leaves_the_connection_and_its_late_answer_is_dropped() -> None:
+    held: list[HeartbeatRequest] = []
+
+    def hold_first(request: HeartbeatRequest, version: int) -> HeartbeatResponse | bytes | None:
+        if request.generation_id:
+            return b"".join(
+                encode_response(HeartbeatResponse(error_code=one.generation_id), version, number + 1)
+                for number, one in enumerate([*held, request])
+            )
+        held.append(request)
+        return None
+
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: hold_first}) as broker,
+        connected(broker.port) as line,
+    ):
+        first = asyncio.ensure_future(line.request(beat(0), timeout=5))
+        await until(lambda: bool(held))
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert (await line.request(beat(7), timeout=5)).error_code == 7
+
+
+@pytest.mark.parametrize("cut", [0, 3, 7])
+async def test_loss_fails_all_that_is_under_way_and_names_it(cut: int) -> None:
+    """Also in the middle of a response."""
+
+    def partial(request: HeartbeatRequest, version: int) -> bytes | None:
+        if request.generation_id:
+            raise HangUp
+        return bytes(encode_response(HeartbeatResponse(error_code=0), version, 1)[:cut])
+
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: partial}) as broker,
+        connected(broker.port) as line,
+    ):
+        results = await asyncio.gather(
+            *(line.request(beat(number), timeout=5) for number in range(3)), return_exceptions=True
+        )
+        middle = " in the middle of a response" if cut else ""
+        for error in results:
+            assert type(error) is BrokerConnectionError
+            assert f"127.0.0.1:{broker.port} was lost{middle}: " in str(error)
+            assert "(Heartbeat was under way)" in str(error)
+        with pytest.raises(BrokerConnectionError, match="was lost"):
+            await line.request(beat(), timeout=5)
+
+
+async def test_an_answer_out_of_order_ends_the_connection() -> None:
+    def wrong(request: HeartbeatRequest, version: int) -> bytes:
+        return bytes(encode_response(HeartbeatResponse(error_code=0), version, 99))
+
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: wrong}) as broker, connected(broker.port) as line:
+        with pytest.raises(BrokerConnectionError, match="never sent: correlation id 99 instead of 1"):
+            await line.request(beat(), timeout=5)
+        assert line.closed
+
+
+async def test_a_broken_answer_is_the_callers_error_alone() -> None:
+    def broken(request: HeartbeatRequest, version: int) -> bytes | HeartbeatResponse:
+        if request.generation_id:
+            return HeartbeatResponse(error_code=1)
+        return b"\0\0\0\5\0\0\0\1\xff"
+
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: broken}) as broker, connected(broker.port) as line:
+        with pytest.raises(DecodeError, match=rf"answer of 127.0.0.1:{broker.port} to Heartbeat: "):
+            await line.request(beat(), timeout=5)
+        assert (await line.request(beat(1), timeout=5)).error_code == 1
+
+
+async def test_what_cannot_be_sent_is_not_sent() -> None:
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
+        with pytest.raises(EncodeError):
+            await line.request(beat(1 << 40), timeout=5)
+        with pytest.raises(UnsupportedVersionError):
+            await line.request(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=5, max_version=2)
+        assert (await line.request(beat(4), timeout=5)).error_code == 4
+        assert len(broker.asked) == 2
+
+
+async def test_post_expects_no_answer() -> None:
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, ProduceRequest: silent, HeartbeatRequest: echo}) as broker,
+        connected(broker.port) as line,
+    ):
+        await line.post(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=5)
+        assert (await line.request(beat(2), timeout=5)).error_code == 2
+        assert [type(request).__name__ for request, _ in broker.asked[1:]] == ["ProduceRequest", "HeartbeatRequest"]
+
+
+async def test_throttling_holds_back_what_follows_in_order() -> None:
+    def throttled(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
+        return HeartbeatResponse(
+            error_code=request.generation_id, throttle_time_ms=50 if not request.generation_id else 0
+        )
+
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled}) as broker,
+        connected(broker.port) as line,
+    ):
+        await line.request(beat(0), timeout=5)
+        calls = [asyncio.ensure_future(line.request(beat(number), timeout=5)) for number in (1, 2, 3)]
+        gone = asyncio.ensure_future(line.request(beat(9), timeout=0.001))
+        with pytest.raises(DeadlineError):
+            await gone
+        assert len(broker.asked) == 2, "nothing is sent during the pause"
+        assert [(await call).error_code for call in calls] == [1, 2, 3]
+        assert [request.generation_id for request, _ in broker.asked[1:]] == [0, 1, 2, 3], "who left took its request"
+
+
+async def test_close_fails_what_is_under_way() -> None:
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker, connected(broker.port) as line:
+        call = asyncio.ensure_future(line.request(beat(), timeout=5))
+        await until(lambda: len(broker.asked) == 2)
+        line.close()
+        with pytest.raises(ClientClosedError, match="Heartbeat was under way"):
+            await call
+        await line.wait_closed()
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    async with (
+        peer({ApiVersionsRequest: VERSIONS}) as broker,
+        connected(broker.port, connections_max_idle=0.01) as line,
+    ):
+        await line.wait_closed()
+        assert "idle" in str(line.failure)
+
+
+async def test_versions_are_asked_for_again_in_the_form_the_broker_has() -> None:
+    """KIP-511: the newest form is refused in the form of version 0, which names the newest the broker has."""
+
+    def old(request: object, version: int) -> ApiVersionsResponse:
+        keys = [
+            ApiVersion(api_key=18, min_version=0, max_version=2),
+            ApiVersion(api_key=12, min_version=0, max_version=1),
+        ]
+        return ApiVersionsResponse(error_code=35 if version > 2 else 0, api_keys=keys)
+
+    async with peer({ApiVersionsRequest: old, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
+        assert [version for _, version in broker.asked] == [ApiVersionsRequest.versions.highest, 2]
+        await line.request(beat(1), timeout=5)
+        assert broker.asked[-1][1] == 1
+        assert broker.connections == 1
+
+
+async def test_a_broker_before_0_10_hangs_up_on_version_questions() -> None:
+    """It is asked once more in the plainest form, and then taken for what it is."""
+    async with (
+        peer({ApiVersionsRequest: hangs_up, HeartbeatRequest: echo}) as broker,
+        connected(broker.port) as line,
+    ):
+        assert [version for _, version in broker.asked] == [ApiVersionsRequest.versions.highest, 0]
+        assert line.versions.assumed
+        assert (await line.request(beat(5), timeout=5)).error_code == 5
+        assert broker.asked[-1][1] == 0
+
+
+async def test_a_proxy_that_hangs_up_once_is_not_taken_for_an_old_broker() -> None:
+    turns: list[int] = []
+
+    def once(request: ApiVersionsRequest, version: int) -> Response | bytes | None:
+        turns.append(version)
+        if len(turns) == 1:
+            raise HangUp
+        return VERSIONS(request, version)
+
+    async with peer({ApiVersionsRequest: once}) as broker, connected(broker.port) as line:
+        assert not line.versions.assumed
+
+
+async def test_an_http_server_is_recognised() -> None:
+    async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+
+    async with raw_peer(http) as port:
+        with pytest.raises(NotKafkaError, match=f"127.0.0.1:{port} does not speak Kafka.*HTTP/1.1 400 Bad Request"):
+            async with connected(port):
+                pass
+
+
+async def test_a_peer_that_says_nothing_costs_the_connect_timeout() -> None:
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        await reader.read(1000)
+
+    async with raw_peer(mute) as port:
+        with pytest.raises(DeadlineError, match="ApiVersions"):
+            async with connected(port, timeout=0.02):
+                pass
+
+
+async def test_nobody_listens() -> None:
+    async with raw_peer(mute_forever) as port:
+        pass
+    with pytest.raises(BrokerConnectionError, match=rf"cannot connect to 127.0.0.1:{port}: .*connection refused"):
+        async with connected(port):
+            pass
+
+
+async def mute_forever(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()

@@ -1,0 +1,158 @@
+"""The sans-I/O client protocol: frames out of any cut of the stream, answers matched in order, strangers recognised."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.errors import BrokerConnectionError, NotKafkaError
+from aiokproto.net.protocol import SCRATCH_SIZE, ClientProtocol
+
+LIMIT = 1 << 20
+
+
+def protocol(expecting: int = 0, limit: int = LIMIT) -> ClientProtocol[int]:
+    """A protocol with requests 0, 1, … under way; each has its own number as its token."""
+    made: ClientProtocol[int] = ClientProtocol("broker 1", "me", limit)
+    for number in range(expecting):
+        made.sent(number, 12, number)
+    return made
+
+
+def feed(to: ClientProtocol[int], data: bytes, sizes: list[int]) -> list[tuple[int, bytes]]:
+    """Read ``data`` in pieces of these sizes (in turn), and never more than the buffer takes."""
+    answers: list[tuple[int, bytes]] = []
+    turn = 0
+    while data:
+        buffer = to.get_buffer()
+        assert len(buffer) > 0
+        count = min(len(buffer), sizes[turn % len(sizes)], len(data))
+        buffer[:count] = data[:count]
+        data = data[count:]
+        turn += 1
+        answers += [(token, bytes(frame)) for token, frame in to.received(count)]
+    return answers
+
+
+def framed(correlation_id: int, body: bytes) -> bytes:
+    return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+
+@given(
+    bodies=st.lists(
+        st.one_of(
+            st.binary(max_size=40),
+            st.integers(SCRATCH_SIZE - 20, SCRATCH_SIZE + 20).map(lambda size: b"x" * size),
+            st.just(b"y" * 3 * SCRATCH_SIZE),
+        ),
+        max_size=6,
+    ),
+    sizes=st.lists(st.sampled_from([1, 3, 4, 5, 11, 1000, 65535, 65536, 1 << 20]), min_size=1, max_size=5).filter(
+        lambda sizes: max(sizes) > 999
+    ),
+)
+def test_any_cut_of_the_stream_gives_the_same_frames(bodies: list[bytes], sizes: list[int]) -> None:
+    stream = b"".join(framed(number, body) for number, body in enumerate(bodies))
+    reading = protocol(expecting=len(bodies))
+    expected = [(number, struct.pack(">i", number) + body) for number, body in enumerate(bodies)]
+    assert feed(reading, stream, sizes) == expected
+    assert not reading.mid_frame
+    assert not reading.pending
+
+
+@given(st.binary(min_size=1, max_size=400), st.integers(1, 50))
+def test_garbage_raises_or_is_waited_for_but_never_anything_else(data: bytes, size: int) -> None:
+    reading = protocol(expecting=3)
+    try:
+        feed(reading, data, [size])
+    except BrokerConnectionError:
+        pass
+
+
+def test_a_frame_cut_short_is_seen() -> None:
+    reading = protocol(expecting=1)
+    assert feed(reading, framed(0, b"abc")[:-1], [100]) == []
+    assert reading.mid_frame
+    assert not reading.heard
+
+
+def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
+    """What was read ahead is copied once; the rest goes straight to its place."""
+    reading = protocol(expecting=2)
+    body = bytes(range(256)) * 1024
+    assert feed(reading, framed(0, body)[:1000], [1000]) == []
+    assert len(reading.get_buffer()) == len(body) + 8 - 1000
+    rest = framed(0, body)[1000:] + framed(1, b"next")
+    assert feed(reading, rest, [1 << 20]) == [(0, bytes(4) + body), (1, b"\0\0\0\1next")]
+
+
+def test_answers_before_a_broken_one_are_delivered() -> None:
+    reading = protocol(expecting=2)
+    got: list[int] = []
+    data = framed(0, b"") + framed(7, b"")
+    reading.get_buffer()[: len(data)] = data
+    with pytest.raises(BrokerConnectionError):
+        got.extend(token for token, _ in reading.received(len(data)))
+    assert got == [0]
+
+
+def test_answer_out_of_order() -> None:
+    with pytest.raises(BrokerConnectionError, match="out of order: correlation id 1 instead of 0"):
+        feed(protocol(expecting=2), framed(1, b""), [100])
+
+
+def test_answer_to_a_request_that_was_never_sent() -> None:
+    with pytest.raises(BrokerConnectionError, match="never sent: correlation id 9 instead of 0"):
+        feed(protocol(expecting=2), framed(9, b""), [100])
+
+
+def test_answer_to_nothing() -> None:
+    with pytest.raises(BrokerConnectionError, match="request 0, but none is under way"):
+        feed(protocol(), framed(0, b""), [100])
+
+
+@pytest.mark.parametrize(
+    ("seen", "named"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n", r"HTTP server \('HTTP/1.1 400 Bad Request'\)"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "TLS alert"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH-2.0"),
+        (b"-ERR unknown command\r\n", "-ERR"),
+        (b"\xff\xff\xff\xff\x00", "ffff|xff"),
+        (b"\x00\x00\x00\x03abc", "does not speak Kafka"),
+    ],
+)
+def test_strangers_are_recognised_by_their_first_bytes(seen: bytes, named: str) -> None:
+    with pytest.raises(NotKafkaError, match=named):
+        feed(protocol(expecting=1), seen, [1000])
+
+
+def test_a_tls_alert_is_recognised_whatever_the_limit() -> None:
+    with pytest.raises(NotKafkaError, match="TLS alert"):
+        feed(protocol(expecting=1, limit=(1 << 31) - 1), b"\x15\x03\x03\x00\x02\x02\x46", [1000])
+
+
+@pytest.mark.parametrize(("size", "fits"), [(LIMIT, True), (LIMIT + 1, False)])
+def test_the_limit_of_a_later_frame(size: int, fits: bool) -> None:
+    """A broker that has answered before is one: too much is then too much, not a stranger."""
+    reading = protocol(expecting=2)
+    feed(reading, framed(0, b""), [100])
+    announcement = struct.pack(">ii", size, 1)
+    if fits:
+        assert feed(reading, announcement, [100]) == []
+        assert reading.mid_frame
+    else:
+        with pytest.raises(BrokerConnectionError, match=f"{size} bytes, over max_response_size={LIMIT}") as caught:
+            feed(reading, announcement, [100])
+        assert not isinstance(caught.value, NotKafkaError)
+
+
+def test_correlation_ids_count_up_and_wrap() -> None:
+    sending: ClientProtocol[int] = ClientProtocol("b", None, LIMIT, first_correlation_id=(1 << 31) - 2)
+    request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+    ids = [sending.encode(request, 0)[0] for _ in range(3)]
+    assert ids == [(1 << 31) - 2, (1 << 31) - 1, 0]

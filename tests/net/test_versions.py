@@ -1,0 +1,117 @@
+"""Which version is used, and how both sides come to know it (KIP-35, KIP-511)."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokproto.codec.frames import encode_response
+from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.codec.messages.list_groups import ListGroupsRequest
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
+from aiokproto.codec.schema import Versions
+from aiokproto.errors import BrokerError, DecodeError, NotKafkaError, UnsupportedVersionError
+from aiokproto.net.throttle import MAX_THROTTLE, throttle
+from aiokproto.net.versions import BEFORE_0_10, BrokerVersions, Negotiation
+
+NEWEST = ApiVersionsRequest.versions.highest
+
+
+def frame(answer: ApiVersionsResponse, version: int) -> bytes:
+    return bytes(encode_response(answer, version, 1)[4:])
+
+
+def refusal(*api_keys: ApiVersion) -> bytes:
+    return frame(ApiVersionsResponse(error_code=35, api_keys=list(api_keys)), 0)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "limit", "picked"),
+    [
+        (Versions(0, 99), None, MetadataRequest.versions.highest),
+        (Versions(0, 5), None, 5),
+        (Versions(3, 5), 4, 4),
+        (Versions(0, 5), 99, 5),
+    ],
+)
+def test_the_highest_version_of_both_is_picked(theirs: Versions, limit: int | None, picked: int) -> None:
+    assert BrokerVersions({3: theirs}, "b").pick(MetadataRequest, limit) == picked
+
+
+@pytest.mark.parametrize(
+    ("theirs", "limit", "text"),
+    [
+        (Versions(50, 60), None, "Metadata: broker 1 has versions 50-60, this client has 0-13"),
+        (Versions(4, 13), 3, "has versions 4-13, this client has 0-13, of which this call can use up to 3"),
+        (None, None, "Metadata: broker 1 does not have it, this client has 0-13"),
+    ],
+)
+def test_no_common_version_names_both_ranges(theirs: Versions | None, limit: int | None, text: str) -> None:
+    ranges = {} if theirs is None else {3: theirs}
+    with pytest.raises(UnsupportedVersionError, match=text):
+        BrokerVersions(ranges, "broker 1").pick(MetadataRequest, limit)
+
+
+def test_a_version_that_may_still_change_is_not_picked() -> None:
+    unstable = InitProducerIdRequest.unstable.lowest
+    assert BrokerVersions({22: Versions(0, 99)}, "b").pick(InitProducerIdRequest) == unstable - 1
+
+
+def test_assumed_versions_are_named_as_such() -> None:
+    versions = BrokerVersions(BEFORE_0_10, "old", assumed=True)
+    assert versions.pick(HeartbeatRequest) == 0
+    with pytest.raises(UnsupportedVersionError, match=r"taken for a broker before 0\.10"):
+        versions.pick(InitProducerIdRequest)
+
+
+def test_negotiation_at_first_try() -> None:
+    negotiation = Negotiation("b")
+    answer = ApiVersionsResponse(error_code=0, api_keys=[ApiVersion(api_key=16, min_version=0, max_version=2)])
+    versions = negotiation.answered(frame(answer, NEWEST))
+    assert versions is not None
+    assert versions.pick(ListGroupsRequest) == 2
+    assert negotiation.question().client_software_name == "aiokproto"
+
+
+@pytest.mark.parametrize(
+    ("answer", "then"),
+    [
+        (refusal(ApiVersion(api_key=18, min_version=0, max_version=3)), 3),
+        (refusal(ApiVersion(api_key=18, min_version=0, max_version=99)), NEWEST - 1),
+        (refusal(ApiVersion(api_key=3, min_version=0, max_version=9)), 0),
+        (refusal(), 0),
+    ],
+)
+def test_a_refusal_leads_to_the_highest_version_the_broker_names(answer: bytes, then: int) -> None:
+    """…or to version 0, where it names none, as brokers before 2.4; and always to a lower one than refused."""
+    negotiation = Negotiation("b")
+    assert negotiation.answered(answer) is None
+    assert negotiation.version == then
+
+
+def test_a_broker_that_refuses_everything_ends_the_negotiation() -> None:
+    negotiation = Negotiation("the thing", version=0)
+    with pytest.raises(NotKafkaError, match="the thing rejects ApiVersions v0"):
+        negotiation.answered(refusal())
+
+
+def test_another_error_is_the_brokers() -> None:
+    with pytest.raises(BrokerError, match=f"ApiVersions v{NEWEST} to b: CLUSTER_AUTHORIZATION_FAILED"):
+        Negotiation("b").answered(frame(ApiVersionsResponse(error_code=31, api_keys=[]), NEWEST))
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0\0\1", b"\0\0\0\1\0\0\xff\xff\xff\xff\xff\xff"])
+def test_a_broken_answer(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        Negotiation("b").answered(data)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "version", "pause"),
+    [(500, 6, 0.5), (500, 5, 0.0), (0, 6, 0.0), (-1, 6, 0.0), (10**9, 6, MAX_THROTTLE)],
+)
+def test_throttling_is_the_clients_part_from_a_version_on(milliseconds: int, version: int, pause: float) -> None:
+    """Before Metadata v6 the broker itself has waited (KIP-219)."""
+    answer = MetadataResponse(throttle_time_ms=milliseconds, brokers=[], topics=[])
+    assert throttle(answer, version) == pause
