@@ -1,0 +1,31 @@
+"""CreatePartitions v0-3: grow topics."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = CreatePartitionsRequest
+VERSIONS = "0-3"
+
+
+async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        throttle_time_ms=0, results=[_grow(topic, request.validate_only, context) for topic in request.topics]
+    )
+
+
+def _grow(asked: CreatePartitionsTopic, dry_run: bool, context: Context) -> CreatePartitionsTopicResult:
+    assignments = None if asked.assignments is None else [each.broker_ids for each in asked.assignments]
+    try:
+        context.state.add_partitions(asked.name, asked.count, assignments, dry_run=dry_run)
+    except BrokerError as error:
+        return CreatePartitionsTopicResult(name=asked.name, error_code=error.code, error_message=error.detail)
+    return CreatePartitionsTopicResult(name=asked.name, error_code=ErrorCode.NONE)

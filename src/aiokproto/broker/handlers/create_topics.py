@@ -1,0 +1,71 @@
+"""CreateTopics v0-7. v4 -1 for the broker's defaults, v5 the created topic's configuration, v7 its id.
+
+Any node takes it: Kafka's brokers pass it on to the controller.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.describe_configs import topic_entries
+from aiokproto.broker.topics import Topic
+from aiokproto.codec.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = CreateTopicsRequest
+VERSIONS = "0-7"
+
+
+async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    return CreateTopicsResponse(
+        topics=[_answer(topic, times[topic.name], request.validate_only, context) for topic in request.topics]
+    )
+
+
+def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: Context) -> CreatableTopicResult:
+    try:
+        if times > 1:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"topic {asked.name!r} is in the request {times} times")
+        topic = _create(asked, dry_run, context)
+    except BrokerError as error:
+        return CreatableTopicResult(name=asked.name, error_code=error.code, error_message=error.detail)
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(topic.partitions),
+        replication_factor=topic.replication,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.config_source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in topic_entries(topic)
+        ],
+    )
+
+
+def _create(asked: CreatableTopic, dry_run: bool, context: Context) -> Topic:
+    if asked.assignments and (asked.num_partitions, asked.replication_factor) != (-1, -1):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail="with replicas assigned, both numbers must be -1")
+    return context.state.create_topic(
+        asked.name,
+        asked.num_partitions,
+        asked.replication_factor,
+        {config.name: config.value for config in asked.configs},
+        {each.partition_index: each.broker_ids for each in asked.assignments},
+        dry_run=dry_run,
+    )

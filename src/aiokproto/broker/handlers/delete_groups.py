@@ -1,0 +1,29 @@
+"""DeleteGroups v0-3: forget empty groups and their offsets."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DeleteGroupsRequest
+VERSIONS = "0-3"
+
+
+async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        throttle_time_ms=0,
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, context))
+            for group_id in request.groups_names
+        ],
+    )
+
+
+def _delete(group_id: str, context: Context) -> ErrorCode:
+    try:
+        context.groups.check(group_id, context.node.node_id)
+    except BrokerError as error:
+        return error.code
+    return context.groups.delete_group(group_id)

@@ -1,0 +1,43 @@
+"""DeleteRecords v0-2: move the start of partitions forward; -1 means to their end."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DeleteRecordsRequest
+VERSIONS = "0-2"
+
+
+async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        throttle_time_ms=0,
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(topic.name, asked, context) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _delete(topic: str, asked: DeleteRecordsPartition, context: Context) -> DeleteRecordsPartitionResult:
+    index = asked.partition_index
+    try:
+        partition = context.state.led_partition(topic, index, context.node.node_id)
+        if "delete" not in str(context.state.topics[topic].options.value("cleanup.policy")):
+            raise BrokerError(ErrorCode.POLICY_VIOLATION)
+        partition.log.delete_before(partition.log.end_offset if asked.offset == -1 else asked.offset)
+    except BrokerError as error:
+        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
+    return DeleteRecordsPartitionResult(
+        partition_index=index, low_watermark=partition.log.start_offset, error_code=ErrorCode.NONE
+    )

@@ -1,0 +1,41 @@
+"""DeleteTopics v0-6: by name, since v6 also by id."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DeleteTopicsRequest
+VERSIONS = "0-6"
+
+
+async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+    asked = request.topics
+    if context.version < 6:
+        asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[_delete(topic, context) for topic in asked])
+
+
+def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
+    state = context.state
+    answer = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.NONE)
+    by_id = asked.topic_id != ZERO_UUID
+    try:
+        if by_id == (asked.name is not None):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="a topic is given by its name or its id")
+        topic = state.topic_by_id(asked.topic_id) if by_id else state.topics.get(asked.name or "")
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        answer.name, answer.topic_id = topic.name, topic.topic_id
+        state.delete_topic(topic)
+    except BrokerError as error:
+        answer.error_code, answer.error_message = error.code, error.detail
+    return answer

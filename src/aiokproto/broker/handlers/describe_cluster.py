@@ -1,0 +1,42 @@
+"""DescribeCluster v0-2: the nodes. v1 endpoint type (only brokers, 1, have endpoints here), v2 fenced brokers."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = DescribeClusterRequest
+VERSIONS = "0-2"
+
+BROKERS = 1
+
+
+async def handle(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+    state = context.state
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            throttle_time_ms=0,
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="this is a broker, and no controller's address",
+            cluster_id=state.cluster_id,
+            brokers=[],
+        )
+    nodes = state.nodes.values() if request.include_fenced_brokers else state.alive
+    brokers = []
+    for node in nodes:
+        broker = DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port)
+        if not node.alive:
+            broker.is_fenced = True
+        brokers.append(broker)
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        cluster_id=state.cluster_id,
+        controller_id=state.controller_id,
+        brokers=brokers,
+    )

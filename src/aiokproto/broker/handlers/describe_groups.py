@@ -1,0 +1,68 @@
+"""DescribeGroups v0-6: state and members. Metadata and assignments are shown of stable groups alone, as in Kafka.
+
+A group that does not exist is "Dead"; since v6 that is an error as well, GROUP_ID_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.member import State
+from aiokproto.codec.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DescribeGroupsRequest
+VERSIONS = "0-6"
+
+
+async def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[_answer(group_id, context) for group_id in request.groups])
+
+
+def _answer(group_id: str, context: Context) -> DescribedGroup:
+    try:
+        context.groups.check(group_id, context.node.node_id)
+    except BrokerError as error:
+        return _without_members(group_id, error.code, "")
+    entry = context.groups.entry(group_id)
+    if entry is not None:
+        return _describe(entry.group)
+    answer = _without_members(group_id, ErrorCode.NONE, State.DEAD.value)
+    if context.version >= 6:
+        answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        answer.error_message = f"Group {group_id} not found."
+    return answer
+
+
+def _without_members(group_id: str, error: ErrorCode, state: str) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error, group_id=group_id, group_state=state, protocol_type="", protocol_data="", members=[]
+    )
+
+
+def _describe(group: Group) -> DescribedGroup:
+    stable = group.state is State.STABLE
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol) if stable else b"",
+                member_assignment=member.assignment if stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,155 @@
+"""Fetch v4-18: read batches, waiting up to max_wait_ms until there are min_bytes. v0-3 would need old message formats.
+
+v7 fetch sessions (KIP-227), v9 leader epoch checks (KIP-320), v12 divergence by the last fetched epoch (KIP-595) and
+leader hints, v13 topic ids, v16 node endpoints (KIP-951). There is one copy of the data, so the high watermark and the
+last stable offset are the log's end, no replica is preferred (v11), and followers do not fetch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.log import Span
+from aiokproto.broker.sessions import FetchSession, Key
+from aiokproto.broker.topics import Partition
+from aiokproto.codec.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = FetchRequest
+VERSIONS = "4-18"
+
+Found = tuple[Key, PartitionData, Span | None]
+
+
+async def handle(request: FetchRequest, context: Context) -> FetchResponse:
+    try:
+        session = context.sessions.begin(request, context.version)
+    except BrokerError as error:
+        return FetchResponse(error_code=error.code, responses=[])
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + request.max_wait_ms / 1000
+    while True:
+        found = _look(session, request, context)
+        size = sum(span.size for _, _, span in found if span is not None)
+        urgent = not found or any(answer.error_code or answer.diverging_epoch.epoch >= 0 for _, answer, _ in found)
+        remaining = deadline - loop.time()
+        if urgent or size >= request.min_bytes or remaining <= 0:
+            break
+        await _wait(session, context, remaining)
+    for _, answer, span in found:
+        answer.records = b"" if span is None else span.read()
+    answers = session.select((key, answer) for key, answer, _ in found)
+    return _respond(session, answers, context)
+
+
+def _respond(session: FetchSession, answers: list[tuple[Key, PartitionData]], context: Context) -> FetchResponse:
+    hints = {answer.current_leader.leader_id for _, answer in answers} - {-1} if context.version >= 16 else set()
+    return FetchResponse(
+        error_code=ErrorCode.NONE,
+        session_id=session.session_id,
+        responses=[
+            FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[answer for _, answer in group])
+            for (name, topic_id), group in groupby(answers, key=lambda each: each[0][:2])
+        ],
+        node_endpoints=[
+            NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)
+            for node in context.state.alive
+            if node.node_id in hints
+        ],
+    )
+
+
+async def _wait(session: FetchSession, context: Context, seconds: float) -> None:
+    """Until something happens to one of the partitions, or the time is over."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    partitions = [partition for key in session.wanted if (partition := _find(key, context)) is not None]
+    timer = loop.call_later(seconds, wake)
+    for partition in partitions:
+        partition.watchers.add(wake)
+    try:
+        await woken
+    finally:
+        timer.cancel()
+        for partition in partitions:
+            partition.watchers.discard(wake)
+
+
+def _look(session: FetchSession, request: FetchRequest, context: Context) -> list[Found]:
+    """What there is to be read now, within the limits; nothing is read yet."""
+    left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"))
+    found: list[Found] = []
+    nothing_yet = True
+    for key, wanted in session.wanted.items():
+        answer, span = _look_at(key, wanted.request, left, nothing_yet, context)
+        if span is not None and span.size:
+            left = max(left - span.size, 0)
+            nothing_yet = False
+        found.append((key, answer, span))
+    return found
+
+
+def _look_at(
+    key: Key, asked: FetchPartition, left: int, at_least_one: bool, context: Context
+) -> tuple[PartitionData, Span | None]:
+    answer = PartitionData(
+        partition_index=asked.partition,
+        error_code=ErrorCode.NONE,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
+    )
+    partition = None
+    try:
+        name = context.topic_name(key[0], key[1], context.version >= 13)
+        partition = context.state.find_partition(name, asked.partition)
+        led = context.state.led_partition(name, asked.partition, context.node.node_id, asked.current_leader_epoch)
+        log = led.log
+        answer.high_watermark = answer.last_stable_offset = log.end_offset
+        answer.log_start_offset = log.start_offset
+        if asked.last_fetched_epoch >= 0 and _diverges(led, asked, answer):
+            return answer, None
+        limit = min(asked.partition_max_bytes, left)
+        return answer, log.find(asked.fetch_offset, limit, at_least_one=at_least_one)
+    except BrokerError as error:
+        answer.error_code = error.code
+        refresh = error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+        if refresh and partition is not None and context.version >= 12:
+            answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+        return answer, None
+
+
+def _diverges(partition: Partition, asked: FetchPartition, answer: PartitionData) -> bool:
+    """Whether the log and what the client has read before differ: then it is told where its epoch ended here."""
+    end = partition.log.end_of_epoch(asked.last_fetched_epoch)
+    if end.epoch < 0:
+        raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+        answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+        return True
+    return False
+
+
+def _find(key: Key, context: Context) -> Partition | None:
+    name, topic_id, index = key
+    if context.version >= 13:
+        topic = context.state.topic_by_id(topic_id)
+        name = topic.name if topic is not None else ""
+    return context.state.find_partition(name, index)

@@ -1,0 +1,20 @@
+"""Heartbeat v0-4: a member lives, and learns of rebalances. v3 static members."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.member import Identity
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokproto.errors import BrokerError
+
+REQUEST = HeartbeatRequest
+VERSIONS = "0-4"
+
+
+async def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    try:
+        context.groups.check(request.group_id, context.node.node_id)
+    except BrokerError as error:
+        return HeartbeatResponse(error_code=error.code)
+    who = Identity(request.member_id, request.generation_id, request.group_instance_id)
+    return HeartbeatResponse(error_code=context.groups.heartbeat(request.group_id, who))

@@ -1,0 +1,65 @@
+"""JoinGroup v0-9: enter a classic group; parked until the round is complete.
+
+v1 rebalance timeout, v4 MEMBER_ID_REQUIRED (KIP-394), v5 static members (KIP-345), v7 the protocol's type and nullable
+name, v9 skip_assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.member import Join, JoinResult
+from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = JoinGroupRequest
+VERSIONS = "0-9"
+
+
+async def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+    try:
+        context.groups.check(request.group_id, context.node.node_id)
+        _check_session(request, context)
+    except BrokerError as error:
+        result = JoinResult(error.code, request.member_id)
+    else:
+        result = await context.groups.join(request.group_id, _read(request, context))
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol if context.version >= 7 else result.protocol or "",
+        leader=result.leader,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
+            )
+            for member in result.members
+        ],
+    )
+
+
+def _check_session(request: JoinGroupRequest, context: Context) -> None:
+    number = context.state.options.number
+    shortest, longest = number("group.min.session.timeout.ms"), number("group.max.session.timeout.ms")
+    if not shortest <= request.session_timeout_ms <= longest:
+        raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+
+def _read(request: JoinGroupRequest, context: Context) -> Join:
+    # v0 knows one timeout for both.
+    rebalance_ms = request.rebalance_timeout_ms if context.version >= 1 else request.session_timeout_ms
+    return Join(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+        session_timeout=request.session_timeout_ms / 1000,
+        rebalance_timeout=max(rebalance_ms, 0) / 1000,
+        client_id=context.client_id,
+        client_host=f"/{context.client_host}",
+        must_know_id=context.version >= 4,
+        can_skip_assignment=context.version >= 9,
+    )

@@ -1,0 +1,31 @@
+"""LeaveGroup v0-5: members leave. Several at once since v3, and static ones by their instance id alone."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = LeaveGroupRequest
+VERSIONS = "0-5"
+
+
+async def handle(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
+    try:
+        context.groups.check(request.group_id, context.node.node_id)
+    except BrokerError as error:
+        return LeaveGroupResponse(error_code=error.code)
+    if context.version < 3:
+        return LeaveGroupResponse(error_code=context.groups.leave(request.group_id, request.member_id, None))
+    return LeaveGroupResponse(
+        error_code=ErrorCode.NONE,
+        members=[
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=context.groups.leave(request.group_id, member.member_id, member.group_instance_id),
+            )
+            for member in request.members
+        ],
+    )

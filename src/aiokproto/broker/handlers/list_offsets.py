@@ -1,0 +1,71 @@
+"""ListOffsets v1-11: first offset, next offset, or that of the first record at or after a time.
+
+Special timestamps: -1 latest, -2 earliest, -3 greatest timestamp (v7, KIP-734), -4 earliest local (v8), -5 latest
+tiered (v9), -6 earliest pending upload (v11). Nothing is tiered here: -4 is the earliest, -5 and -6 find nothing.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.topics import Partition
+from aiokproto.codec.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
+from aiokproto.types import OffsetAndTimestamp
+
+REQUEST = ListOffsetsRequest
+VERSIONS = "1-11"
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
+
+
+async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_answer(topic.name, asked, context) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(topic: str, asked: ListOffsetsPartition, context: Context) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+    try:
+        node_id = context.node.node_id
+        partition = context.state.led_partition(topic, asked.partition_index, node_id, asked.current_leader_epoch)
+        if context.version < _SINCE.get(asked.timestamp, 0) or asked.timestamp < EARLIEST_PENDING:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+        found = _look(partition, asked.timestamp)
+    except BrokerError as error:
+        answer.error_code = error.code
+    except UnsupportedCompressionError:
+        answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    except CorruptRecordError:
+        answer.error_code = ErrorCode.CORRUPT_MESSAGE
+    else:
+        if found is not None:
+            answer.offset, answer.timestamp = found.offset, found.timestamp
+            if context.version >= 4:
+                answer.leader_epoch = found.leader_epoch
+    return answer
+
+
+def _look(partition: Partition, timestamp: int) -> OffsetAndTimestamp | None:
+    log = partition.log
+    if timestamp == LATEST:
+        return OffsetAndTimestamp(log.end_offset, -1, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return OffsetAndTimestamp(log.start_offset, -1, log.epoch_of(log.start_offset))
+    if timestamp == MAX_TIMESTAMP:
+        return log.offset_of_max_timestamp()
+    return log.offset_at_time(timestamp) if timestamp >= 0 else None

@@ -1,0 +1,87 @@
+"""Metadata v0-13: nodes, topics, leaders. By topic id since v10 (useful since v12); v13 may say REBOOTSTRAP_REQUIRED,
+which this broker never does.
+
+A topic that does not exist is created if both the broker and the request say so, with the broker's defaults; as in
+Kafka the first answer is then LEADER_NOT_AVAILABLE no longer: leaders are elected at once here.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic
+from aiokproto.codec.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = MetadataRequest
+VERSIONS = "0-13"
+
+
+async def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
+    state = context.state
+    # In v0 there is no null: an empty list asks for all topics.
+    if request.topics is None or (context.version == 0 and not request.topics):
+        topics = [_describe(topic, context) for topic in state.topics.values()]
+    else:
+        topics = [_ask(asked, request.allow_auto_topic_creation, context) for asked in request.topics]
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port) for node in state.alive],
+        cluster_id=state.cluster_id,
+        controller_id=state.controller_id,
+        topics=topics,
+    )
+
+
+def _ask(asked: MetadataRequestTopic, may_create: bool, context: Context) -> MetadataResponseTopic:
+    state = context.state
+    if asked.name is None or asked.topic_id != ZERO_UUID:
+        topic = state.topic_by_id(asked.topic_id)
+        if topic is None:
+            # v10 and v11 cannot say null.
+            name = None if context.version >= 12 else ""
+            return _failed(ErrorCode.UNKNOWN_TOPIC_ID, name, asked.topic_id)
+        return _describe(topic, context)
+    topic = state.topics.get(asked.name)
+    if topic is None and may_create and state.options.value("auto.create.topics.enable"):
+        try:
+            topic = state.offsets_topic() if asked.name == OFFSETS_TOPIC else state.create_topic(asked.name)
+        except BrokerError as error:
+            return _failed(error.code, asked.name)
+    if topic is None:
+        return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.name)
+    return _describe(topic, context)
+
+
+def _failed(error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=[])
+
+
+def _describe(topic: Topic, context: Context) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_describe_partition(partition, context) for partition in topic.partitions],
+    )
+
+
+def _describe_partition(partition: Partition, context: Context) -> MetadataResponsePartition:
+    nodes = context.state.nodes
+    return MetadataResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[node_id for node_id in partition.replicas if not nodes[node_id].alive],
+    )

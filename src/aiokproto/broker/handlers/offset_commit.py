@@ -1,0 +1,84 @@
+"""OffsetCommit v0-10: keep how far a group has read. v6 leader epoch, v7 static members, v10 topic ids (KIP-848).
+
+v0, which once wrote to ZooKeeper, is kept like the others. v1 brings its own commit time, v2-4 a retention.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.member import Identity
+from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.state import wall_clock
+from aiokproto.codec.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = OffsetCommitRequest
+VERSIONS = "0-10"
+
+
+async def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+    error = _check(request, context)
+    offsets: dict[tuple[str, int], Committed] = {}
+    topics = [_take(topic, request, error, offsets, context) for topic in request.topics]
+    if offsets:
+        context.groups.commit(request.group_id, offsets)
+    return OffsetCommitResponse(topics=topics)
+
+
+def _check(request: OffsetCommitRequest, context: Context) -> ErrorCode:
+    try:
+        context.groups.check(request.group_id, context.node.node_id)
+    except BrokerError as error:
+        return error.code
+    who = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
+    return context.groups.check_commit(request.group_id, who)
+
+
+def _take(
+    topic: OffsetCommitRequestTopic,
+    request: OffsetCommitRequest,
+    error: ErrorCode,
+    offsets: dict[tuple[str, int], Committed],
+    context: Context,
+) -> OffsetCommitResponseTopic:
+    """Put a topic's offsets into ``offsets``; what cannot be kept gets its error in the answer."""
+    name = topic.name
+    try:
+        name = context.topic_name(topic.name, topic.topic_id, context.version >= 10)
+    except BrokerError as unknown:
+        error = error or unknown.code
+    answers = []
+    for asked in topic.partitions:
+        wrong = error or _check_partition(name, asked, context)
+        if not wrong:
+            offsets[name, asked.partition_index] = _committed(asked, request)
+        answers.append(OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=wrong))
+    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+
+
+def _check_partition(topic: str, asked: OffsetCommitRequestPartition, context: Context) -> ErrorCode:
+    if context.state.find_partition(topic, asked.partition_index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    limit = context.state.options.number("offset.metadata.max.bytes")
+    if len((asked.committed_metadata or "").encode()) > limit:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest) -> Committed:
+    now = wall_clock()
+    return Committed(
+        asked.committed_offset,
+        asked.committed_leader_epoch,
+        asked.committed_metadata or "",
+        asked.commit_timestamp if asked.commit_timestamp >= 0 else now,
+        now + request.retention_time_ms if request.retention_time_ms >= 0 else -1,
+    )

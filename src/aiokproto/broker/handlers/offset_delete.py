@@ -1,0 +1,72 @@
+"""OffsetDelete v0: forget a group's offsets, save for topics that its members are subscribed to (KIP-496)."""
+
+from __future__ import annotations
+
+import struct
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.group import Group
+from aiokproto.codec.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, DecodeError
+
+REQUEST = OffsetDeleteRequest
+VERSIONS = "0"
+
+_INT16 = struct.Struct(">h")
+
+
+async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
+    try:
+        context.groups.check(request.group_id, context.node.node_id)
+        entry = context.groups.entry(request.group_id)
+        if entry is None:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if entry.group.members and entry.group.protocol_type != "consumer":
+            raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
+    except BrokerError as error:
+        return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
+    subscribed = _subscribed(entry.group)
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.NONE,
+        throttle_time_ms=0,
+        topics=[_delete(request.group_id, topic, topic.name in subscribed, context) for topic in request.topics],
+    )
+
+
+def _delete(
+    group_id: str, topic: OffsetDeleteRequestTopic, subscribed: bool, context: Context
+) -> OffsetDeleteResponseTopic:
+    answers = []
+    for asked in topic.partitions:
+        index = asked.partition_index
+        error = ErrorCode.NONE
+        if context.state.find_partition(topic.name, index) is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif subscribed:
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        else:
+            context.groups.delete_offsets(group_id, [(topic.name, index)])
+        answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
+
+
+def _subscribed(group: Group) -> set[str]:
+    topics: set[str] = set()
+    for member in group.members.values():
+        for _, metadata in member.protocols:
+            try:
+                (version,) = _INT16.unpack_from(metadata)
+                # A version from the future begins like the last known one, with more after it.
+                known = min(version, ConsumerProtocolSubscription.versions.highest)
+                topics.update(ConsumerProtocolSubscription.decode_from(metadata, 2, known)[0].topics)
+            except (DecodeError, struct.error):
+                continue
+    return topics

@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch v0-4: where an epoch ended, which tells a client whether what it read was cut off (KIP-320)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = OffsetForLeaderEpochRequest
+VERSIONS = "0-4"
+
+
+async def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_answer(topic.topic, asked, context) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+    try:
+        node_id = context.node.node_id
+        partition = context.state.led_partition(topic, asked.partition, node_id, asked.current_leader_epoch)
+    except BrokerError as error:
+        return EpochEndOffset(error_code=error.code, partition=asked.partition)
+    end = partition.log.end_of_epoch(asked.leader_epoch)
+    return EpochEndOffset(
+        error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset
+    )

@@ -1,0 +1,109 @@
+"""Produce v3-13: append record batches. Topic ids since v13; since v10 (KIP-951) a client that asked the wrong node is
+told the leader. v0-2 carry message formats which Kafka 4 no longer takes either.
+
+acks=0 gets no answer; if something failed the connection is closed, which is the only way to say so. acks=1 and
+acks=all differ in ``min.insync.replicas`` alone: there is one copy. Transactions are not served.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context, Hangup
+from aiokproto.broker.state import wall_clock
+from aiokproto.broker.topics import Topic
+from aiokproto.broker.validation import InvalidRecords, check_records
+from aiokproto.codec.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = ProduceRequest
+VERSIONS = "3-13"
+
+
+async def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
+    responses = [_append_topic(topic, request, context) for topic in request.topic_data]
+    partitions = [partition for topic in responses for partition in topic.partition_responses]
+    if request.acks == 0:
+        failed = [partition for partition in partitions if partition.error_code]
+        if failed:
+            raise Hangup(f"Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
+        return None
+    hints = {partition.current_leader.leader_id for partition in partitions} - {-1}
+    return ProduceResponse(
+        responses=responses,
+        node_endpoints=[
+            NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)
+            for node in context.state.alive
+            if node.node_id in hints
+        ],
+    )
+
+
+def _append_topic(asked: TopicProduceData, request: ProduceRequest, context: Context) -> TopicProduceResponse:
+    return TopicProduceResponse(
+        name=asked.name,
+        topic_id=asked.topic_id,
+        partition_responses=[_answer(asked, partition, request, context) for partition in asked.partition_data],
+    )
+
+
+def _answer(
+    asked: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: Context
+) -> PartitionProduceResponse:
+    try:
+        return _append(asked, data, request, context)
+    except BrokerError as error:
+        answer = PartitionProduceResponse(
+            index=data.index, error_code=error.code, base_offset=-1, error_message=error.detail
+        )
+        if isinstance(error, InvalidRecords):
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+                for index, text in error.records
+            ]
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= 10:
+            name = context.topic_name(asked.name, asked.topic_id, context.version >= 13)
+            partition = context.state.partition(name, data.index)
+            answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+        return answer
+
+
+def _append(
+    asked: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: Context
+) -> PartitionProduceResponse:
+    if request.acks not in (-1, 0, 1):
+        raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, detail=f"acks is {request.acks}, not -1, 0 or 1")
+    name = context.topic_name(asked.name, asked.topic_id, context.version >= 13)
+    partition = context.state.led_partition(name, data.index, context.node.node_id)
+    topic = context.state.topics[name]
+    if topic.internal and context.client_id != "__admin_client":
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"{name} is internal")
+    if request.acks == -1:
+        _check_in_sync(topic, len([node for node in partition.isr if context.state.nodes[node].alive]))
+    now = wall_clock()
+    batch = check_records(data.records, topic.options, context.version, now)
+    appended = partition.append(batch, now)
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=ErrorCode.NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.timestamp,
+        log_start_offset=partition.log.start_offset,
+    )
+
+
+def _check_in_sync(topic: Topic, in_sync: int) -> None:
+    wanted = topic.options.number("min.insync.replicas")
+    if in_sync < wanted:
+        raise BrokerError(
+            ErrorCode.NOT_ENOUGH_REPLICAS, detail=f"{in_sync} replicas are in sync, min.insync.replicas is {wanted}"
+        )

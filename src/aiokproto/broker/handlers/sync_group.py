@@ -1,0 +1,35 @@
+"""SyncGroup v0-5: hand in the assignment (leader) and receive one's part; parked until the leader has sent it.
+
+v3 static members, v5 the protocol's type and name, checked if given.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.member import Identity, SyncResult
+from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from aiokproto.errors import BrokerError
+
+REQUEST = SyncGroupRequest
+VERSIONS = "0-5"
+
+
+async def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+    try:
+        context.groups.check(request.group_id, context.node.node_id)
+    except BrokerError as error:
+        result = SyncResult(error.code)
+    else:
+        result = await context.groups.sync(
+            request.group_id,
+            Identity(request.member_id, request.generation_id, request.group_instance_id),
+            {each.member_id: bytes(each.assignment) for each in request.assignments},
+            request.protocol_type,
+            request.protocol_name,
+        )
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol,
+        assignment=result.assignment,
+    )

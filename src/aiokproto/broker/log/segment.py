@@ -1,0 +1,216 @@
+"""One file of a log, named by the offset it begins with."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+
+from aiokproto.broker.log.header import BatchHeader, Buffer
+from aiokproto.broker.log.index import OffsetIndex, TimeIndex
+from aiokproto.errors import CorruptRecordError
+from aiokproto.records.batch import CRC_FROM, HEADER
+from aiokproto.records.crc import crc32c
+
+
+class Segment:
+    """A run of batches in one file, with its indexes. The file is created by the first append.
+
+    Attributes:
+        base_offset: Offset that the segment begins with, and its name.
+        next_offset: Offset after its last record.
+        size: Bytes in the file.
+        max_timestamp: Greatest timestamp (ms) in it; -1 while it is empty.
+        first_append: When its first batch was appended (ms); -1 while it is empty or after a restart.
+    """
+
+    def __init__(self, directory: Path, base_offset: int, index_interval: int) -> None:
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size = 0
+        self.max_timestamp = -1
+        self.first_append = -1
+        self._max_timestamp_offset = base_offset
+        self._path = directory / f"{base_offset:020}.log"
+        self._index_interval = index_interval
+        self._unindexed = 0
+        self._offsets = OffsetIndex()
+        self._times = TimeIndex()
+        self._file: FileIO | None = None
+        self._saved = False
+
+    # ---- writing
+
+    def create(self) -> None:
+        """Create the file, and the directory, unless it is there."""
+        if self._file is None and not self._path.exists():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = FileIO(self._path, "x+")
+
+    def append(self, data: Buffer, header: BatchHeader) -> None:
+        """Write a batch to the end. If that fails midway the file's tail is invalid; nobody reads beyond ``size``."""
+        self.create()
+        file = self._open()
+        file.seek(self.size)
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
+        self._note(header)
+
+    def _note(self, header: BatchHeader) -> None:
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self._max_timestamp_offset = header.last_offset
+        if self._unindexed > self._index_interval:
+            self._offsets.append(header.last_offset - self.base_offset, self.size)
+            self._times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
+            self._unindexed = 0
+        self._unindexed += header.size
+        self.size += header.size
+        self.next_offset = header.last_offset + 1
+        self._saved = False
+
+    def flush(self) -> None:
+        """Have the operating system write the file to disk, and write the indexes."""
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+        self.save_indexes()
+
+    def save_indexes(self) -> None:
+        """Write both indexes next to the segment."""
+        if self.size and not self._saved:
+            self._times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
+            self._offsets.save(self._path.with_suffix(".index"))
+            self._times.save(self._path.with_suffix(".timeindex"))
+            self._saved = True
+
+    def close(self) -> None:
+        """Write the indexes and close the file; it is opened again when needed."""
+        self.save_indexes()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file and write nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def delete(self) -> None:
+        """Close and remove the files."""
+        self.abandon()
+        for suffix in (".log", ".index", ".timeindex"):
+            self._path.with_suffix(suffix).unlink(missing_ok=True)
+
+    # ---- reading
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes of the file."""
+        file = self._open()
+        file.seek(position)
+        return file.read(size)
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch that begins at ``position``."""
+        return BatchHeader.read(self.read(position, HEADER.size))
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from the one at ``position`` on."""
+        while position < self.size:
+            header = self.header_at(position)
+            yield position, header
+            position += header.size
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins that has the offset or later ones; ``size`` if there is none."""
+        for position, header in self.headers(self._offsets.position_before(offset - self.base_offset)):
+            if header.last_offset >= offset:
+                return position
+        return self.size
+
+    def length_within(self, position: int, max_bytes: int) -> int:
+        """Bytes of the whole batches from ``position`` on that fit ``max_bytes``."""
+        limit = position + max_bytes
+        if limit >= self.size:
+            return self.size - position
+        end = max(position, self._offsets.boundary_before(limit))
+        for start, header in self.headers(end):
+            if start + header.size > limit:
+                break
+            end = start + header.size
+        return end - position
+
+    def batch_at_time(self, timestamp: int, from_offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch at or after an offset that holds a record at or after the time."""
+        offset = max(from_offset, self.base_offset + self._times.offset_before(timestamp))
+        for position, header in self.headers(self.position_of(offset)):
+            if header.max_timestamp >= timestamp:
+                return position, header
+        return None
+
+    # ---- opening what is on disk
+
+    @classmethod
+    def load(cls, directory: Path, base_offset: int, next_offset: int, index_interval: int) -> Segment:
+        """Open a segment that is not the newest: it was complete when the next one began.
+
+        Args:
+            directory: The log's directory.
+            base_offset: The segment's name.
+            next_offset: Where the next segment begins.
+            index_interval: Bytes between entries of its indexes, if they have to be made anew.
+        """
+        segment = cls(directory, base_offset, index_interval)
+        size = segment._path.stat().st_size
+        offsets = OffsetIndex.load(segment._path.with_suffix(".index"), size)
+        times = TimeIndex.load(segment._path.with_suffix(".timeindex"))
+        if offsets is None or times is None or times.last is None:
+            segment.recover()
+        else:
+            segment._offsets, segment._times, segment.size = offsets, times, size
+            segment.max_timestamp = times.last.timestamp
+            segment._max_timestamp_offset = base_offset + times.last.relative_offset
+            segment._saved = True
+        segment.next_offset = next_offset
+        return segment
+
+    def recover(self) -> None:
+        """Read the file from its beginning, make the indexes, and cut off what is no valid batch."""
+        found = self._path.stat().st_size
+        if found:
+            with self._path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                self._scan(data)
+        if self.size < found:
+            os.truncate(self._path, self.size)
+
+    def _scan(self, data: mmap.mmap) -> None:
+        with memoryview(data) as view:
+            while self.size < len(data):
+                try:
+                    header = BatchHeader.read(data, self.size)
+                except CorruptRecordError:
+                    return
+                end = self.size + header.size
+                if end > len(data) or header.base_offset < self.next_offset:
+                    return
+                with view[self.size + CRC_FROM : end] as covered:
+                    if crc32c(covered) != header.crc:
+                        return
+                self._note(header)
+
+    def scan_headers(self) -> Iterator[BatchHeader]:
+        """All headers, quickly: for going through a whole log when it is opened."""
+        if not self.size:
+            return
+        with self._path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            position = 0
+            while position < self.size:
+                header = BatchHeader.read(data, position)
+                yield header
+                position += header.size
+
+    def _open(self) -> FileIO:
+        if self._file is None:
+            self._file = FileIO(self._path, "r+")
+        return self._file

@@ -1,0 +1,118 @@
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches, and each side sends only what changed."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+NO_SESSION = 0
+
+_MAX_EPOCH = (1 << 31) - 1
+
+Key = tuple[str, bytes, int]
+"""Topic name (before v13) or id (since), and partition: what of both is not used is empty."""
+
+
+@dataclass
+class Wanted:
+    """A partition in a session: what to fetch, and what the client was last told."""
+
+    request: FetchPartition
+    told: tuple[int, int] | None = None
+
+
+@dataclass
+class FetchSession:
+    """A session; with id 0, a single full fetch that nobody remembers."""
+
+    session_id: int
+    by_id: bool
+    epoch: int = 1
+    incremental: bool = False
+    wanted: OrderedDict[Key, Wanted] = field(default_factory=OrderedDict)
+
+    def update(self, request: FetchRequest) -> None:
+        """Take over what a request adds, changes and removes."""
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self.wanted.pop((forgotten.topic, forgotten.topic_id, index), None)
+        for topic in request.topics:
+            for partition in topic.partitions:
+                key = (topic.topic, topic.topic_id, partition.partition)
+                known = self.wanted.get(key)
+                if known is None:
+                    self.wanted[key] = Wanted(partition)
+                else:
+                    known.request = partition
+
+    def select(self, answers: Iterable[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
+        """The answers that the client has to be told: if incremental, what has data, an error or moved marks."""
+        selected = []
+        for key, answer in answers:
+            known = self.wanted[key]
+            marks = (answer.high_watermark, answer.log_start_offset)
+            news = answer.records or answer.error_code or answer.diverging_epoch.epoch >= 0 or known.told != marks
+            if news or not self.incremental:
+                selected.append((key, answer))
+            # After an error the client must hear of the partition again, even if nothing moved meanwhile.
+            known.told = None if answer.error_code else marks
+        if self.session_id:
+            # Who got data goes to the end, so that a small max_bytes does not starve the others.
+            for key, answer in selected:
+                if answer.records:
+                    self.wanted.move_to_end(key)
+        return selected
+
+
+class FetchSessions:
+    """The sessions of one node; when they are too many, the one longest unused goes."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def begin(self, request: FetchRequest, version: int) -> FetchSession:
+        """The session that a request belongs to, with the request applied to it.
+
+        Raises:
+            BrokerError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        by_id = version >= 13
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            session = FetchSession(NO_SESSION, by_id)
+            if request.session_epoch == INITIAL_EPOCH and request.topics and self._slots:
+                session.session_id = self._new_id()
+                self._sessions[session.session_id] = session
+                if len(self._sessions) > self._slots:
+                    self._sessions.popitem(last=False)
+        else:
+            session = self._continue(request, by_id)
+        session.update(request)
+        return session
+
+    def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.session_epoch:
+            raise BrokerError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        self._sessions.move_to_end(session.session_id)
+        session.incremental = True
+        session.epoch = session.epoch % _MAX_EPOCH + 1
+        return session
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = random.randint(1, _MAX_EPOCH)
+            if session_id not in self._sessions:
+                return session_id

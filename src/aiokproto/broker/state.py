@@ -1,0 +1,396 @@
+"""What all nodes of the cluster share: nodes, topics, leaders. Its only writer; no asyncio.
+
+There is one copy of the data, and any node could serve it, but each serves only the partitions it leads, so that
+clients have to find the leader and to follow it, as with a real cluster.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from aiokproto.broker.log import Log
+from aiokproto.broker.options import BrokerOptions, TopicOptions
+from aiokproto.broker.topics import (
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    Partition,
+    Topic,
+    check_topic_name,
+    partition_directory,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, ConfigurationError
+
+MAX_PARTITIONS = 10_000
+"""Most partitions that one request may add: each costs memory here, and a directory when it is written to."""
+
+_PRODUCER_ID_BLOCK = 1000
+
+
+@dataclass
+class Node:
+    """A broker of the cluster. The port is 0 until it was started for the first time, and kept from then on."""
+
+    node_id: int
+    host: str
+    port: int
+    alive: bool = False
+
+
+def wall_clock() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class State:
+    """The shared state.
+
+    Attributes:
+        root: The data directory.
+        options: The broker's options.
+        nodes: The nodes by id.
+        topics: The topics by name.
+        cluster_id: The cluster's id.
+        on_leader_change: Called with a partition whose leader changed.
+        on_delete: Called with a topic that was deleted.
+    """
+
+    def __init__(self, root: Path, nodes: Iterable[Node], options: BrokerOptions) -> None:
+        """Begin, or go on from what is in ``root``."""
+        self.root = root
+        self.options = options
+        self.nodes = {node.node_id: node for node in nodes}
+        self.topics: dict[str, Topic] = {}
+        self.cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        self.on_leader_change: Callable[[Partition], None] = lambda partition: None
+        self.on_delete: Callable[[Topic], None] = lambda topic: None
+        self._by_id: dict[bytes, Topic] = {}
+        self._next_producer_id = 0
+        self._saved_producer_id = 0
+        self._path = root / "cluster.json"
+        if self._path.exists():
+            self._load(json.loads(self._path.read_text()))
+
+    # ---- questions
+
+    @property
+    def alive(self) -> list[Node]:
+        """The nodes that are up."""
+        return [node for node in self.nodes.values() if node.alive]
+
+    @property
+    def controller_id(self) -> int:
+        """The node that acts as controller: the first that is up."""
+        return self.alive[0].node_id if self.alive else NO_LEADER
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition of every topic."""
+        for topic in self.topics.values():
+            yield from topic.partitions
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with that id."""
+        return self._by_id.get(topic_id)
+
+    def find_partition(self, topic: str, index: int) -> Partition | None:
+        """A partition, or None."""
+        found = self.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """A partition.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        found = self.find_partition(topic, index)
+        if found is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail=f"there is no partition {topic}-{index}")
+        return found
+
+    def led_partition(self, topic: str, index: int, node_id: int, leader_epoch: int = -1) -> Partition:
+        """A partition that this node leads, in the epoch which the client believes it is in (-1: it did not say).
+
+        Raises:
+            BrokerError: The partition is unknown or led by another node, or the client's epoch is not the current one.
+        """
+        partition = self.partition(topic, index)
+        # Before the leader: a client that is behind must refresh, one that is ahead must wait for this broker.
+        if 0 <= leader_epoch < partition.leader_epoch:
+            raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
+        if leader_epoch > partition.leader_epoch:
+            raise BrokerError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if partition.leader != node_id:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition
+
+    def new_producer_id(self) -> int:
+        """A producer id that was never given before."""
+        producer_id = self._next_producer_id
+        self._next_producer_id += 1
+        if producer_id >= self._saved_producer_id:
+            # Reserved in blocks: ids may be lost in a crash, but none is given twice.
+            self._saved_producer_id = producer_id + _PRODUCER_ID_BLOCK
+            self.save()
+        return producer_id
+
+    # ---- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Topic:
+        """Create a topic.
+
+        Args:
+            name: Its name.
+            partitions: Number of partitions; -1 for the broker's default.
+            replication: Replicas of each; -1 for the broker's default.
+            configs: Its options.
+            assignment: The replicas of each partition, instead of both numbers; the first of each leads.
+            dry_run: Only check, and return what would be created.
+
+        Raises:
+            BrokerError: It cannot be created; the code says why.
+        """
+        check_topic_name(name)
+        if name in self.topics:
+            raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, detail=f"topic {name!r} already exists")
+        clash = next((known for known in self.topics if _metric_name(known) == _metric_name(name)), None)
+        if clash is not None:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"topic {name!r} collides with {clash!r}")
+        if assignment:
+            replicas = self._given_assignment(assignment)
+        else:
+            count = self.options.number("num.partitions") if partitions == -1 else partitions
+            factor = self.options.number("default.replication.factor") if replication == -1 else replication
+            self._check_counts(count, factor)
+            replicas = [self._spread(index, factor) for index in range(count)]
+        topic = Topic(name, uuid4().bytes, TopicOptions(configs or {}, self.options))
+        for index, nodes in enumerate(replicas):
+            self._add_partition(topic, index, nodes)
+        if not dry_run:
+            self.topics[name] = self._by_id[topic.topic_id] = topic
+            self.save()
+        return topic
+
+    def offsets_topic(self) -> Topic:
+        """The topic that holds groups and their offsets; created when first asked for."""
+        topic = self.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            factor = min(self.options.number("offsets.topic.replication.factor"), len(self.nodes))
+            configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+            topic = self.create_topic(
+                OFFSETS_TOPIC, self.options.number("offsets.topic.num.partitions"), factor, configs
+            )
+        return topic
+
+    def add_partitions(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None, *, dry_run: bool = False
+    ) -> None:
+        """Grow a topic to ``count`` partitions.
+
+        Raises:
+            BrokerError: It cannot be done; the code says why.
+        """
+        topic = self.topics.get(name)
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail=f"there is no topic {name!r}")
+        have = len(topic.partitions)
+        if count <= have or count - have > MAX_PARTITIONS:
+            raise BrokerError(ErrorCode.INVALID_PARTITIONS, detail=f"{name!r} has {have} partitions, {count} asked for")
+        if assignments is not None and len(assignments) != count - have:
+            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail="one assignment for each new partition")
+        for nodes in assignments or ():
+            self._check_replicas(nodes)
+        if dry_run:
+            return
+        for index in range(have, count):
+            nodes = assignments[index - have] if assignments else self._spread(index, topic.replication)
+            self._add_partition(topic, index, nodes)
+        self.save()
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Delete a topic and its data."""
+        if not self.options.value("delete.topic.enable"):
+            raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
+        del self.topics[topic.name], self._by_id[topic.topic_id]
+        self.save()
+        for partition in topic.partitions:
+            partition.log.delete()
+            partition.wake()
+        self.on_delete(topic)
+
+    def configure_topic(self, topic: Topic, configs: Mapping[str, str | None]) -> None:
+        """Replace a topic's own options. Raises :class:`BrokerError` INVALID_CONFIG."""
+        topic.configure(TopicOptions(configs, self.options))
+        self.save()
+
+    # ---- leaders
+
+    def nodes_up(self, node_ids: Collection[int]) -> None:
+        """These nodes are up: they are in sync at once, and lead what nobody leads."""
+        for node_id in node_ids:
+            self.nodes[node_id].alive = True
+        for partition in self.partitions():
+            back = [node_id for node_id in partition.replicas if node_id in node_ids]
+            partition.isr += [node_id for node_id in back if node_id not in partition.isr]
+            if back and partition.leader == NO_LEADER:
+                self._hand_over(partition, back[0])
+        self.save()
+
+    def node_down(self, node_id: int) -> None:
+        """A node is gone: its partitions go to replicas that are up."""
+        self.nodes[node_id].alive = False
+        for partition in self.partitions():
+            # The last replica in sync stays so: it is the one that has to come back.
+            if node_id in partition.isr and len(partition.isr) > 1:
+                partition.isr.remove(node_id)
+            if partition.leader == node_id:
+                self._hand_over(partition, next(iter(self._electable(partition)), NO_LEADER))
+        self.save()
+
+    def move_leader(self, topic: str, index: int, to_node: int | None = None) -> int:
+        """Have another replica lead a partition; a node that has no replica gets one. Returns the new leader's id.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; ELIGIBLE_LEADERS_NOT_AVAILABLE, if no other node can lead.
+        """
+        partition = self.partition(topic, index)
+        if to_node is None:
+            candidates = [node_id for node_id in self._electable(partition) if node_id != partition.leader]
+            candidates += [node.node_id for node in self.alive if node.node_id != partition.leader]
+            to_node = next(iter(candidates), NO_LEADER)
+        if to_node not in self.nodes or not self.nodes[to_node].alive:
+            raise BrokerError(
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, detail=f"no other node can lead {topic}-{index}"
+            )
+        if to_node not in partition.replicas:
+            partition.replicas.append(to_node)
+        if to_node not in partition.isr:
+            partition.isr.append(to_node)
+        self._hand_over(partition, to_node)
+        self.save()
+        return to_node
+
+    def _electable(self, partition: Partition) -> list[int]:
+        return [node_id for node_id in partition.replicas if node_id in partition.isr and self.nodes[node_id].alive]
+
+    def _hand_over(self, partition: Partition, node_id: int) -> None:
+        partition.lead_by(node_id)
+        self.on_leader_change(partition)
+
+    # ---- helpers
+
+    def _check_counts(self, partitions: int, replication: int) -> None:
+        if not 0 < partitions <= MAX_PARTITIONS:
+            raise BrokerError(ErrorCode.INVALID_PARTITIONS, detail=f"{partitions} partitions")
+        if not 0 < replication <= len(self.nodes):
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                detail=f"replication factor {replication} with {len(self.nodes)} brokers",
+            )
+
+    def _given_assignment(self, assignment: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
+        replicas = [assignment[index] for index in sorted(assignment)]
+        if sorted(assignment) != list(range(len(assignment))) or len({len(nodes) for nodes in replicas}) != 1:
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail="partitions must count from 0, with equally many replicas"
+            )
+        self._check_counts(len(replicas), max(len(replicas[0]), 1))
+        for nodes in replicas:
+            self._check_replicas(nodes)
+        return replicas
+
+    def _check_replicas(self, nodes: Sequence[int]) -> None:
+        if not nodes or len(set(nodes)) != len(nodes) or not set(nodes) <= set(self.nodes):
+            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail=f"replicas {list(nodes)}")
+
+    def _spread(self, index: int, replication: int) -> list[int]:
+        ids = list(self.nodes)
+        return [ids[(index + step) % len(ids)] for step in range(replication)]
+
+    def _add_partition(self, topic: Topic, index: int, nodes: Sequence[int]) -> None:
+        in_sync = [node_id for node_id in nodes if self.nodes[node_id].alive]
+        topic.partitions.append(
+            Partition(
+                topic.name,
+                index,
+                list(nodes),
+                in_sync or list(nodes),
+                in_sync[0] if in_sync else NO_LEADER,
+                0,
+                Log(partition_directory(self.root, topic.name, index), topic.log_config(), wall_clock()),
+            )
+        )
+
+    # ---- on disk
+
+    def save(self) -> None:
+        """Write what is not in the logs. Atomically: a crash leaves the old or the new."""
+        document = {
+            "version": 1,
+            "cluster_id": self.cluster_id,
+            "next_producer_id": self._saved_producer_id,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "id": topic.topic_id.hex(),
+                    "configs": topic.options.own,
+                    "partitions": [
+                        {"replicas": partition.replicas, "leader_epoch": partition.leader_epoch}
+                        for partition in topic.partitions
+                    ],
+                }
+                for topic in self.topics.values()
+            ],
+        }
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(document, indent=1))
+        temporary.replace(self._path)
+
+    def _load(self, document: dict[str, Any]) -> None:
+        if document.get("version") != 1:
+            raise ConfigurationError(f"data_dir: {self._path} is of version {document.get('version')}, not 1")
+        self.cluster_id = document["cluster_id"]
+        self._next_producer_id = self._saved_producer_id = document["next_producer_id"]
+        for saved in document["topics"]:
+            topic = Topic(saved["name"], bytes.fromhex(saved["id"]), TopicOptions(saved["configs"], self.options))
+            for index, each in enumerate(saved["partitions"]):
+                replicas = [node_id for node_id in each["replicas"] if node_id in self.nodes] or [
+                    next(iter(self.nodes))
+                ]
+                self._add_partition(topic, index, replicas)
+                topic.partitions[-1].leader_epoch = each["leader_epoch"]
+            self.topics[topic.name] = self._by_id[topic.topic_id] = topic
+
+    def close(self) -> None:
+        """Flush and close every log."""
+        self.save()
+        for partition in self.partitions():
+            partition.log.close()
+
+    def abandon(self) -> None:
+        """Close every log, of which nothing has to stay."""
+        for partition in self.partitions():
+            partition.log.abandon()
+
+
+def _metric_name(topic: str) -> str:
+    """Kafka keeps topics apart by their metrics, where dots and underscores are the same."""
+    return topic.replace(".", "_")

@@ -1,0 +1,113 @@
+"""Topics and partitions as the cluster knows them: who has a partition, who leads it, and its log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiokproto.broker.log import Appended, Log, LogConfig
+from aiokproto.broker.log.header import Buffer
+from aiokproto.broker.options import TopicOptions
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+OFFSETS_TOPIC = "__consumer_offsets"
+INTERNAL = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+NO_LEADER = -1
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def check_topic_name(name: str) -> None:
+    """Raise :class:`BrokerError` INVALID_TOPIC_EXCEPTION unless a topic can be called that."""
+    if not _NAME.fullmatch(name) or name in (".", ".."):
+        raise BrokerError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            detail=f"topic name {name!r} is not 1 to 249 of the characters a-z A-Z 0-9 . _ - (and not . or ..)",
+        )
+
+
+@dataclass(eq=False)
+class Partition:
+    """A partition. There is one log, whoever leads: replicas and ISR are bookkeeping.
+
+    ``watchers`` are called once, when something happened that a parked fetch wants to see.
+    """
+
+    topic: str
+    index: int
+    replicas: list[int]
+    isr: list[int]
+    leader: int
+    leader_epoch: int
+    log: Log
+    watchers: set[Callable[[], None]] = field(default_factory=set)
+
+    def append(self, batch: Buffer, now: int) -> Appended:
+        """Append to the log as the leader of this epoch; see :meth:`Log.append`."""
+        appended = self.log.append(batch, self.leader_epoch, now)
+        self.wake()
+        return appended
+
+    def wake(self) -> None:
+        """Call the watchers."""
+        watchers = list(self.watchers)
+        self.watchers.clear()
+        for watcher in watchers:
+            watcher()
+
+    def lead_by(self, node_id: int) -> None:
+        """Hand over to another leader, or to none; each begins an epoch."""
+        self.leader = node_id
+        self.leader_epoch += 1
+        if node_id != NO_LEADER:
+            self.log.begin_epoch(self.leader_epoch)
+        self.wake()
+
+
+@dataclass(eq=False)
+class Topic:
+    """A topic."""
+
+    name: str
+    topic_id: bytes
+    options: TopicOptions
+    partitions: list[Partition] = field(default_factory=list)
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is one of Kafka's own."""
+        return self.name in INTERNAL
+
+    @property
+    def replication(self) -> int:
+        """Replicas of a partition."""
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+    def log_config(self) -> LogConfig:
+        """What its logs have to know of its options."""
+        number = self.options.number
+        deletes = "delete" in str(self.options.value("cleanup.policy"))
+        return LogConfig(
+            segment_bytes=number("segment.bytes"),
+            segment_ms=number("segment.ms"),
+            index_interval_bytes=number("index.interval.bytes"),
+            retention_ms=number("retention.ms") if deletes else -1,
+            retention_bytes=number("retention.bytes") if deletes else -1,
+            flush_messages=number("flush.messages"),
+            append_time=self.options.value("message.timestamp.type") == "LogAppendTime",
+        )
+
+    def configure(self, options: TopicOptions) -> None:
+        """Take over new options."""
+        self.options = options
+        config = self.log_config()
+        for partition in self.partitions:
+            partition.log.config = config
+
+
+def partition_directory(root: Path, topic: str, index: int) -> Path:
+    """Where a partition's log is."""
+    return root / f"{topic}-{index}"

@@ -1,0 +1,146 @@
+"""What a broker checks of the records a producer sends, before they may enter a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiokproto.broker.options import TopicOptions
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode
+from aiokproto.records.batch import MAGIC_AT
+
+Buffer = bytes | bytearray | memoryview
+
+_ZSTD_SINCE = 7
+"""Produce version from which consumers can be expected to know zstd (KIP-110)."""
+
+
+class InvalidRecords(BrokerError):
+    """Some records of a batch cannot be taken: ``records`` has their places and what is wrong with each (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, detail: str, records: list[tuple[int, str]]) -> None:
+        super().__init__(code, "", detail)
+        self.records = records
+
+
+def check_records(data: Buffer | None, options: TopicOptions, version: int, now: int) -> Buffer:
+    """The batch that may be appended.
+
+    Args:
+        data: The records of one partition in a Produce request.
+        options: The topic's options.
+        version: The Produce request's version.
+        now: The time (ms).
+
+    Raises:
+        BrokerError: They are not to be taken; the code says why.
+    """
+    batch = _only_batch(data)
+    limit = options.number("max.message.bytes")
+    if batch.size_in_bytes > limit:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_LARGE, detail=f"a batch of {batch.size_in_bytes} bytes, max.message.bytes is {limit}"
+        )
+    _check_header(batch)
+    codec = _check_codec(batch, version)
+    if "compact" in str(options.value("cleanup.policy")):
+        _check_each(batch, ErrorCode.INVALID_RECORD, lambda record: record.key is None, "a compacted topic needs keys")
+    if options.value("message.timestamp.type") == "CreateTime":
+        _check_timestamps(batch, options, now)
+    wanted = str(options.value("compression.type"))
+    target = codec if wanted == "producer" else Compression.parse("none" if wanted == "uncompressed" else wanted)
+    return batch.raw if target is codec else _recompress(batch, target)
+
+
+def _only_batch(data: Buffer | None) -> RecordBatch:
+    if not data:
+        raise BrokerError(ErrorCode.INVALID_RECORD, detail="no records")
+    if len(data) > MAGIC_AT and data[MAGIC_AT] < 2:
+        raise BrokerError(ErrorCode.INVALID_RECORD, detail=f"message format {data[MAGIC_AT]}, not 2")
+    try:
+        batches = list(decode(data))
+    except CorruptRecordError as error:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
+    if len(batches) != 1:
+        code = ErrorCode.INVALID_RECORD if batches else ErrorCode.CORRUPT_MESSAGE
+        raise BrokerError(code, detail=f"a partition takes exactly one batch in a request, not {len(batches)}")
+    if batches[0].size_in_bytes != len(data):
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the batch is followed by a part of another")
+    return batches[0]
+
+
+def _check_header(batch: RecordBatch) -> None:
+    wrong = ""
+    if batch.base_offset != 0:
+        wrong = f"the base offset is {batch.base_offset}, not 0"
+    elif batch.count < 1 or batch.last_offset_delta != batch.count - 1:
+        wrong = f"{batch.count} records, but the last offset delta is {batch.last_offset_delta}"
+    elif batch.is_control:
+        wrong = "control batches are written by brokers alone"
+    elif batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
+        wrong = f"producer {batch.producer_id} with epoch {batch.producer_epoch}, sequence {batch.base_sequence}"
+    if wrong:
+        raise BrokerError(ErrorCode.INVALID_RECORD, detail=wrong)
+    if batch.is_transactional:
+        raise BrokerError(ErrorCode.INVALID_TXN_STATE, detail="this broker serves no transactions")
+
+
+def _check_codec(batch: RecordBatch, version: int) -> Compression:
+    try:
+        codec = batch.compression
+    except UnsupportedCompressionError as error:
+        raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail=str(error)) from None
+    if codec is Compression.ZSTD and version < _ZSTD_SINCE:
+        raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail=f"zstd needs Produce v{_ZSTD_SINCE}")
+    return codec
+
+
+def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> None:
+    latest = now + options.number("message.timestamp.after.max.ms")
+    # Only the greatest timestamp is in the header: most batches never have to be opened for this.
+    if batch.max_timestamp > latest:
+        _check_each(
+            batch,
+            ErrorCode.INVALID_TIMESTAMP,
+            lambda record: record.timestamp > latest,
+            "the timestamp lies too far ahead",
+        )
+    before = options.number("message.timestamp.before.max.ms")
+    if before <= now:
+        _check_each(
+            batch,
+            ErrorCode.INVALID_TIMESTAMP,
+            lambda record: record.timestamp < now - before,
+            "the timestamp lies too far back",
+        )
+
+
+def _check_each(batch: RecordBatch, code: ErrorCode, wrong: Callable[[BatchRecord], bool], text: str) -> None:
+    found = [(index, text) for index, record in enumerate(_read(batch)) if wrong(record)]
+    if found:
+        raise InvalidRecords(code, f"{len(found)} of {batch.count} records: {text}", found)
+
+
+def _read(batch: RecordBatch) -> list[BatchRecord]:
+    try:
+        return list(batch)
+    except CorruptRecordError as error:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
+    except UnsupportedCompressionError as error:
+        raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail=str(error)) from None
+
+
+def _recompress(batch: RecordBatch, codec: Compression) -> bytearray:
+    builder = BatchBuilder(
+        compression=codec,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+    )
+    try:
+        for record in _read(batch):
+            builder.append(record.timestamp, record.key, record.value, record.headers)
+    except InvalidRecordError as error:
+        raise BrokerError(ErrorCode.INVALID_TIMESTAMP, detail=str(error)) from None
+    return builder.close()

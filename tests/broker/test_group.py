@@ -1,0 +1,468 @@
+"""The classic group with a clock that stands still unless told otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from aiokproto.broker.groups.group import NEW_MEMBER_TIMEOUT, Group
+from aiokproto.broker.groups.member import Identity, Join, JoinResult, State, SyncResult
+from aiokproto.error_codes import ErrorCode
+
+SESSION, REBALANCE = 10.0, 60.0
+RANGE = (("range", b"range-metadata"),)
+
+
+class Scene:
+    """A group, the time, and the answers by ticket."""
+
+    def __init__(self, initial_delay: float = 0.0, max_size: int = 100) -> None:
+        ids = count()
+        self.now = 1000.0
+
+        def make_id(prefix: str) -> str:
+            return f"{prefix}-{next(ids)}"
+
+        self.group = Group("g", self.now, initial_delay=initial_delay, max_size=max_size, make_id=make_id)
+        self.answers: dict[str, JoinResult | SyncResult] = {}
+
+    def _collect(self) -> None:
+        for ticket, result in self.group.drain():
+            assert isinstance(ticket, str)
+            assert ticket not in self.answers, "a request is answered once"
+            self.answers[ticket] = result
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, waking the group when it asked for it."""
+        end = self.now + seconds
+        while (deadline := self.group.next_deadline()) is not None and deadline <= end:
+            self.now = max(self.now, deadline)
+            self.group.tick(self.now)
+            self._collect()
+        self.now = end
+
+    def join(self, ticket: str, request: Join | None = None) -> None:
+        self.group.join(ticket, request or asking(ticket), self.now)
+        self._collect()
+
+    def joined(self, ticket: str) -> JoinResult:
+        result = self.answers.pop(ticket)
+        assert isinstance(result, JoinResult)
+        return result
+
+    def sync(self, ticket: str, joined: JoinResult, assignments: dict[str, bytes] | None = None) -> None:
+        self.group.sync(ticket, Identity(joined.member_id, joined.generation), assignments or {}, self.now)
+        self._collect()
+
+    def synced(self, ticket: str) -> SyncResult:
+        result = self.answers.pop(ticket)
+        assert isinstance(result, SyncResult)
+        return result
+
+    def beat(self, joined: JoinResult) -> ErrorCode:
+        error = self.group.heartbeat(Identity(joined.member_id, joined.generation), self.now)
+        self._collect()
+        return error
+
+    def leave(self, member_id: str, instance_id: str | None = None) -> ErrorCode:
+        error = self.group.leave(member_id, instance_id, self.now)
+        self._collect()
+        return error
+
+    def stable(self, *names: str) -> dict[str, JoinResult]:
+        """Bring members in and have the leader assign each its own name. Several need an initial delay."""
+        for name in names:
+            self.join(name)
+        self.wait(6.0 if self.group.state is State.PREPARING else 0.0)
+        results = {name: self.joined(name) for name in names}
+        assignments = {result.member_id: name.encode() for name, result in results.items()}
+        for name in sorted(names, key=lambda name: results[name].leader == results[name].member_id):
+            self.sync(f"sync {name}", results[name], assignments)
+        for name in names:
+            assert self.synced(f"sync {name}").assignment == name.encode()
+        assert self.group.state is State.STABLE
+        return results
+
+
+def asking(client_id: str, member_id: str = "", instance_id: str | None = None) -> Join:
+    return Join(
+        member_id=member_id,
+        instance_id=instance_id,
+        protocols=RANGE,
+        session_timeout=SESSION,
+        rebalance_timeout=REBALANCE,
+        client_id=client_id,
+        can_skip_assignment=True,
+    )
+
+
+def test_a_single_member_joins_syncs_and_lives() -> None:
+    scene = Scene()
+    scene.join("a")
+    joined = scene.joined("a")
+    assert (joined.error, joined.generation, joined.protocol, joined.leader) == (0, 1, "range", joined.member_id)
+    assert [(member.member_id, member.metadata) for member in joined.members] == [(joined.member_id, b"range-metadata")]
+    assert scene.group.state is State.COMPLETING
+    scene.sync("s", joined, {joined.member_id: b"all"})
+    assert scene.synced("s") == SyncResult(ErrorCode.NONE, "consumer", "range", b"all")
+    assert scene.group.state is State.STABLE
+    assert scene.group.changed, "the assignment has to be saved"
+    for _ in range(5):
+        scene.wait(SESSION - 1)
+        assert scene.beat(joined) is ErrorCode.NONE
+
+
+def test_silence_ends_a_session() -> None:
+    scene = Scene()
+    joined = scene.stable("a")["a"]
+    scene.wait(SESSION)
+    assert scene.beat(joined) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (scene.group.state, scene.group.generation) == (State.EMPTY, 2)
+    assert scene.group.next_deadline() is None
+
+
+def test_the_first_round_waits_for_more_members() -> None:
+    """KIP-134: the delay begins anew while members keep coming, and ends with the rebalance timeout at the latest."""
+    scene = Scene(initial_delay=3.0)
+    scene.join("a")
+    scene.wait(2.9)
+    assert scene.answers == {}
+    scene.join("b")
+    scene.wait(3.0)
+    assert scene.answers == {}
+    scene.wait(0.2)
+    a, b = scene.joined("a"), scene.joined("b")
+    assert a.generation == b.generation == 1
+    assert {a.leader, b.leader} == {a.member_id}
+    assert len(a.members) == 2
+    assert b.members == (), "only the leader sees the members"
+
+
+def test_the_initial_delay_has_an_end() -> None:
+    scene = Scene(initial_delay=30.0)
+    for number in range(12):
+        scene.join(f"m{number}")
+        scene.wait(10)
+        if scene.answers:
+            break
+    assert scene.now - 1000 <= REBALANCE + 10
+
+
+def test_a_second_member_rebalances() -> None:
+    scene = Scene()
+    first = scene.stable("a")["a"]
+    scene.join("b")
+    assert scene.answers == {}
+    assert scene.beat(first) is ErrorCode.REBALANCE_IN_PROGRESS
+    scene.join("a again", asking("a", first.member_id))
+    again, second = scene.joined("a again"), scene.joined("b")
+    assert again.generation == second.generation == 2
+    assert again.leader == second.leader == first.member_id
+    scene.sync("sb", second)
+    assert scene.answers == {}, "a follower waits for the leader"
+    scene.sync("sa", again, {second.member_id: b"half"})
+    assert scene.synced("sb").assignment == b"half"
+    assert scene.synced("sa").assignment == b"", "whom the leader leaves out gets nothing"
+
+
+def test_who_does_not_rejoin_in_time_is_out() -> None:
+    scene = Scene()
+    first = scene.stable("a")["a"]
+    scene.join("b")
+    for _ in range(int(REBALANCE / 5)):
+        assert scene.beat(first) in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID)
+        scene.wait(5)
+    second = scene.joined("b")
+    assert (second.generation, second.leader) == (2, second.member_id)
+    assert scene.beat(first) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_who_does_not_sync_in_time_is_out() -> None:
+    scene = Scene(initial_delay=3.0)
+    scene.join("a")
+    scene.join("b")
+    scene.wait(6.0)
+    a, b = scene.joined("a"), scene.joined("b")
+    scene.sync("sb", b)
+    for _ in range(int(REBALANCE / 5)):
+        scene.beat(a)
+        scene.wait(5)
+    assert scene.synced("sb").error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert list(scene.group.members) == [b.member_id]
+
+
+def test_a_rebalance_interrupts_parked_syncs() -> None:
+    scene = Scene(initial_delay=3.0)
+    scene.join("a")
+    scene.join("b")
+    scene.wait(6.0)
+    b = scene.joined("b")
+    scene.sync("sb", b)
+    scene.join("c")
+    assert scene.synced("sb").error is ErrorCode.REBALANCE_IN_PROGRESS
+    scene.sync("sb2", b)
+    assert scene.synced("sb2").error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_member_must_come_back_with_the_id_it_was_given() -> None:
+    """KIP-394: an id is handed out first; it holds the round open until its session is over."""
+    scene = Scene()
+    request = replace(asking("a"), must_know_id=True)
+    scene.join("a", request)
+    told = scene.joined("a")
+    assert told.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert scene.group.members == {}
+    scene.join("a2", replace(request, member_id=told.member_id))
+    assert scene.joined("a2").generation == 1
+
+
+def test_an_id_that_is_never_used_expires() -> None:
+    scene = Scene()
+    first = scene.stable("a")["a"]
+    scene.join("b", replace(asking("b"), must_know_id=True))
+    told = scene.joined("b")
+    scene.join("a again", replace(asking("a", first.member_id), protocols=(("range", b"new"),)))
+    assert scene.answers == {}, "b was promised a place"
+    scene.wait(SESSION)
+    assert scene.joined("a again").generation == 2
+    scene.join("late", replace(asking("b", told.member_id), must_know_id=True))
+    assert scene.joined("late").error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_protocols_must_have_one_in_common() -> None:
+    scene = Scene()
+    joined = scene.stable("a")["a"]
+    for wrong in (
+        replace(asking("b"), protocols=(("sticky", b""),)),
+        replace(asking("b"), protocol_type="connect"),
+        replace(asking("b"), protocols=()),
+    ):
+        scene.join("b", wrong)
+        assert scene.joined("b").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert scene.beat(joined) is ErrorCode.NONE, "the group was not disturbed"
+
+
+def test_members_vote_for_the_protocol() -> None:
+    scene = Scene(initial_delay=3.0)
+    for name, preferences in {"a": "xyz", "b": "zyx", "c": "zx"}.items():
+        scene.join(name, replace(asking(name), protocols=tuple((each, each.encode()) for each in preferences)))
+    scene.wait(6.0)
+    results = [scene.joined(name) for name in "abc"]
+    assert {result.protocol for result in results} == {"z"}
+    assert [member.metadata for member in results[0].members] == [b"z"] * 3
+
+
+def test_joining_again_unchanged() -> None:
+    """When stable a follower just hears the present generation, the leader starts a round, a change always does."""
+    scene = Scene(initial_delay=3.0)
+    results = scene.stable("a", "b")
+    leader, follower = results["a"], results["b"]
+    scene.join("f", asking("b", follower.member_id))
+    assert scene.joined("f").generation == leader.generation
+    scene.join("l", asking("a", leader.member_id))
+    assert scene.group.state is State.PREPARING
+    scene.join("f2", replace(asking("b", follower.member_id), protocols=(("range", b"new"),)))
+    assert scene.joined("l").generation == scene.joined("f2").generation == leader.generation + 1
+
+
+def test_leaving_hands_over_at_once() -> None:
+    scene = Scene(initial_delay=3.0)
+    results = scene.stable("a", "b")
+    assert scene.leave(results["a"].member_id) is ErrorCode.NONE
+    assert scene.leave(results["a"].member_id) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert scene.beat(results["b"]) is ErrorCode.REBALANCE_IN_PROGRESS
+    scene.join("b again", asking("b", results["b"].member_id))
+    again = scene.joined("b again")
+    assert (again.leader, len(again.members)) == (results["b"].member_id, 1)
+
+
+def test_a_static_member_restarts_without_a_rebalance() -> None:
+    """KIP-345: same instance id, new member id, same assignment; the old member id is fenced."""
+    scene = Scene()
+    scene.join("a", asking("a", instance_id="one"))
+    old = scene.joined("a")
+    scene.sync("s", old, {old.member_id: b"mine"})
+    scene.synced("s")
+    scene.group.changed = False
+    scene.join("a2", asking("a", instance_id="one"))
+    new = scene.joined("a2")
+    assert (new.error, new.generation, new.skip_assignment) == (0, old.generation, True)
+    assert new.member_id != old.member_id
+    assert scene.group.changed
+    scene.sync("s2", new)
+    assert scene.synced("s2").assignment == b"mine"
+    fenced = Identity(old.member_id, old.generation, "one")
+    assert scene.group.heartbeat(fenced, scene.now) is ErrorCode.FENCED_INSTANCE_ID
+    scene.join("old", asking("a", old.member_id, "one"))
+    assert scene.joined("old").error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_an_old_client_that_restarts_as_static_leader_is_not_told_so() -> None:
+    scene = Scene()
+    scene.join("a", asking("a", instance_id="one"))
+    old = scene.joined("a")
+    scene.sync("s", old, {old.member_id: b"mine"})
+    scene.join("a2", replace(asking("a", instance_id="one"), can_skip_assignment=False))
+    new = scene.joined("a2")
+    assert (new.leader, new.members, new.skip_assignment) == (old.member_id, (), False)
+
+
+def test_a_static_member_keeps_its_place_through_a_rebalance_it_misses() -> None:
+    scene = Scene()
+    scene.join("a", replace(asking("a", instance_id="one"), session_timeout=1000.0))
+    old = scene.joined("a")
+    scene.sync("s", old, {old.member_id: b"mine"})
+    scene.join("b")
+    scene.wait(REBALANCE)
+    second = scene.joined("b")
+    assert {member.instance_id for member in second.members} == {"one", None}
+
+
+def test_a_static_member_leaves_by_its_instance_id() -> None:
+    scene = Scene()
+    scene.join("a", asking("a", instance_id="one"))
+    assert scene.leave("", "two") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert scene.leave("", "one") is ErrorCode.NONE
+    assert scene.group.members == {}
+
+
+def test_wrong_generation_and_protocol() -> None:
+    scene = Scene()
+    joined = scene.stable("a")["a"]
+    assert scene.beat(joined._replace(generation=7)) is ErrorCode.ILLEGAL_GENERATION
+    scene.sync("s", joined._replace(generation=0))
+    assert scene.synced("s").error is ErrorCode.ILLEGAL_GENERATION
+    scene.group.sync("p", Identity(joined.member_id, 1), {}, scene.now, protocol="sticky")
+    ((_, result),) = scene.group.drain()
+    assert result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_the_size_of_a_group_has_a_limit() -> None:
+    scene = Scene(max_size=1)
+    scene.stable("a")
+    scene.join("b")
+    assert scene.joined("b").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_who_may_commit() -> None:
+    scene = Scene()
+    simple = Identity("", -1)
+    assert scene.group.check_commit(simple, scene.now) is ErrorCode.NONE
+    scene.join("a")
+    joined = scene.joined("a")
+    member = Identity(joined.member_id, 1)
+    assert scene.group.check_commit(member, scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
+    scene.sync("s", joined, {})
+    assert scene.group.check_commit(member, scene.now) is ErrorCode.NONE
+    assert scene.group.check_commit(simple, scene.now) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert scene.group.check_commit(Identity(joined.member_id, 0), scene.now) is ErrorCode.ILLEGAL_GENERATION
+    scene.wait(SESSION - 1)
+    scene.group.check_commit(member, scene.now)
+    scene.wait(SESSION - 1)
+    assert scene.beat(joined) is ErrorCode.NONE, "a commit is a sign of life"
+
+
+def test_a_new_member_that_is_gone_does_not_hold_the_group_for_ever() -> None:
+    scene = Scene()
+    first = scene.stable("a")["a"]
+    scene.join("ghost", replace(asking("ghost"), rebalance_timeout=2 * NEW_MEMBER_TIMEOUT))
+    for _ in range(int(NEW_MEMBER_TIMEOUT / 5)):
+        scene.beat(first)
+        scene.wait(5)
+    assert scene.joined("ghost").error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_killing_a_group_answers_everything() -> None:
+    scene = Scene(initial_delay=3.0)
+    scene.join("a")
+    scene.group.kill(ErrorCode.NOT_COORDINATOR)
+    ((ticket, result),) = scene.group.drain()
+    assert (ticket, result.error) == ("a", ErrorCode.NOT_COORDINATOR)
+    scene.join("b")
+    assert scene.joined("b").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class GroupMachine(RuleBasedStateMachine):
+    """Members that do anything at any time: no request is lost, and the group never gets stuck."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scene = Scene(initial_delay=1.0)
+        self.known: list[JoinResult] = []
+        self.open: dict[str, JoinResult | None] = {}
+        self.tickets = count()
+
+    def _take(self) -> None:
+        for ticket in [ticket for ticket in self.open if ticket in self.scene.answers]:
+            del self.open[ticket]
+            result = self.scene.answers.pop(ticket)
+            if isinstance(result, JoinResult) and not result.error:
+                self.known = [each for each in self.known if each.member_id != result.member_id] + [result]
+
+    def _ticket(self) -> str:
+        ticket = f"t{next(self.tickets)}"
+        self.open[ticket] = None
+        return ticket
+
+    @rule(static=st.booleans(), protocols=st.sampled_from([RANGE, (("x", b""), *RANGE)]))
+    def new_member(self, static: bool, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        request = replace(asking("c", instance_id="static" if static else None), protocols=protocols)
+        self.scene.join(self._ticket(), request)
+        self._take()
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), metadata=st.sampled_from([b"1", b"2"]))
+    def rejoin(self, data: st.DataObject, metadata: bytes) -> None:
+        member = data.draw(st.sampled_from(self.known))
+        request = replace(asking("c", member.member_id), protocols=(("range", metadata),))
+        self.scene.join(self._ticket(), request)
+        self._take()
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data())
+    def sync(self, data: st.DataObject) -> None:
+        member = data.draw(st.sampled_from(self.known))
+        self.scene.sync(self._ticket(), member, {each.member_id: b"x" for each in member.members})
+        self._take()
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), leave=st.booleans())
+    def beat_or_leave(self, data: st.DataObject, leave: bool) -> None:
+        member = data.draw(st.sampled_from(self.known))
+        if leave:
+            self.scene.leave(member.member_id)
+        else:
+            self.scene.beat(member)
+        self._take()
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, SESSION, REBALANCE]))
+    def time_passes(self, seconds: float) -> None:
+        self.scene.wait(seconds)
+        self._take()
+
+    @invariant()
+    def sane(self) -> None:
+        group = self.scene.group
+        parked = {m.join_ticket for m in group.members.values()} | {m.sync_ticket for m in group.members.values()}
+        assert set(self.open) == parked - {None}, "every open request is parked with exactly one member"
+        assert (group.state is State.EMPTY) <= (not group.members)
+        if group.members:
+            assert group.leader in group.members
+            assert group.next_deadline() is not None, "time alone ends whatever a group waits for"
+        if group.state is State.STABLE:
+            assert not any(member.join_ticket for member in group.members.values())
+
+    def teardown(self) -> None:
+        self.scene.wait(10 * NEW_MEMBER_TIMEOUT)
+        self._take()
+        assert self.open == {}
+        assert self.scene.group.members == {}
+        assert self.scene.group.state is State.EMPTY
+
+
+TestGroupMachine = GroupMachine.TestCase
+TestGroupMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -1,0 +1,337 @@
+"""The log against a list: what was appended is what is read, whatever is rolled, reopened or cut off meanwhile."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokproto.broker.log import Log, LogConfig
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+from aiokproto.records import BatchBuilder, Compression, RecordBatch, decode
+
+NOW = 1_700_000_000_000
+SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
+
+
+def batch(
+    values: list[bytes], timestamp: int = NOW, compression: Compression = Compression.NONE, **producer: int
+) -> bytearray:
+    """A batch as a producer sends it."""
+    builder = BatchBuilder(compression=compression)
+    for step, value in enumerate(values):
+        builder.append(timestamp + step, None, value)
+    return builder.close(**producer)
+
+
+def values_from(log: Log, offset: int, max_bytes: int = 500) -> list[tuple[int, bytes | None]]:
+    """All records from an offset on, read in pieces."""
+    found: list[tuple[int, bytes | None]] = []
+    while offset < log.end_offset:
+        read: RecordBatch | None = None
+        for read in decode(log.read(offset, max_bytes)):
+            found += [(record.offset, record.value) for record in read if record.offset >= offset]
+        assert read is not None, f"nothing to read at {offset}, though the log ends at {log.end_offset}"
+        offset = read.next_offset
+    return found
+
+
+@contextmanager
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name) / "topic-0"
+
+
+VALUES = st.lists(st.binary(max_size=60), min_size=1, max_size=6)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), VALUES),
+        st.tuples(st.just("reopen"), st.just(None)),
+        st.tuples(st.just("crash"), st.integers(1, 80)),
+        st.tuples(st.just("delete"), st.floats(0, 1)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, st.integers(60, 900), st.data())
+def test_reads_what_was_appended(steps: list[tuple[str, object]], max_bytes: int, data: st.DataObject) -> None:
+    model: list[bytes] = []
+    start = 0
+    with directory() as path:
+        log = Log(path, SMALL)
+        for step, argument in steps:
+            if step == "append":
+                assert isinstance(argument, list)
+                appended = log.append(batch(argument), 0, NOW)
+                assert (appended.base_offset, appended.last_offset) == (len(model), len(model) + len(argument) - 1)
+                model += argument
+            elif step == "reopen":
+                log.close()
+                log = Log(path, SMALL)
+            elif step == "crash":
+                assert isinstance(argument, int)
+                log.abandon()
+                newest = sorted(path.glob("*.log"))[-1:]
+                for file in newest:
+                    with file.open("ab") as tail:
+                        tail.write(bytes(batch([b"half"]))[:argument] if argument % 2 else b"\xff" * argument)
+                log = Log(path, SMALL)
+            else:
+                assert isinstance(argument, float)
+                start = max(start, int(argument * len(model)))
+                log.delete_before(start)
+            assert (log.start_offset, log.end_offset) == (start, len(model))
+        offset = data.draw(st.integers(start, len(model)))
+        assert values_from(log, offset, max_bytes) == list(enumerate(model))[offset:]
+        log.abandon()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(VALUES, min_size=1, max_size=12), st.integers(1, 200))
+def test_a_truncated_tail_costs_only_the_cut_batches(batches: list[list[bytes]], cut: int) -> None:
+    with directory() as path:
+        log = Log(path, LogConfig())
+        ends = []
+        for values in batches:
+            log.append(batch(values), 0, NOW)
+            ends.append((log.size, log.end_offset))
+        log.abandon()
+        file = path / f"{0:020}.log"
+        size = max(file.stat().st_size - cut, 0)
+        with file.open("r+b") as tail:
+            tail.truncate(size)
+        log = Log(path, LogConfig())
+        assert log.end_offset == max((offset for end, offset in ends if end <= size), default=0)
+        everything = [value for values in batches for value in values]
+        assert [value for _, value in values_from(log, 0)] == everything[: log.end_offset]
+        assert log.append(batch([b"next"]), 0, NOW).base_offset == log.end_offset - 1
+        log.abandon()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "topic-0"
+
+
+def test_a_flipped_bit_cuts_the_log_there(path: Path) -> None:
+    log = Log(path, LogConfig())
+    for value in (b"one", b"two", b"three"):
+        log.append(batch([value]), 0, NOW)
+    size = log.size
+    log.close()
+    file = path / f"{0:020}.log"
+    damaged = bytearray(file.read_bytes())
+    damaged[size // 3 + 65] ^= 1
+    file.write_bytes(damaged)
+    log = Log(path, LogConfig())
+    assert values_from(log, 0) == [(0, b"one")]
+    log.abandon()
+
+
+def test_layout_on_disk_is_kafkas(path: Path) -> None:
+    """Segments are named by their first offset, indexes lie next to them with entries of 8 and 12 bytes."""
+    log = Log(path, SMALL)
+    for number in range(30):
+        log.append(batch([b"x" * 50], NOW + number), 3, NOW)
+    log.close()
+    segments = sorted(file.name for file in path.glob("*.log"))
+    assert segments[0] == "00000000000000000000.log"
+    assert len(segments) > 1
+    for name in segments:
+        raw = (path / name).read_bytes()
+        batches = list(decode(raw))
+        assert batches[0].base_offset == int(name[:20])
+        assert {each.partition_leader_epoch for each in batches} == {3}
+        index = (path / name).with_suffix(".index").read_bytes()
+        times = (path / name).with_suffix(".timeindex").read_bytes()
+        assert len(index) % 8 == 0
+        assert len(times) % 12 == 0
+        for at in range(0, len(index), 8):
+            relative, position = struct.unpack_from(">ii", index, at)
+            assert next(decode(raw[position:])).last_offset == int(name[:20]) + relative
+
+
+def test_damaged_indexes_are_made_anew(path: Path) -> None:
+    log = Log(path, SMALL)
+    for number in range(30):
+        log.append(batch([b"x" * 50], NOW + number), 0, NOW)
+    log.close()
+    for file in [*path.glob("*.index")]:
+        file.write_bytes(b"\xff" * 16)
+    for file in [*path.glob("*.timeindex")]:
+        file.unlink()
+    log = Log(path, SMALL)
+    assert len(values_from(log, 0)) == 30
+    found = log.offset_at_time(NOW + 17)
+    assert found is not None
+    assert found.offset == 17
+    log.abandon()
+
+
+def test_read_gives_whole_batches_within_the_limit(path: Path) -> None:
+    log = Log(path, LogConfig(index_interval_bytes=0))
+    size = len(batch([b"x"]))
+    for _ in range(10):
+        log.append(batch([b"x"]), 0, NOW)
+    assert len(log.read(0, 3 * size)) == 3 * size
+    assert len(log.read(0, 3 * size + size - 1)) == 3 * size
+    assert len(log.read(4, 1)) == size, "the first batch comes however small the limit is"
+    assert log.read(4, 1, at_least_one=False) == b""
+    assert log.read(10, 1000) == b""
+    log.abandon()
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 11])
+def test_offsets_outside_the_log_are_refused(path: Path, offset: int) -> None:
+    log = Log(path, LogConfig())
+    log.append(batch([b"x"] * 10), 0, NOW)
+    log.delete_before(5)
+    with pytest.raises(BrokerError) as refused:
+        log.find(offset, 100)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    log.abandon()
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_finds_records_by_time(path: Path, compression: Compression) -> None:
+    log = Log(path, SMALL)
+    for number in range(40):
+        log.append(batch([b"a", b"b"], NOW + 10 * number, compression), 0, NOW)
+    for timestamp, offset in [(0, 0), (NOW, 0), (NOW + 1, 1), (NOW + 2, 2), (NOW + 205, 42), (NOW + 391, 79)]:
+        found = log.offset_at_time(timestamp)
+        assert found is not None
+        assert found.offset == offset
+    assert log.offset_at_time(NOW + 392) is None
+    newest = log.offset_of_max_timestamp()
+    assert newest is not None
+    assert (newest.offset, newest.timestamp) == (79, NOW + 391)
+    log.abandon()
+
+
+def test_times_out_of_order(path: Path) -> None:
+    log = Log(path, SMALL)
+    for timestamp in [5, 3, 9, 1, 7] * 10:
+        log.append(batch([b"x" * 40], timestamp), 0, NOW)
+    for timestamp, offset in [(1, 0), (5, 0), (6, 2), (9, 2)]:
+        found = log.offset_at_time(timestamp)
+        assert found is not None
+        assert found.offset == offset
+    log.abandon()
+
+
+def test_log_append_time(path: Path) -> None:
+    log = Log(path, LogConfig(append_time=True))
+    assert log.append(batch([b"a", b"b"], 5), 0, NOW).timestamp == NOW
+    (stored,) = decode(log.read(0, 1000))
+    assert [record.timestamp for record in stored] == [NOW, NOW]
+    log.abandon()
+
+
+def test_retention_by_time_and_size(path: Path) -> None:
+    log = Log(path, LogConfig(segment_bytes=200, retention_ms=1000, retention_bytes=-1))
+    for number in range(10):
+        log.append(batch([b"x" * 50], NOW + 100 * number), 0, NOW)
+    log.retain(NOW + 1500)
+    assert 0 < log.start_offset <= 5
+    log.config = LogConfig(segment_bytes=200, retention_ms=-1, retention_bytes=300)
+    log.retain(NOW)
+    assert log.size < 300 + 200
+    log.config = LogConfig(segment_bytes=200, retention_ms=0)
+    log.retain(NOW + 10_000)
+    assert (log.start_offset, log.end_offset) == (10, 10)
+    log.close()
+    assert Log(path, LogConfig()).end_offset == 10, "an emptied log still knows its end"
+
+
+def test_segments_roll_with_time(path: Path) -> None:
+    log = Log(path, LogConfig(segment_ms=1000))
+    log.append(batch([b"x"]), 0, NOW)
+    log.append(batch([b"x"]), 0, NOW + 999)
+    assert log.segment_count == 1
+    log.append(batch([b"x"]), 0, NOW + 1000)
+    assert log.segment_count == 2
+    log.abandon()
+
+
+def sequenced(sequence: int, count: int = 1, epoch: int = 0, producer_id: int = 7) -> bytearray:
+    return batch([b"x"] * count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_idempotence_window(path: Path, reopened: bool) -> None:
+    """A repeated batch answers its first offset while it is among the last five; gaps and old epochs are refused."""
+    log = Log(path, SMALL)
+    for sequence in range(0, 12, 2):
+        assert log.append(sequenced(sequence, 2), 0, NOW).base_offset == sequence
+    if reopened:
+        log.close()
+        log = Log(path, SMALL)
+    for sequence in range(2, 12, 2):
+        again = log.append(sequenced(sequence, 2), 0, NOW)
+        assert (again.duplicate, again.base_offset, again.last_offset) == (True, sequence, sequence + 1)
+    assert log.end_offset == 12
+    for refused in (0, 10, 13):
+        with pytest.raises(BrokerError) as error:
+            log.append(sequenced(refused, 1), 0, NOW)
+        assert error.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    with pytest.raises(BrokerError) as error:
+        log.append(sequenced(1, epoch=1), 0, NOW)
+    assert error.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a new epoch begins at 0"
+    assert log.append(sequenced(0, epoch=1), 0, NOW).base_offset == 12
+    with pytest.raises(BrokerError) as error:
+        log.append(sequenced(12), 0, NOW)
+    assert error.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.append(sequenced(99, producer_id=8), 0, NOW).base_offset == 13, "an unknown producer begins anywhere"
+    log.abandon()
+
+
+def test_sequences_wrap(path: Path) -> None:
+    log = Log(path, LogConfig())
+    log.append(sequenced(2**31 - 2, 3), 0, NOW)
+    assert not log.append(sequenced(1), 0, NOW).duplicate
+    assert log.append(sequenced(2**31 - 2, 3), 0, NOW).duplicate
+    log.abandon()
+
+
+def test_forgotten_producers_begin_anew(path: Path) -> None:
+    log = Log(path, LogConfig())
+    log.append(sequenced(0), 0, NOW)
+    log.forget_producers(NOW)
+    assert log.append(sequenced(0), 0, NOW).duplicate
+    log.forget_producers(NOW + 1)
+    assert not log.append(sequenced(0), 0, NOW).duplicate
+    log.abandon()
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_leader_epochs(path: Path, reopened: bool) -> None:
+    log = Log(path, SMALL)
+    for epoch, count in [(0, 3), (1, 4), (5, 2)]:
+        log.append(batch([b"x"] * count), epoch, NOW)
+    log.begin_epoch(6)
+    if reopened:
+        log.close()
+        log = Log(path, SMALL)
+    ends = {epoch: tuple(log.end_of_epoch(epoch)) for epoch in range(-1, 8)}
+    assert ends == {
+        -1: (-1, -1),
+        0: (0, 3),
+        1: (1, 7),
+        2: (1, 7),
+        3: (1, 7),
+        4: (1, 7),
+        5: (5, 9),
+        6: (6, 9),
+        7: (-1, -1),
+    }
+    assert [log.epoch_of(offset) for offset in (0, 2, 3, 6, 7, 8)] == [0, 0, 1, 1, 5, 5]
+    log.abandon()

@@ -1,0 +1,143 @@
+"""A client as small as can be: frames over one connection, and nothing shared with this package's client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import TypeVar
+
+from aiokproto.broker import Cluster
+from aiokproto.codec.frames import decode_response, encode_request, response_correlation_id
+from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from aiokproto.codec.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from aiokproto.codec.schema import Request, Response
+from aiokproto.records import BatchBuilder, BatchRecord, decode
+
+R = TypeVar("R", bound=Response)
+
+NOW = 1_700_000_000_000
+
+
+class Wire:
+    """One connection to one node."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._ids = count(1)
+
+    def send(self, request: Request[R], version: int | None = None) -> int:
+        """Write a request; returns its correlation id."""
+        correlation_id = next(self._ids)
+        chosen = type(request).versions.highest if version is None else version
+        self.writer.write(encode_request(request, chosen, correlation_id, "test"))
+        return correlation_id
+
+    async def frame(self) -> bytes:
+        """The next response frame."""
+        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), 20), "big")
+        return await asyncio.wait_for(self.reader.readexactly(size), 20)
+
+    async def ask(self, request: Request[R], version: int | None = None) -> R:
+        """Send a request and read its answer."""
+        correlation_id = self.send(request, version)
+        frame = await self.frame()
+        assert response_correlation_id(frame) == correlation_id
+        chosen = type(request).versions.highest if version is None else version
+        response: R = decode_response(frame, request.response, chosen)  # type: ignore[arg-type]
+        return response
+
+    async def closed(self) -> bool:
+        """Whether the broker closed the connection; waits for it to say something."""
+        try:
+            return await asyncio.wait_for(self.reader.read(1), 20) == b""
+        except ConnectionError:
+            return True
+
+
+@asynccontextmanager
+async def connect(cluster: Cluster, node: int = 0) -> AsyncIterator[Wire]:
+    """A connection to a node of the cluster."""
+    host, port = cluster.bootstrap_servers.split(",")[node].split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield Wire(reader, writer)
+    finally:
+        writer.close()
+        try:
+            await writer.wait_closed()
+        except ConnectionError:
+            pass
+
+
+def batch(values: Iterable[bytes], timestamp: int = NOW, **producer: int) -> bytes:
+    """A batch as a producer sends it."""
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(timestamp, None, value)
+    return bytes(builder.close(**producer))
+
+
+def produce_request(topic: str, data: bytes | None, partition: int = 0, acks: int = -1) -> ProduceRequest:
+    """Produce by topic name (v3-12)."""
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
+    )
+
+
+async def produce(
+    wire: Wire, topic: str, data: bytes | None, partition: int = 0, version: int = 12
+) -> PartitionProduceResponse:
+    """Produce to one partition."""
+    response = await wire.ask(produce_request(topic, data, partition), version)
+    return response.responses[0].partition_responses[0]
+
+
+def fetch_request(
+    topic: str,
+    offset: int = 0,
+    *,
+    partition: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    session_id: int = 0,
+    session_epoch: int = -1,
+    current_leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+) -> FetchRequest:
+    """Fetch of one partition by topic name (v4-12)."""
+    wanted = FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        partition_max_bytes=max_bytes,
+        current_leader_epoch=current_leader_epoch,
+        last_fetched_epoch=last_fetched_epoch,
+    )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+    )
+
+
+def records_of(response: FetchResponse) -> list[BatchRecord]:
+    """All records of a response."""
+    return [
+        record
+        for topic in response.responses
+        for partition in topic.partitions
+        for batch in decode(partition.records or b"")
+        for record in batch
+    ]
