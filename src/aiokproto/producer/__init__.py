@@ -1,0 +1,10 @@
+"""The producer: records in, acknowledgements out."""
+
+from __future__ import annotations
+
+from aiokproto.producer.delivery import Delivery
+from aiokproto.producer.partitioner import Partitioner, murmur2
+from aiokproto.producer.producer import Producer
+from aiokproto.producer.record import ProducerRecord
+
+__all__ = ["Delivery", "Partitioner", "Producer", "ProducerRecord", "murmur2"]

@@ -1,0 +1,444 @@
+"""Records wait here to be sent: batches per partition, a byte budget, the deadlines. Pure: the clock is passed in."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError
+from aiokproto.producer.batch import Batch, Losses
+from aiokproto.producer.partitioner import sticky_choice
+from aiokproto.producer.queue import PartitionQueue, Restart
+from aiokproto.records import BatchRecord, Compression, RecordBatch, estimate_size
+from aiokproto.records.varint import INT32_MAX
+from aiokproto.types import Header, TopicPartition
+
+FIRST_RESERVATION = 4096
+"""Bytes a batch reserves of the budget to begin with; doubled as it fills, so that many slow partitions fit."""
+BATCH_OVERHEAD = 61
+
+
+class Limits(NamedTuple):
+    """What bounds the accumulator. Sizes in bytes before compression, times in seconds.
+
+    Attributes:
+        batch_size: A batch that would grow beyond is sent. A single larger record gets a batch of its own.
+        buffer_memory: What all batches together may hold.
+        max_request_size: The largest record, and the largest sum of batches in a request.
+        linger: How long a batch waits for more records.
+        delivery_timeout: How long a batch may take from its first record to its acknowledgement.
+        in_flight: Unanswered batches of a partition.
+    """
+
+    batch_size: int
+    buffer_memory: int
+    max_request_size: int
+    linger: float
+    delivery_timeout: float
+    in_flight: int
+
+
+class TopicQueues:
+    """The queues of a topic's partitions.
+
+    Attributes:
+        name: The topic's name.
+        queues: One per partition.
+        available: Partitions with a leader.
+        sticky: Where records without a key go for now.
+        sticky_bytes: What went to that partition since it was chosen.
+    """
+
+    __slots__ = ("available", "name", "queues", "sticky", "sticky_bytes")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: list[PartitionQueue] = []
+        self.available: list[int] = []
+        self.sticky: PartitionQueue
+        self.sticky_bytes = 0
+
+
+class Drained(NamedTuple):
+    """What is to be sent now.
+
+    Attributes:
+        requests: Node id → batches for one request, no two of one partition.
+        leaderless: Partitions that have something to send and no leader.
+        wake_at: When to look again (s) if nothing happens before; ``inf`` for never.
+    """
+
+    requests: dict[int, list[Batch]]
+    leaderless: list[TopicPartition]
+    wake_at: float
+
+
+class Accumulator:
+    """All batches of a producer.
+
+    Attributes:
+        topics: The topics that are known.
+        used: Bytes reserved of the budget.
+        losses: Failures nobody asked about.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
+        choose: Callable[[Sequence[int]], int] = random.choice,
+    ) -> None:
+        self.topics: dict[str, TopicQueues] = {}
+        self.used = 0
+        self.losses = Losses()
+        self._limits = limits
+        self._compression = compression
+        self._level = level
+        self._choose = choose
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        # In the order they were opened, which is the order they expire in. OrderedDict, as its first entry is found in
+        # constant time also after many removals.
+        self._incomplete: OrderedDict[Batch, None] = OrderedDict()
+        self._lingering: deque[Batch] = deque()
+        self._ready: dict[PartitionQueue, None] = {}
+
+    # -- topics
+
+    def update(self, topic: str, leaders: Sequence[int | None]) -> TopicQueues:
+        """Take in a topic's partitions, given by the node ids of their leaders. Partitions never become fewer here:
+        what was meant for one that is gone waits for it until it expires."""
+        queues = self.topics.get(topic)
+        if queues is None:
+            queues = self.topics[topic] = TopicQueues(topic)
+        for number, leader in enumerate(leaders):
+            if number == len(queues.queues):
+                queue = PartitionQueue(TopicPartition(topic, number), leader)
+                queues.queues.append(queue)
+                self._queues[queue.where] = queue
+            else:
+                queues.queues[number].leader = leader
+        for queue in queues.queues[len(leaders) :]:
+            queue.leader = None
+        available = [queue.where.partition for queue in queues.queues if queue.leader is not None]
+        if available != queues.available or not hasattr(queues, "sticky"):
+            queues.available = available
+            self._switch(queues)
+        return queues
+
+    def _switch(self, topic: TopicQueues) -> None:
+        current = topic.sticky.where.partition if hasattr(topic, "sticky") else None
+        topic.sticky = topic.queues[sticky_choice(topic.available, len(topic.queues), current, self._choose)]
+        topic.sticky_bytes = 0
+
+    # -- records in
+
+    def append(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[Header],
+        now: float,
+    ) -> tuple[Batch, int] | None:
+        """Add a record where its partition's open batch may have no room.
+
+        Args:
+            topic: The topic's queues.
+            partition: The partition, or None for the sticky one.
+            timestamp: Milliseconds since the epoch.
+            key: The key.
+            value: The value.
+            headers: The headers.
+            now: The time (s).
+
+        Returns:
+            The batch and the record's place in it; None if the budget is used up, and then every batch is due.
+
+        Raises:
+            MessageTooLargeError: The record alone exceeds ``max_request_size`` or ``buffer_memory``.
+        """
+        need = estimate_size(key, value, headers)
+        queue = topic.sticky if partition is None else topic.queues[partition]
+        batch = queue.open
+        if batch is not None:
+            if self._grow(batch, need):
+                index = batch.append(timestamp, key, value, headers)
+                if index is not None:
+                    return batch, index
+            elif batch.size + need <= self._limits.batch_size:
+                self.hurry()
+                return None
+        self._check_size(need + BATCH_OVERHEAD, queue.where)
+        if partition is None and (batch is not None or topic.sticky_bytes >= self._limits.batch_size):
+            self._close(queue)
+            self._switch(topic)
+            queue = topic.sticky
+            if queue.open is not None:
+                return self.append(topic, queue.where.partition, timestamp, key, value, headers, now)
+        batch = self._open(queue, need + BATCH_OVERHEAD, now)
+        if batch is None:
+            self.hurry()
+            return None
+        index = batch.append(timestamp, key, value, headers)
+        assert index is not None, "the first record of a batch always fits"
+        return batch, index
+
+    def _check_size(self, size: int, where: TopicPartition) -> None:
+        for option in ("max_request_size", "buffer_memory"):
+            limit: int = getattr(self._limits, option)
+            if size > limit:
+                raise MessageTooLargeError(
+                    ErrorCode.MESSAGE_TOO_LARGE, str(where), f"the record takes up to {size} bytes, {option} is {limit}"
+                )
+
+    def _grow(self, batch: Batch, need: int) -> bool:
+        """Reserve room for ``need`` more bytes in an open batch."""
+        wanted = batch.size + need
+        if wanted > self._limits.batch_size:
+            return False
+        if wanted <= batch.max_bytes:
+            return True
+        room = self._limits.buffer_memory - self.used + batch.reserved
+        size = min(max(wanted, 2 * batch.max_bytes), self._limits.batch_size, room)
+        if size < wanted:
+            return False
+        self.used += size - batch.reserved
+        batch.reserved = size
+        batch.grow(size)
+        return True
+
+    def _open(self, queue: PartitionQueue, need: int, now: float) -> Batch | None:
+        """Open a new batch with room for ``need`` bytes; None if the budget has not as much."""
+        self._close(queue)
+        room = self._limits.buffer_memory - self.used
+        if need > room:
+            return None
+        size = max(need, min(FIRST_RESERVATION, self._limits.batch_size, room))
+        batch = Batch(
+            queue.where,
+            queue.number(),
+            now,
+            self.losses,
+            max_bytes=min(size, self._limits.batch_size),
+            compression=self._compression,
+            level=self._level,
+        )
+        batch.reserved = size
+        self.used += size
+        queue.open = batch
+        self._incomplete[batch] = None
+        self._lingering.append(batch)
+        return batch
+
+    def _close(self, queue: PartitionQueue) -> None:
+        batch = queue.close_open()
+        if batch is not None:
+            self._closed(queue, batch)
+
+    def _closed(self, queue: PartitionQueue, batch: Batch) -> None:
+        self.used -= batch.reserved - batch.size
+        batch.reserved = batch.size
+        self._ready[queue] = None
+        topic = self.topics[queue.where.topic]
+        if topic.sticky is queue:
+            topic.sticky_bytes += batch.size
+
+    def hurry(self) -> None:
+        """Every open batch is due: for a flush, or as others wait for the room it takes."""
+        while self._lingering:
+            self._due(self._lingering.popleft())
+
+    def _due(self, batch: Batch) -> None:
+        queue = self._queues[batch.where]
+        if queue.open is batch:
+            queue.due = True
+            self._ready[queue] = None
+
+    # -- batches out
+
+    def drain(self, now: float, free: Callable[[int], bool]) -> Drained:
+        """Take what can be sent: at most one request per node.
+
+        Args:
+            now: The time (s).
+            free: Whether a node (by id) can be sent another request.
+        """
+        while self._lingering and (
+            self._lingering[0].created + self._limits.linger <= now or not self._is_open(self._lingering[0])
+        ):
+            self._due(self._lingering.popleft())
+        requests: dict[int, list[Batch]] = {}
+        sizes: dict[int, int] = {}
+        leaderless: list[TopicPartition] = []
+        wake_at = self.next_deadline()
+        for queue in list(self._ready):
+            batch = queue.closed[0] if queue.closed else queue.open if queue.due else None
+            if batch is None:
+                del self._ready[queue]
+            elif queue.retry_at > now:
+                wake_at = min(wake_at, queue.retry_at)
+            elif queue.leader is None:
+                leaderless.append(queue.where)
+            elif queue.sendable(self._limits.in_flight):
+                node = queue.leader
+                size = sizes.get(node, 0)
+                if (size and size + batch.wire_size > self._limits.max_request_size) or (not size and not free(node)):
+                    continue
+                sizes[node] = size + batch.wire_size
+                requests.setdefault(node, []).append(self._take(queue))
+        return Drained(requests, leaderless, wake_at)
+
+    def _take(self, queue: PartitionQueue) -> Batch:
+        if not queue.closed:
+            self._close(queue)
+        # To the end of the line, so that a request too small for all partitions does not carry the same ones always.
+        del self._ready[queue]
+        batch = queue.take()
+        if queue.closed or queue.due:
+            self._ready[queue] = None
+        return batch
+
+    def _is_open(self, batch: Batch) -> bool:
+        return self._queues[batch.where].open is batch
+
+    def next_deadline(self) -> float:
+        """When the next batch has lingered or waited long enough (s); ``inf`` when there is none."""
+        deadlines = [float("inf")]
+        if self._lingering:
+            deadlines.append(self._lingering[0].created + self._limits.linger)
+        if self._incomplete:
+            deadlines.append(next(iter(self._incomplete)).created + self._limits.delivery_timeout)
+        return min(deadlines)
+
+    def has_due(self, now: float) -> bool:
+        """Whether anything would be sent now, were everything else as it should be."""
+        return self.has_ready or bool(self._lingering and self._lingering[0].created + self._limits.linger <= now)
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a batch may be due now."""
+        return bool(self._ready)
+
+    def queue(self, batch: Batch) -> PartitionQueue:
+        """The queue that a batch belongs to."""
+        return self._queues[batch.where]
+
+    # -- outcomes
+
+    def finish(self, batch: Batch, base_offset: int, append_time: int = -1) -> None:
+        """A batch is in the log."""
+        self._settle(batch)
+        batch.finish(base_offset=base_offset, append_time=append_time)
+
+    def fail(self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
+        """A batch will not be sent (again)."""
+        queue = self._settle(batch)
+        if batch.sequence >= 0:
+            queue.require_restart(Restart.AFTER_SENT)
+        batch.finish(error=error, record_errors=record_errors)
+
+    def _settle(self, batch: Batch) -> PartitionQueue:
+        queue = self._queues[batch.where]
+        queue.discard(batch)
+        if queue.closed or queue.due:
+            self._ready[queue] = None
+        del self._incomplete[batch]
+        self.used -= batch.reserved
+        return queue
+
+    def retry(self, batch: Batch, error: KafkaError, at: float) -> None:
+        """A batch in flight comes back and is sent again not before ``at`` (s)."""
+        queue = self._queues[batch.where]
+        batch.last_error = error
+        queue.in_flight.remove(batch)
+        queue.requeue(batch)
+        queue.retry_at = max(queue.retry_at, at)
+        self._ready[queue] = None
+
+    def restart(self, batch: Batch, error: KafkaError, at: float) -> None:
+        """As :meth:`retry`, where the broker does not take the batch's sequence number.
+
+        If an older batch is still to be delivered, that one is what the broker misses, and the number stays good.
+        Otherwise the broker has forgotten this producer, or a failed batch has left a gap: numbers begin anew.
+        """
+        queue = self._queues[batch.where]
+        if queue.oldest_sent is batch:
+            queue.require_restart(Restart.NOW)
+        self.retry(batch, error, at)
+
+    def split(self, batch: Batch) -> None:
+        """A batch in flight that is too large for the broker comes back as two halves (KIP-126)."""
+        assert batch.data is not None, "only what was sent can be too large"
+        queue = self._queues[batch.where]
+        records = list(RecordBatch(batch.data))
+        middle = len(records) // 2
+        parts = [self._part(batch, records[:middle], 0), self._part(batch, records[middle:], middle)]
+        parts[0].reserved = min(parts[0].size, batch.reserved)
+        parts[1].reserved = batch.reserved - parts[0].reserved
+        queue.in_flight.remove(batch)
+        queue.requeue(*parts)
+        self._ready[queue] = None
+        del self._incomplete[batch]
+        for part in reversed(parts):
+            self._incomplete[part] = None
+            self._incomplete.move_to_end(part, last=False)
+        batch.divide(parts)
+
+    def _part(self, batch: Batch, records: list[BatchRecord], start: int) -> Batch:
+        part = Batch(
+            batch.where,
+            batch.number,
+            batch.created,
+            self.losses,
+            max_bytes=INT32_MAX,
+            compression=self._compression,
+            level=self._level,
+        )
+        for record in records:
+            part.append(record.timestamp, record.key, record.value, record.headers)
+        part.attempts = batch.attempts
+        if batch.sequence >= 0:
+            part.stamp(*batch.producer, (batch.sequence + start) & 0x7FFFFFFF)
+        return part
+
+    def expire(self, now: float) -> list[Batch]:
+        """Fail every batch whose delivery timeout has passed; returns them."""
+        expired: list[Batch] = []
+        while self._incomplete:
+            batch = next(iter(self._incomplete))
+            if batch.created + self._limits.delivery_timeout > now:
+                break
+            expired.append(batch)
+            queue = self._queues[batch.where]
+            self.fail(batch, self._expired(batch, queue))
+        return expired
+
+    def _expired(self, batch: Batch, queue: PartitionQueue) -> DeadlineError:
+        reason = str(batch.last_error) if batch.last_error else ""
+        if not reason and queue.leader is None:
+            reason = "the partition has no leader"
+        elif not reason and batch in queue.in_flight:
+            reason = "the broker has not answered"
+        error = DeadlineError(
+            f"{batch} not acknowledged within delivery_timeout_ms={round(self._limits.delivery_timeout * 1000)}; "
+            f"{batch.attempts} attempts" + (f", last: {reason}" if reason else "")
+        )
+        error.__cause__ = batch.last_error
+        return error
+
+    def fail_all(self, error: Callable[[Batch], KafkaError]) -> None:
+        """Fail everything that has no outcome yet."""
+        for batch in list(self._incomplete):
+            self.fail(batch, error(batch))
+
+    @property
+    def incomplete(self) -> Iterator[Batch]:
+        """The batches that have no outcome yet, oldest first."""
+        return iter(self._incomplete)

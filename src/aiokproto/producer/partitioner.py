@@ -1,0 +1,112 @@
+"""Which partition a record goes to."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from aiokproto.errors import InvalidRecordError
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_CACHED_KEYS = 8192
+_LONGEST_CACHED_KEY = 128
+
+
+class Partitioner(Protocol):
+    """A partitioner of your own: any callable with this signature.
+
+    It is called for records that name no partition, in the event loop, so it must not block.
+    """
+
+    def __call__(
+        self, topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int], available: Sequence[int], /
+    ) -> int:
+        """Choose a partition.
+
+        Args:
+            topic: The topic's name.
+            key: The record's key.
+            value: The record's value.
+            partitions: All partitions of the topic, ``0`` to ``n - 1``.
+            available: Those that have a leader now; may be empty.
+
+        Returns:
+            One of ``partitions``.
+        """
+        ...
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit murmur2 hash of ``data``, signed as in Java: the hash all Kafka clients place keys by.
+
+    >>> murmur2(b"21")
+    -973932308
+    """
+    h = _murmur2(data)
+    return h - 0x100000000 if h > 0x7FFFFFFF else h
+
+
+def _murmur2(data: bytes) -> int:
+    length = len(data)
+    whole = length >> 2
+    h = _SEED ^ length
+    for k in struct.unpack_from(f"<{whole}I", data):
+        k = k * _M & _MASK
+        h = (h * _M ^ (k ^ k >> 24) * _M) & _MASK
+    tail = data[whole << 2 :]
+    if tail:
+        h = (h ^ int.from_bytes(tail, "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+def _positive_hash(key: bytes) -> int:
+    return _murmur2(key) & 0x7FFFFFFF
+
+
+_cached_hash = lru_cache(maxsize=_CACHED_KEYS)(_positive_hash)
+
+
+def key_hash(key: bytes) -> int:
+    """The positive hash of a key: its remainder by the number of partitions is the key's partition, in every client.
+
+    Hashes of the keys seen last are remembered: streams repeat their keys, and hashing costs more than all the rest.
+    """
+    return _cached_hash(key) if len(key) <= _LONGEST_CACHED_KEY else _positive_hash(key)
+
+
+def sticky_choice(
+    available: Sequence[int],
+    partitions: int,
+    current: int | None,
+    choose: Callable[[Sequence[int]], int] = random.choice,
+) -> int:
+    """The next partition for records without a key (KIP-480, KIP-794): any with a leader, other than the current one.
+
+    Args:
+        available: Partitions with a leader. If there is none, all are taken: one will have a leader again.
+        partitions: How many partitions the topic has.
+        current: The partition that has had its share.
+        choose: Picks one of several.
+    """
+    candidates: Sequence[int] = available or range(partitions)
+    others = [partition for partition in candidates if partition != current]
+    return choose(others or candidates)
+
+
+def check_partition(partition: object, topic: str, count: int, chosen_by: str = "") -> int:
+    """``partition`` if the topic has it.
+
+    Raises:
+        InvalidRecordError: It is no int from 0 to ``count - 1``; the text names who chose it.
+    """
+    if not isinstance(partition, int) or isinstance(partition, bool):
+        raise InvalidRecordError(f"topic {topic!r}: {chosen_by}partition must be an int, got {partition!r}")
+    if not 0 <= partition < count:
+        raise InvalidRecordError(f"topic {topic!r}: {chosen_by}partition {partition} is not one of its {count}")
+    return partition

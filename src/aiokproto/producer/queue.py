@@ -1,0 +1,162 @@
+"""The batches of one partition, in order, and the sequence numbers that keep them so."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum, auto
+
+from aiokproto.producer.batch import Batch
+from aiokproto.types import TopicPartition
+
+MAX_EPOCH = 0x7FFF
+
+
+class Restart(Enum):
+    """Whether the partition's sequence numbers begin anew, under the next epoch (KIP-360)."""
+
+    NO = auto()
+    AFTER_SENT = auto()
+    """Once every batch that has a number is done. One that failed may or may not be in the log: batches after it that
+    were sent as well keep their numbers, so that they cannot be written twice."""
+    NOW = auto()
+    """As soon as nothing is under way: the broker has refused the oldest batch, so those after it are not in the log
+    either."""
+
+
+class PartitionQueue:
+    """The batches of one partition.
+
+    In order: those in flight, those waiting (``closed``: retries first), and the one that takes records (``open``).
+
+    Attributes:
+        where: The partition.
+        leader: Node id of its leader, None when there is none.
+        open: Where records are appended; None until the next record.
+        closed: Full or returned batches.
+        in_flight: Sent and not answered.
+        due: The open batch goes out as it is at the next chance.
+        retry_at: Nothing is sent before (s).
+        producer: Producer id and epoch that the sequence numbers belong to.
+        next_sequence: The number for the next record.
+        restart: Whether the numbers must begin anew.
+    """
+
+    __slots__ = (
+        "closed",
+        "due",
+        "in_flight",
+        "leader",
+        "next_sequence",
+        "numbered",
+        "open",
+        "producer",
+        "restart",
+        "retry_at",
+        "where",
+    )
+
+    def __init__(self, where: TopicPartition, leader: int | None) -> None:
+        self.where = where
+        self.leader = leader
+        self.open: Batch | None = None
+        self.closed: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.due = False
+        self.retry_at = 0.0
+        self.producer = (-1, -1)
+        self.next_sequence = 0
+        self.restart = Restart.NO
+        self.numbered = 0
+
+    def number(self) -> int:
+        """A place in the order, for a new batch."""
+        self.numbered += 1
+        return self.numbered
+
+    def close_open(self) -> Batch | None:
+        """Move the open batch to those that wait; returns it."""
+        batch, self.open, self.due = self.open, None, False
+        if batch is not None:
+            self.closed.append(batch)
+        return batch
+
+    def requeue(self, *batches: Batch) -> None:
+        """Put batches that were in flight back where they belong. Parts of a split batch share its number."""
+        place = 0
+        while place < len(self.closed) and self.closed[place].number < batches[0].number:
+            place += 1
+        for batch in reversed(batches):
+            self.closed.insert(place, batch)
+
+    def discard(self, batch: Batch) -> None:
+        """Take a batch out wherever it is."""
+        if batch is self.open:
+            self.open = None
+            self.due = False
+        elif batch in self.in_flight:
+            self.in_flight.remove(batch)
+        else:
+            self.closed.remove(batch)
+
+    def sendable(self, in_flight_limit: int) -> bool:
+        """Whether order allows the next batch to be sent.
+
+        A retry goes alone: had it company, a second failure could let the later batch get ahead of it.
+        """
+        if not self.in_flight:
+            return True
+        if len(self.in_flight) >= in_flight_limit or self.restart is not Restart.NO:
+            return False
+        next_is_retry = bool(self.closed and self.closed[0].attempts)
+        return not next_is_retry and self.in_flight[0].attempts <= 1
+
+    def take(self) -> Batch:
+        """Move the first waiting batch, which must exist, in flight."""
+        if not self.closed:
+            self.close_open()
+        batch = self.closed.popleft()
+        batch.attempts += 1
+        self.in_flight.append(batch)
+        return batch
+
+    # -- sequence numbers (KIP-98)
+
+    def assign(self, batch: Batch, producer: tuple[int, int]) -> None:
+        """Give a batch that is about to be sent its sequence number, unless it has one from an earlier attempt.
+
+        Args:
+            batch: The batch, already taken.
+            producer: The producer's current id and first epoch.
+        """
+        if self.restart is Restart.NOW or (self.restart is Restart.AFTER_SENT and batch.sequence < 0):
+            self._begin_anew(producer)
+        if self.producer[0] < 0:
+            self.producer = producer
+        if batch.sequence < 0:
+            batch.stamp(*self.producer, self.next_sequence)
+            self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
+
+    def _begin_anew(self, producer: tuple[int, int]) -> None:
+        producer_id, epoch = self.producer
+        # An id that the producer has not exchanged meanwhile goes on with the next epoch; the broker fences the last.
+        self.producer = (producer_id, epoch + 1) if producer_id == producer[0] else producer
+        self.next_sequence = 0
+        self.restart = Restart.NO
+        for batch in (*self.in_flight, *self.closed):
+            batch.sequence = -1
+
+    @property
+    def epochs_used_up(self) -> bool:
+        """Whether the next restart needs a new producer id."""
+        return self.producer[1] >= MAX_EPOCH
+
+    @property
+    def oldest_sent(self) -> Batch | None:
+        """The oldest batch that has a sequence number and no outcome."""
+        candidates = [batch for batch in (*self.in_flight, *self.closed) if batch.sequence >= 0]
+        return min(candidates, key=lambda batch: batch.number, default=None)
+
+    def require_restart(self, restart: Restart) -> None:
+        """Begin numbers anew; the stricter demand wins."""
+        if self.restart is not Restart.NOW:
+            self.restart = restart

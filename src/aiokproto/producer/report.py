@@ -1,0 +1,45 @@
+"""What to say of records that were not delivered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
+from aiokproto.producer.batch import Batch
+from aiokproto.types import TopicPartition
+
+
+def undelivered(batch: Batch) -> KafkaError:
+    """The outcome of a batch that closing has cut off."""
+    reason = f", last: {batch.last_error}" if batch.last_error else ""
+    error = ClientClosedError(
+        f"{batch} not delivered before the producer was closed; {batch.attempts} attempts{reason}"
+    )
+    error.__cause__ = batch.last_error
+    return error
+
+
+def report(lost: list[Batch]) -> KafkaError:
+    """The error that says what was lost when closing, and with that it is no longer unobserved."""
+    late = False
+    for batch in lost:
+        batch.observed = True
+        late = late or isinstance(batch.error, ClientClosedError | DeadlineError)
+    error = (DeadlineError if late else KafkaError)(f"the producer was closed with {census(lost)} not delivered")
+    error.__cause__ = lost[0].last_error or lost[0].error
+    return error
+
+
+def census(batches: Iterable[Batch]) -> str:
+    """How many records of which partitions, and the last error of each."""
+    counts: Counter[TopicPartition] = Counter()
+    reasons: dict[TopicPartition, str] = {}
+    for batch in batches:
+        counts[batch.where] += batch.count
+        why = batch.last_error or batch.error
+        if why is not None:
+            reasons[batch.where] = f" ({batch.attempts} attempts, last: {why})"
+    shown = [f"{where}: {count}{reasons.get(where, '')}" for where, count in counts.most_common(10)]
+    more = f" and {len(counts) - 10} more partitions" if len(counts) > 10 else ""
+    return f"{sum(counts.values())} records ({'; '.join(shown)}{more})"

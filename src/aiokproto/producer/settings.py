@@ -1,0 +1,129 @@
+"""The producer's options, checked."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from aiokproto.config import boolean, duration, integer, one_of, positive, seconds
+from aiokproto.errors import ConfigurationError, UnsupportedCompressionError
+from aiokproto.producer.accumulator import BATCH_OVERHEAD, Limits
+from aiokproto.producer.partitioner import Partitioner
+from aiokproto.records import Compression, compress
+
+BATCH_SIZE = 128 * 1024
+"""Default of ``batch_size``. In Java an open batch takes that much memory at once, so it is 16 KiB there. Here it takes
+what it holds, and what a batch costs in Python is spread over eight times the records."""
+MOST_IN_FLIGHT = 5
+"""Brokers remember the last five batches of an idempotent producer: with more under way, duplicates go unnoticed."""
+LOWEST_LEVEL = -131_072
+"""Of any codec's compression levels."""
+
+_ACKS: dict[object, int] = {"all": -1, "-1": -1, "0": 0, "1": 1, -1: -1, 0: 0, 1: 1}
+
+
+class Settings(NamedTuple):
+    """A producer's options. Times are in seconds.
+
+    Attributes:
+        acks: 0, 1 or -1 for all.
+        idempotent: Whether brokers drop what is sent twice.
+        limits: What bounds the accumulator.
+        compression: The codec of batches.
+        compression_level: The codec's level, None for its default.
+        max_block: How long a call waits for metadata and for room.
+        partitioner: None for the built-in one.
+    """
+
+    acks: int
+    idempotent: bool
+    limits: Limits
+    compression: Compression
+    compression_level: int | None
+    max_block: float
+    partitioner: Partitioner | None
+
+    @classmethod
+    def parse(
+        cls,
+        *,
+        acks: int | str,
+        enable_idempotence: bool | None,
+        linger_ms: float,
+        batch_size: int,
+        buffer_memory: int,
+        compression_type: str,
+        compression_level: int | None,
+        max_request_size: int,
+        delivery_timeout_ms: float,
+        max_in_flight_requests_per_connection: int,
+        partitioner: Literal["default"] | Partitioner,
+        max_block_ms: float,
+    ) -> Settings:
+        """Check all options.
+
+        Raises:
+            ConfigurationError: One cannot be used, or two contradict each other. Names the option.
+        """
+        in_flight = positive("max_in_flight_requests_per_connection", max_in_flight_requests_per_connection)
+        request_size = integer("max_request_size", max_request_size, BATCH_OVERHEAD + 1)
+        memory = integer("buffer_memory", buffer_memory, BATCH_OVERHEAD + 1)
+        limits = Limits(
+            batch_size=min(integer("batch_size", batch_size), request_size, memory),
+            buffer_memory=memory,
+            max_request_size=request_size,
+            linger=seconds("linger_ms", linger_ms),
+            delivery_timeout=duration("delivery_timeout_ms", delivery_timeout_ms),
+            in_flight=in_flight,
+        )
+        if limits.linger > limits.delivery_timeout:
+            raise ConfigurationError(
+                f"delivery_timeout_ms={delivery_timeout_ms!r} is less than linger_ms={linger_ms!r}"
+            )
+        level = acks_level(acks)
+        codec, codec_level = _compression(compression_type, compression_level)
+        if partitioner != "default" and not callable(partitioner):
+            raise ConfigurationError(f'partitioner={partitioner!r}: it takes "default" or something to call')
+        return cls(
+            acks=level,
+            idempotent=_idempotence(enable_idempotence, level, in_flight),
+            limits=limits,
+            compression=codec,
+            compression_level=codec_level,
+            max_block=seconds("max_block_ms", max_block_ms),
+            partitioner=None if partitioner == "default" else partitioner,
+        )
+
+
+def acks_level(acks: int | str) -> int:
+    """``acks`` as the protocol has it: 0, 1 or -1 for all."""
+    if isinstance(acks, bool) or not isinstance(acks, int | str) or acks not in _ACKS:
+        raise ConfigurationError(f'acks={acks!r}: it takes 0, 1, -1 or "all", which is -1')
+    return _ACKS[acks]
+
+
+def _idempotence(wanted: bool | None, acks: int, in_flight: int) -> bool:
+    """As in Java: on unless other options are against it; asked for, it must be possible."""
+    if wanted is not None:
+        boolean("enable_idempotence", wanted)
+    if wanted and acks != -1:
+        raise ConfigurationError(f'enable_idempotence=True needs acks="all", not acks={acks}')
+    if wanted and in_flight > MOST_IN_FLIGHT:
+        raise ConfigurationError(
+            f"enable_idempotence=True needs max_in_flight_requests_per_connection of at most {MOST_IN_FLIGHT}, "
+            f"not {in_flight}"
+        )
+    return acks == -1 and in_flight <= MOST_IN_FLIGHT if wanted is None else wanted
+
+
+def _compression(name: str, level: int | None) -> tuple[Compression, int | None]:
+    codec = Compression.parse(one_of("compression_type", name, [codec.name.lower() for codec in Compression]))
+    if level is not None:
+        integer("compression_level", level, LOWEST_LEVEL)
+    # Tried here, so that a missing library or a level out of range is known before there is anything to lose.
+    try:
+        compress(codec, b"aiokproto", level)
+    except UnsupportedCompressionError as error:
+        raise ConfigurationError(f"compression_type={name!r}: {error}") from error
+    except Exception as error:
+        raise ConfigurationError(f"compression_level={level!r}: {name} has no such level ({error})") from error
+    return codec, level

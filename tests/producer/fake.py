@@ -1,0 +1,219 @@
+"""A cluster in memory: what the producer needs of one, the broker's side of idempotence, and failures on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aiokproto.cluster import BrokerNode, ClusterSnapshot, PartitionInfo, TopicInfo
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from aiokproto.codec.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerConnectionError, ClientClosedError, DeadlineError, UnknownTopicError
+from aiokproto.producer import Producer
+from aiokproto.records import RecordBatch
+
+TOPIC_ID = bytes(range(16))
+
+
+class PartitionLog:
+    """A partition at the broker: values in order, and what it knows of idempotent producers (KIP-98)."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes | None] = []
+        self.producer = (-1, -1)
+        self.next = 0
+        self.known: dict[tuple[int, int, int, int], int] = {}
+
+    def append(self, data: bytes | bytearray | memoryview) -> int | ErrorCode:
+        """The offset, or why the batch is refused."""
+        batch = RecordBatch(data)
+        batch.validate()
+        offset = len(self.values)
+        if batch.base_sequence >= 0:
+            producer = (batch.producer_id, batch.producer_epoch)
+            key = (*producer, batch.base_sequence, batch.count)
+            if key in self.known:
+                return self.known[key]
+            if producer[0] == self.producer[0] and producer[1] < self.producer[1]:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+            expected = self.next if producer == self.producer else 0
+            if batch.base_sequence != expected:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            self.producer, self.next = producer, expected + batch.count
+            self.known[key] = offset
+        self.values += [record.value for record in batch]
+        return offset
+
+
+Answer = Callable[[int, ProduceRequest], Awaitable[ProduceResponse]]
+
+
+class FakeCluster:
+    """Stands in for :class:`aiokproto.cluster.Cluster`.
+
+    Attributes:
+        logs: Partition → what is stored.
+        requests: What arrived, node first.
+        answer: How a Produce request is answered; tests put their own in front of :meth:`append`.
+        down: Nodes that cannot be reached.
+        invalidated: Reasons given.
+        producer_id: Who asks next becomes this; an error is raised.
+    """
+
+    def __init__(self, partitions: int = 1, nodes: int = 1) -> None:
+        self.logs = [PartitionLog() for _ in range(partitions)]
+        self.requests: list[tuple[int, ProduceRequest]] = []
+        self.answer: Answer = self.append
+        self.down: set[int] = set()
+        self.invalidated: list[str] = []
+        self.producer_id: int | Exception = 7
+        self.produce_version = 12
+        self.closed = False
+        self.snapshot = ClusterSnapshot(
+            brokers={node: BrokerNode(node, "127.0.0.1", 9092 + node) for node in range(nodes)}, generation=1
+        )
+        self.partitions = tuple(PartitionInfo(number % nodes, 0) for number in range(partitions))
+        self.topic_id = TOPIC_ID
+        self._news = asyncio.Event()
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def topic(self, name: str, timeout: float, *, create: bool = False) -> TopicInfo:
+        await asyncio.sleep(0)
+        if name != "flights":
+            raise UnknownTopicError(3, f"topic {name!r}")
+        self.show(self.partitions)
+        return self.snapshot.topics[name]
+
+    def show(self, partitions: tuple[PartitionInfo, ...]) -> None:
+        """The next picture of the cluster."""
+        self.snapshot = ClusterSnapshot(
+            brokers=self.snapshot.brokers,
+            topics={"flights": TopicInfo("flights", self.topic_id, partitions)},
+            generation=self.snapshot.generation + 1,
+        )
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    def lead(self, node: int, partition: int = 0) -> None:
+        """Move a partition's leader, and let everybody know."""
+        changed = list(self.partitions)
+        changed[partition] = PartitionInfo(node, changed[partition].leader_epoch + 1)
+        self.partitions = tuple(changed)
+        self.show(self.partitions)
+
+    async def changed(self, generation: int) -> ClusterSnapshot:
+        while self.snapshot.generation <= generation:
+            await self._news.wait()
+        return self.snapshot
+
+    def invalidate(self, reason: str) -> None:
+        self.invalidated.append(reason)
+
+    def hint_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+        self.lead(leader, partition)
+        return True
+
+    def backoff(self, attempt: int) -> float:
+        return 0.001
+
+    async def version(self, request_type: object, node: int) -> int:
+        return self.produce_version
+
+    async def request(self, request: InitProducerIdRequest, *, timeout: float) -> InitProducerIdResponse:
+        await asyncio.sleep(0)
+        if isinstance(self.producer_id, Exception):
+            raise self.producer_id
+        return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=self.producer_id, producer_epoch=0)
+
+    async def send(
+        self, request: ProduceRequest, node: int, *, timeout: float, max_version: int | None = None
+    ) -> ProduceResponse:
+        if self.closed:
+            raise ClientClosedError("closed")
+        # As on the wire: what is sent is not changed by what happens to the batch later.
+        sent = ProduceRequest.decode(request.encode(12), 12)
+        self.requests.append((node, sent))
+        if node in self.down:
+            raise BrokerConnectionError(f"broker {node}: connection refused")
+        try:
+            return await asyncio.wait_for(self.answer(node, sent), timeout)
+        except asyncio.TimeoutError:
+            raise DeadlineError(f"Produce to broker {node}: no answer in {timeout} s") from None
+
+    async def post(self, request: ProduceRequest, node: int, **_: Any) -> None:
+        await self.send(request, node, timeout=1.0)
+
+    async def append(self, node: int, request: ProduceRequest) -> ProduceResponse:
+        """Answer as a healthy leader does."""
+        return self.respond(request, lambda data: self._store(node, data))
+
+    def _store(self, node: int, data: PartitionProduceData) -> PartitionProduceResponse:
+        if self.partitions[data.index].leader != node:
+            return PartitionProduceResponse(
+                index=data.index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, base_offset=-1
+            )
+        assert data.records is not None
+        offset = self.logs[data.index].append(data.records)
+        if isinstance(offset, ErrorCode):
+            return PartitionProduceResponse(index=data.index, error_code=offset, base_offset=-1)
+        return PartitionProduceResponse(index=data.index, error_code=0, base_offset=offset)
+
+    def respond(
+        self, request: ProduceRequest, each: Callable[[PartitionProduceData], PartitionProduceResponse]
+    ) -> ProduceResponse:
+        """A response with what ``each`` says of every partition."""
+        return ProduceResponse(
+            responses=[
+                TopicProduceResponse(name=topic.name, partition_responses=[each(data) for data in topic.partition_data])
+                for topic in request.topic_data
+            ]
+        )
+
+    def fail_next(self, *codes: ErrorCode, message: str | None = None) -> None:
+        """Answer the next requests with these codes, one each, and store nothing; then go on as before."""
+        left, then = list(codes), self.answer
+
+        async def answer(node: int, request: ProduceRequest) -> ProduceResponse:
+            if not left:
+                return await then(node, request)
+            code = left.pop(0)
+            return self.respond(
+                request,
+                lambda data: PartitionProduceResponse(
+                    index=data.index, error_code=code, base_offset=-1, error_message=message
+                ),
+            )
+
+        self.answer = answer
+
+
+@asynccontextmanager
+async def producer_on(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterator[Producer]:
+    """A producer whose cluster is the fake; closed afterwards without waiting for what cannot be delivered."""
+    monkeypatch.setattr("aiokproto.producer.producer.Cluster", lambda config: fake)
+    given: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:9", "linger_ms": 0, **options}
+    producer = Producer(**given)
+    await producer.start()
+    try:
+        yield producer
+    finally:
+        try:
+            await producer.close(timeout_ms=0)
+        except DeadlineError:
+            pass

@@ -1,0 +1,410 @@
+"""What the sender makes of answers, failures and leader moves, seen through the producer's face."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerConnectionError,
+    BrokerError,
+    ClientClosedError,
+    DeadlineError,
+    InvalidRecordError,
+    MessageTooLargeError,
+    UnsupportedVersionError,
+)
+from aiokproto.producer import Producer
+from aiokproto.records import RecordBatch
+from aiokproto.types import RecordMetadata
+from tests.producer.fake import FakeCluster, producer_on
+
+Make = Callable[..., AbstractAsyncContextManager[Producer]]
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Make:
+    def made(fake: FakeCluster, **options: Any) -> AbstractAsyncContextManager[Producer]:
+        return producer_on(fake, monkeypatch, **options)
+
+    return made
+
+
+def batches(fake: FakeCluster) -> list[RecordBatch]:
+    return [
+        RecordBatch(data.records)
+        for _, request in fake.requests
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None
+    ]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until the condition holds."""
+    while not condition():
+        await asyncio.sleep(0)
+
+
+async def test_send_returns_where_the_record_is(make: Make) -> None:
+    fake = FakeCluster(partitions=3)
+    async with make(fake) as producer:
+        assert await producer.send("flights", b"v", partition=2, timestamp=5) == RecordMetadata("flights", 2, 0, 5)
+    assert fake.logs[2].values == [b"v"]
+    assert fake.requests[0][1].acks == -1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+async def test_retriable_codes_are_retried_under_the_same_number(make: Make, code: ErrorCode) -> None:
+    fake = FakeCluster()
+    fake.fail_next(code, code)
+    async with make(fake) as producer:
+        assert (await producer.send("flights", b"v")).offset == 0
+    assert [batch.base_sequence for batch in batches(fake)] == [0, 0, 0]
+    assert bool(fake.invalidated) == code.refresh_metadata
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
+        (ErrorCode.MESSAGE_TOO_LARGE, MessageTooLargeError),
+        (ErrorCode.INVALID_REQUIRED_ACKS, BrokerError),
+    ],
+)
+async def test_other_codes_are_the_callers(make: Make, code: ErrorCode, error: type[BrokerError]) -> None:
+    fake = FakeCluster()
+    fake.fail_next(code, message="says the broker")
+    async with make(fake) as producer:
+        with pytest.raises(error, match=r"Produce to flights-0 on broker 0.*says the broker") as raised:
+            await producer.send("flights", b"v")
+        assert raised.value.code is code
+        assert (await producer.send("flights", b"next")).offset == 0, "the partition goes on, under a new epoch"
+    assert [(batch.producer_epoch, batch.base_sequence) for batch in batches(fake)] == [(0, 0), (1, 0)]
+
+
+async def test_an_answer_that_got_lost_does_not_write_twice(make: Make) -> None:
+    fake = FakeCluster()
+
+    async def lost(node: int, request: ProduceRequest) -> ProduceResponse:
+        await fake.append(node, request)
+        fake.answer = fake.append
+        raise BrokerConnectionError("broker 0: connection reset")
+
+    fake.answer = lost
+    async with make(fake) as producer:
+        assert (await producer.send("flights", b"v")).offset == 0
+        assert (await producer.send("flights", b"w")).offset == 1
+    assert fake.logs[0].values == [b"v", b"w"]
+    assert len(fake.requests) == 3
+
+
+async def test_a_timed_out_request_is_asked_again(make: Make) -> None:
+    fake = FakeCluster()
+
+    async def silent(node: int, request: ProduceRequest) -> ProduceResponse:
+        await fake.append(node, request)
+        fake.answer = fake.append
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nothing wakes it")
+
+    fake.answer = silent
+    async with make(fake, request_timeout_ms=20) as producer:
+        assert (await producer.send("flights", b"v")).offset == 0
+    assert fake.logs[0].values == [b"v"]
+
+
+async def test_five_in_flight_stay_in_order_when_the_first_is_refused(make: Make) -> None:
+    fake = FakeCluster()
+    arrived: list[tuple[int, ProduceRequest, asyncio.Future[ProduceResponse]]] = []
+
+    async def hold(node: int, request: ProduceRequest) -> ProduceResponse:
+        answer: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+        arrived.append((node, request, answer))
+        return await answer
+
+    async with make(fake, batch_size=0) as producer:
+        await producer.send("flights", b"0")
+        fake.answer = hold
+        deliveries = [await producer.post("flights", b"%d" % number) for number in range(1, 9)]
+        await until(lambda: len(arrived) == 5)
+        fake.answer = fake.append
+        refused = fake.respond(
+            arrived[0][1],
+            lambda data: PartitionProduceResponse(
+                index=data.index, error_code=ErrorCode.NOT_ENOUGH_REPLICAS, base_offset=-1
+            ),
+        )
+        arrived[0][2].set_result(refused)
+        for node, request, answer in arrived[1:]:
+            answer.set_result(await fake.append(node, request))
+        assert [(await delivery).offset for delivery in deliveries] == list(range(1, 9))
+    assert fake.logs[0].values == [b"%d" % number for number in range(9)]
+
+
+async def test_without_idempotence_one_in_flight_keeps_order(make: Make) -> None:
+    fake = FakeCluster()
+    fake.fail_next(ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS)
+    options: dict[str, Any] = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
+    async with make(fake, batch_size=0, **options) as producer:
+        outcomes = await producer.send_many("flights", [b"%d" % number for number in range(6)])
+    assert all(isinstance(outcome, RecordMetadata) for outcome in outcomes)
+    assert fake.logs[0].values == [b"%d" % number for number in range(1, 6)], "the first was only said to be stored"
+    assert {batch.producer_id for batch in batches(fake)} == {-1}
+
+
+async def test_a_broker_is_tried_with_one_request_until_it_answers(make: Make) -> None:
+    fake = FakeCluster()
+    gate = asyncio.Event()
+
+    async def gated(node: int, request: ProduceRequest) -> ProduceResponse:
+        await gate.wait()
+        return await fake.append(node, request)
+
+    fake.answer = gated
+    async with make(fake, batch_size=0) as producer:
+        deliveries = [await producer.post("flights", b"x") for _ in range(8)]
+        await until(lambda: fake.requests)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(fake.requests) == 1
+        gate.set()
+        for delivery in deliveries:
+            await delivery
+
+
+async def test_batches_move_with_the_leader(make: Make) -> None:
+    fake = FakeCluster(nodes=2)
+    async with make(fake) as producer:
+        await producer.send("flights", b"0")
+        fake.down = {0}
+        delivery = await producer.post("flights", b"1")
+        await until(lambda: fake.invalidated)
+        fake.lead(1)
+        assert (await delivery).offset == 1
+    assert fake.requests[-1][0] == 1
+
+
+async def test_a_leader_named_in_the_answer_is_used_at_once(make: Make) -> None:
+    fake = FakeCluster(nodes=2)
+    fake.backoff = lambda attempt: 3600.0  # type: ignore[method-assign]
+
+    async def elsewhere(node: int, request: ProduceRequest) -> ProduceResponse:
+        fake.answer = fake.append
+
+        def moved(data: PartitionProduceData) -> PartitionProduceResponse:
+            leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=5)
+            return PartitionProduceResponse(index=data.index, error_code=6, base_offset=-1, current_leader=leader)
+
+        return fake.respond(request, moved)
+
+    fake.answer = elsewhere
+    async with make(fake) as producer:
+        assert (await producer.send("flights", b"v")).offset == 0
+    assert [node for node, _ in fake.requests] == [0, 1]
+
+
+async def test_a_partition_without_leader_waits_for_one(make: Make) -> None:
+    fake = FakeCluster()
+    async with make(fake) as producer:
+        await producer.partitions_for("flights")
+        fake.lead(-1)
+        delivery = await producer.post("flights", b"v")
+        await until(lambda: "flights-0 has no leader" in fake.invalidated)
+        fake.lead(0)
+        assert (await delivery).offset == 0
+
+
+async def test_the_delivery_timeout_names_partition_attempts_and_cause(make: Make) -> None:
+    fake = FakeCluster()
+    fake.down = {0}
+    async with make(fake, delivery_timeout_ms=50) as producer:
+        with pytest.raises(DeadlineError, match=r"flights-0.*delivery_timeout_ms=50; \d+ attempts, last: broker 0"):
+            await producer.send("flights", b"v")
+
+
+async def test_a_too_large_batch_is_split_until_it_fits(make: Make) -> None:
+    fake = FakeCluster()
+
+    async def small(node: int, request: ProduceRequest) -> ProduceResponse:
+        data = request.topic_data[0].partition_data[0]
+        assert data.records is not None
+        if len(data.records) > 1000:
+            return fake.respond(
+                request,
+                lambda data: PartitionProduceResponse(
+                    index=data.index, error_code=ErrorCode.MESSAGE_TOO_LARGE, base_offset=-1
+                ),
+            )
+        return await fake.append(node, request)
+
+    fake.answer = small
+    values = [b"%03d" % number * 30 for number in range(100)]
+    async with make(fake, linger_ms=5) as producer:
+        outcomes = await producer.send_many("flights", [*values, b"x" * 2000])
+    assert fake.logs[0].values == values
+    assert [outcome.offset for outcome in outcomes[:-1] if isinstance(outcome, RecordMetadata)] == list(range(100))
+    assert isinstance(outcomes[-1], MessageTooLargeError)
+
+
+async def test_single_records_that_the_broker_refuses_are_told_apart(make: Make) -> None:
+    fake = FakeCluster()
+
+    async def refuse(node: int, request: ProduceRequest) -> ProduceResponse:
+        errors = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
+        return fake.respond(
+            request,
+            lambda data: PartitionProduceResponse(
+                index=data.index, error_code=ErrorCode.INVALID_RECORD, base_offset=-1, record_errors=errors
+            ),
+        )
+
+    fake.answer = refuse
+    async with make(fake, linger_ms=5) as producer:
+        one, two = await producer.send_many("flights", [b"a", b"b"])
+    assert isinstance(one, InvalidRecordError)
+    assert "other records of its batch were refused" in str(one)
+    assert isinstance(two, InvalidRecordError)
+    assert "no key" in str(two)
+
+
+async def test_a_broker_that_forgot_the_producer_gets_a_new_epoch(make: Make) -> None:
+    fake = FakeCluster()
+    async with make(fake) as producer:
+        await producer.send("flights", b"0")
+        fake.fail_next(ErrorCode.UNKNOWN_PRODUCER_ID)
+        await producer.send("flights", b"1")
+    assert [(batch.producer_epoch, batch.base_sequence) for batch in batches(fake)] == [(0, 0), (0, 1), (1, 0)]
+    assert fake.logs[0].values == [b"0", b"1"]
+
+
+async def test_a_fenced_epoch_gets_a_new_producer_id(make: Make) -> None:
+    fake = FakeCluster()
+    async with make(fake) as producer:
+        await producer.send("flights", b"0")
+        fake.producer_id = 8
+        fake.fail_next(ErrorCode.INVALID_PRODUCER_EPOCH)
+        await producer.send("flights", b"1")
+    assert [(batch.producer_id, batch.base_sequence) for batch in batches(fake)] == [(7, 0), (7, 1), (8, 0)]
+
+
+async def test_a_duplicate_is_a_success_without_offset(make: Make) -> None:
+    fake = FakeCluster()
+    fake.fail_next(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    async with make(fake) as producer:
+        assert (await producer.send("flights", b"0")).offset == -1
+
+
+async def test_without_the_right_to_a_producer_id_the_error_says_what_to_do(make: Make) -> None:
+    fake = FakeCluster()
+    fake.producer_id = AuthorizationError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "InitProducerId")
+    async with make(fake) as producer:
+        with pytest.raises(AuthorizationError, match="enable_idempotence=False does without"):
+            await producer.send("flights", b"0")
+        fake.producer_id = 7
+        assert (await producer.send("flights", b"0")).offset == 0
+
+
+async def test_a_producer_id_is_asked_for_until_there_is_one(make: Make) -> None:
+    fake = FakeCluster()
+    fake.producer_id = BrokerConnectionError("nobody there")
+    async with make(fake, delivery_timeout_ms=40) as producer:
+        with pytest.raises(DeadlineError, match="0 attempts, last: nobody there"):
+            await producer.send("flights", b"0")
+        fake.producer_id = 7
+        assert (await producer.send("flights", b"0")).offset == 0
+
+
+async def test_a_refused_client_is_told_at_once(make: Make) -> None:
+    fake = FakeCluster()
+
+    async def refuse(node: int, request: ProduceRequest) -> ProduceResponse:
+        raise AuthenticationError("broker 0: wrong password")
+
+    fake.answer = refuse
+    async with make(fake) as producer:
+        with pytest.raises(AuthenticationError, match="wrong password"):
+            await producer.send("flights", b"0")
+
+
+@pytest.mark.parametrize(("version", "codec"), [(2, "none"), (6, "zstd")])
+async def test_a_broker_too_old_for_the_format_is_an_error(make: Make, version: int, codec: str) -> None:
+    fake = FakeCluster()
+    fake.produce_version = version
+    async with make(fake, compression_type=codec) as producer:
+        with pytest.raises(UnsupportedVersionError, match=f"takes Produce up to version {version}"):
+            await producer.send("flights", b"0")
+
+
+async def test_acks_0_needs_no_answer(make: Make) -> None:
+    fake = FakeCluster()
+    async with make(fake, acks=0) as producer:
+        assert await producer.send("flights", b"0", timestamp=1) == RecordMetadata("flights", 0, -1, 1)
+    assert (fake.requests[0][1].acks, fake.logs[0].values) == (0, [b"0"])
+
+
+async def test_big_batches_are_compressed_beside_the_loop_and_stay_in_order(make: Make) -> None:
+    fake = FakeCluster()
+    values = [b"%06d" % number * 20 for number in range(3000)]
+    async with make(fake, compression_type="gzip", linger_ms=2) as producer:
+        await producer.send_many("flights", values)
+    assert fake.logs[0].values == values
+    assert max(batch.count for batch in batches(fake)) > 500
+
+
+async def test_an_answer_that_leaves_out_a_partition_is_asked_again(make: Make) -> None:
+    fake = FakeCluster()
+
+    async def empty(node: int, request: ProduceRequest) -> ProduceResponse:
+        fake.answer = fake.append
+        return ProduceResponse(responses=[])
+
+    fake.answer = empty
+    async with make(fake) as producer:
+        assert (await producer.send("flights", b"0")).offset == 0
+
+
+async def _bug(*_: object) -> ProduceResponse:
+    raise RuntimeError("a bug")
+
+
+async def test_a_dead_sender_fails_pending_and_later_calls_with_the_cause(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = FakeCluster()
+    fake.answer = _bug
+    async with make(fake) as producer:
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: producer.send("flights", b"0"),
+            lambda: producer.post("flights", b"0"),
+            lambda: producer.flush(),
+        ]
+        for call in calls:
+            with pytest.raises(ClientClosedError, match=r"sender has died.*a bug") as raised:
+                await call()
+            assert isinstance(raised.value.__cause__, RuntimeError)
+    assert "sender has died" in caplog.text
