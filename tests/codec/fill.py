@@ -25,9 +25,9 @@ def all_versions() -> list[tuple[type[Message], int]]:
 
 def fill(message: type[Message], version: int, seed: int) -> Message:
     """An instance with random values in all fields that the version has."""
-    return _Filler(random.Random(f"{message.__name__} {version} {seed}"), version, version in message.flexible).struct(
-        message
-    )
+    rng = random.Random(f"{message.__name__} {version} {seed}")
+    made: Message = _Filler(rng, version, version in message.flexible).struct(message)
+    return made
 
 
 class _Filler:

@@ -125,7 +125,7 @@ def test_record_sets_are_views_of_the_input() -> None:
     records = FetchResponse.decode(data, 4).responses[0].partitions[0].records
     assert isinstance(records, memoryview)
     assert records.obj is data
-    assert records == b"0123456789"
+    assert bytes(records) == b"0123456789"
 
 
 def test_the_generated_source_can_be_read() -> None:

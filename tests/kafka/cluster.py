@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -23,6 +25,8 @@ from tools.setup.system import find_java
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
+# Below the ports that Linux (from 32768) and others (from 49152) hand out by themselves.
+BROKER_PORTS = range(20_000, 32_000)
 
 
 class KafkaError(Exception):
@@ -204,11 +208,19 @@ def _start_watchdog(folder: Path) -> subprocess.Popen[str]:
 
 
 def _free_ports(node_ids: tuple[int, ...]) -> dict[int, Ports]:
-    """Two ports for every node, all held at once while picking, so that none is picked twice."""
-    sockets = [socket.create_server((HOST, 0)) for _ in range(2 * len(node_ids))]
+    """Two free ports for every node.
+
+    Not those the system hands out for port 0: between our look and the broker's start, or while a broker is down, any
+    outgoing connection on this machine could be given one of them.
+    """
+    candidates = random.SystemRandom().sample(BROKER_PORTS, len(BROKER_PORTS))
+    free = itertools.islice(filter(_is_free, candidates), 2 * len(node_ids))
+    return {node_id: Ports(next(free), next(free)) for node_id in node_ids}
+
+
+def _is_free(port: int) -> bool:
     try:
-        ports = [held.getsockname()[1] for held in sockets]
-    finally:
-        for held in sockets:
-            held.close()
-    return {id_: Ports(ports[2 * i], ports[2 * i + 1]) for i, id_ in enumerate(node_ids)}
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
+    return True

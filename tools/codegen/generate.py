@@ -1,8 +1,9 @@
 """Draft the message modules from tables of protocol facts.
 
 ``python -m tools.codegen.generate FACTS`` writes ``src/aiokproto/codec/messages``, ``payloads`` and ``registry_table``
-from a directory with ``messages.json`` and ``api_keys.json``; ``ruff check --fix`` and ``ruff format`` finish the draft. The modules are then source like any other: this tool is
-for the next Kafka release, whose new fields it shows as a diff.
+from a directory with ``messages.json`` and ``api_keys.json``; ``ruff check --fix`` and ``ruff format`` finish the
+draft. The modules are then source like any other: this tool is for the next Kafka release, whose new fields it shows
+as a diff.
 """
 
 from __future__ import annotations
