@@ -10,7 +10,9 @@ import pyarrow.dataset
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from aiokproto import spark as kafka
+from aiokproto.spark.load import LoadResult
+from aiokproto.spark.load import load as load_topics
+from aiokproto.spark.load import read as read_output
 
 FIELDS = "carrier string, flight int, origin string, dest string, dep_delay double, arr_delay double"
 
@@ -18,19 +20,17 @@ FIELDS = "carrier string, flight int, origin string, dest string, dep_delay doub
 def session() -> SparkSession:
     """Spark on this machine, on two cores, quiet."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     builder = SparkSession.builder.master("local[2]").appName("aiokproto flights")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return builder.getOrCreate()
 
 
 def parse(rows: DataFrame) -> DataFrame:
@@ -38,20 +38,21 @@ def parse(rows: DataFrame) -> DataFrame:
     return rows.withColumn("flight", f.from_json(f.col("value").cast("string"), FIELDS))
 
 
-def load(spark: SparkSession, bootstrap: str, topic: str, out: Path) -> kafka.LoadResult:
+def load(spark: SparkSession, bootstrap: str, topic: str, out: Path) -> LoadResult:
     """One batch load: a task per partition range, the manifest of offsets committed last."""
-    return kafka.load(spark, [topic], str(out), bootstrap_servers=bootstrap, transform=parse)
+    return load_topics(spark, [topic], str(out), bootstrap_servers=bootstrap, transform=parse)
 
 
 def worst_arrivals(spark: SparkSession, out: Path) -> list[tuple[str, int, float]]:
     """The ten carriers with the worst mean arrival delay: carrier, flights that arrived, minutes late."""
-    flights = kafka.read(spark, str(out)).select("flight.*").where("arr_delay is not null")
+    flights = read_output(spark, str(out)).select("flight.*").where("arr_delay is not null")
     mean = flights.groupBy("carrier").agg(f.count("*").alias("flights"), f.mean("arr_delay").alias("late"))
     return [(row["carrier"], row["flights"], row["late"]) for row in mean.orderBy(f.desc("late")).limit(10).collect()]
 
 
-def differences(out: Path, files: list[str], expected: dict[int, list[bytes]]) -> list[str]:
+def differences(out: Path, expected: dict[int, list[bytes]]) -> list[str]:
     """Compare the Parquet files, read without Spark, with what was sent: every value at its place, once."""
+    files = [str(path) for path in sorted(out.rglob("*.parquet"))]
     table = pyarrow.dataset.dataset(files).to_table(["partition", "offset", "value"])
     found: dict[int, dict[int, bytes]] = {}
     problems = []

@@ -1,11 +1,12 @@
 """The main job on real data: 336,776 flights into Kafka, out through a consumer group, and through Spark to Parquet.
 
 ``make demo`` runs it on the embedded broker; ``BOOTSTRAP=host:port make demo`` on that cluster. It checks itself and
-exits with 1, saying what differs, if a single flight is lost, doubled or changed.
+exits with 1, saying what differs, if a single flight is lost, doubled or changed. ``--flights N`` takes only the first.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import lake
-from dataset import Flight, fetch, read
+from dataset import ROWS, Flight, fetch, read
 from group import Tally, read_all
 from ingest import create_topic, send_all
 from rich.console import Console
@@ -29,7 +30,7 @@ from server import embedded_broker
 PARTITIONS = 6
 CACHE = Path(__file__).parents[2] / ".cache" / "flights"
 
-console = Console(highlight=False)
+console = Console(highlight=False, soft_wrap=True)
 
 
 class Rate(ProgressColumn):
@@ -95,7 +96,7 @@ def through_spark(bootstrap: str, topic: str, out: Path, sent: dict[int, list[by
         report.step("Spark: topic to Parquet", result.rows, began)
         began = time.perf_counter()
         with console.status("comparing the files with what was sent"):
-            report.problems += lake.differences(out, result.files, sent)
+            report.problems += lake.differences(out, sent)
         report.step("compare with what was sent", count, began)
         began = time.perf_counter()
         with console.status("Spark: mean delays"):
@@ -114,6 +115,9 @@ def through_spark(bootstrap: str, topic: str, out: Path, sent: dict[int, list[by
 
 def main() -> int:
     """Run everything; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Flights through Kafka and Spark.")
+    parser.add_argument("--flights", type=int, default=ROWS, help="how many of them (default: all)")
+    limit = parser.parse_args().flights
     began = time.perf_counter()
     report = Report()
     out = CACHE / "parquet"
@@ -123,7 +127,7 @@ def main() -> int:
         bootstrap = os.environ.get("BOOTSTRAP") or stack.enter_context(embedded_broker())
         console.print(f"broker {bootstrap}, topic {topic}, {PARTITIONS} partitions")
         since = time.perf_counter()
-        flights = read(fetch(CACHE))
+        flights = read(fetch(CACHE))[:limit]
         report.step("read the CSV", len(flights), since)
         sent = asyncio.run(through_kafka(bootstrap, topic, flights, report))
         through_spark(bootstrap, topic, out, sent, report)
@@ -140,7 +144,7 @@ def main() -> int:
             console.print(f"[red]wrong:[/red] {problem}")
         return 1
     console.print(
-        f"verified: {len(flights):,} flights, each once; offsets contiguous in {len(sent)} partitions; Parquet equal "
+        f"verified: {len(flights):,} flights, each once; offsets contiguous in every partition; Parquet equal "
         f"to the source; {time.perf_counter() - began:.1f} s in all"
     )
     return 0

@@ -36,3 +36,18 @@ def test_every_example_is_run() -> None:
 @pytest.mark.parametrize("name", SAYS)
 def test_example(name: str) -> None:
     assert SAYS[name] in run(str(EXAMPLES / name))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_the_flights_pass_through_kafka_and_spark() -> None:
+    """The demo, with fewer flights; it compares everything itself."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "flights" / "main.py"), "--flights", "20000"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verified: 20,000 flights, each once" in done.stdout
