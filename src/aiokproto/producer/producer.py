@@ -246,6 +246,7 @@ class Producer:
         if self._running is None or isinstance(self._closed, _Closing):
             return
         died, self._closed = self._closed, _Closing("the producer is closed")
+        self._closed.__cause__ = died and died.__cause__
         self._shut(self._closed)
         batches = list(self._accumulator.incomplete)
         try:
@@ -256,12 +257,12 @@ class Producer:
         finally:
             self._running.cancel()
             await asyncio.wait([self._running])
-            lost = list(self._accumulator.incomplete)
+            lost = dict.fromkeys(self._accumulator.incomplete)
             self._accumulator.fail_all(undelivered)
             await self._cluster.close()
-        lost += [batch for batch in batches if batch.error is not None and not batch.observed and batch not in lost]
+        lost.update(dict.fromkeys(batch for batch in batches if batch.error is not None and not batch.observed))
         if lost:
-            raise report(lost)
+            raise report(list(lost))
 
     async def _settled(self, batches: list[Batch], timeout_ms: float | None) -> None:
         """Wait until all ``batches`` have an outcome, or the deadline passes."""

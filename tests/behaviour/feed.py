@@ -1,0 +1,54 @@
+"""Puts records into topics for tests of reading, with nothing of the producer in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from aiokproto.config import ClusterConfig
+from aiokproto.errors import check
+from aiokproto.records import BatchRecord, Compression, encode
+from tests.clusters import BehaviourCluster
+
+
+def value(number: int) -> bytes:
+    return f"value-{number}".encode()
+
+
+async def append(
+    cluster: Cluster, topic: str, partition: int, data: bytes | bytearray, transactional_id: str | None = None
+) -> int:
+    """Produce a record set; returns the offset of its first record."""
+    info = await cluster.topic(topic)
+    partitions = [PartitionProduceData(index=partition, records=data)]
+    request = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, topic_id=info.topic_id, partition_data=partitions)],
+    )
+    leader = cluster.snapshot.leader(topic, partition)
+    assert leader is not None
+    answer = (await cluster.send(request, leader)).responses[0].partition_responses[0]
+    check(answer.error_code, f"Produce to {topic}-{partition}")
+    return answer.base_offset
+
+
+async def fill(
+    broker: BehaviourCluster,
+    topic: str,
+    count: int,
+    partitions: Sequence[int] = (0,),
+    *,
+    start: int = 0,
+    per_batch: int = 10,
+    compression: Compression = Compression.NONE,
+) -> None:
+    """Records ``start`` to ``start + count`` into each partition: value ``value-N``, timestamp ``1000 + N``."""
+    async with Cluster(ClusterConfig.parse({"bootstrap_servers": broker.bootstrap_servers})) as cluster:
+        for partition in partitions:
+            for first in range(start, start + count, per_batch):
+                numbers = range(first, min(first + per_batch, start + count))
+                records = [BatchRecord(0, 1000 + number, b"key", value(number)) for number in numbers]
+                await append(cluster, topic, partition, encode(records, compression=compression))

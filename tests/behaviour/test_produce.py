@@ -1,0 +1,300 @@
+"""Producing, as users see it: on the embedded broker and on real Kafka. What is stored is read by raw Fetch."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokproto.config import ClusterConfig
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BootstrapError, DeadlineError, MessageTooLargeError, UnknownTopicError
+from aiokproto.producer import Delivery, Producer, ProducerRecord, murmur2
+from aiokproto.records import BatchRecord, RecordBatch, decode
+from aiokproto.types import RecordMetadata
+from tests.clusters import BehaviourCluster
+
+LAST_FETCH_WITH_NAMES = 12
+
+
+async def stored_batches(servers: str, topic: str) -> dict[int, list[RecordBatch]]:
+    """Partition → all that the log has."""
+    cluster = Cluster(ClusterConfig.parse({"bootstrap_servers": servers}))
+    await cluster.start()
+    try:
+        info = await cluster.topic(topic, 30.0)
+        return {
+            number: await _log(cluster, topic, number, partition.leader)
+            for number, partition in enumerate(info.partitions)
+        }
+    finally:
+        await cluster.close()
+
+
+async def _log(cluster: Cluster, topic: str, partition: int, leader: int) -> list[RecordBatch]:
+    batches: list[RecordBatch] = []
+    offset, end = 0, -1
+    while offset != end:
+        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[wanted])])
+        response = await cluster.send(request, leader, max_version=LAST_FETCH_WITH_NAMES)
+        data = response.responses[0].partitions[0]
+        assert data.error_code == 0, ErrorCode(data.error_code)
+        end = data.high_watermark
+        for batch in decode(bytes(data.records or b"")):
+            batches.append(batch)
+            offset = batch.next_offset
+    return batches
+
+
+async def stored(servers: str, topic: str) -> dict[int, list[BatchRecord]]:
+    """Partition → all its records."""
+    found = await stored_batches(servers, topic)
+    return {partition: [record for batch in batches for record in batch] for partition, batches in found.items()}
+
+
+async def values_of(servers: str, topic: str) -> dict[int, list[bytes | None]]:
+    return {
+        partition: [record.value for record in records] for partition, records in (await stored(servers, topic)).items()
+    }
+
+
+def producer(cluster: BehaviourCluster, **options: Any) -> Producer:
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, **options)
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1, "all"])
+async def test_every_acks(cluster: BehaviourCluster, topic: str, acks: Any) -> None:
+    await cluster.create_topic(topic)
+    async with producer(cluster, acks=acks) as writer:
+        places = [await writer.send(topic, b"%d" % number) for number in range(3)]
+    if acks == 0:
+        # Nobody answers: the last may still be on its way.
+        await _until_stored(cluster, topic, 3)
+    assert [place.offset for place in places] == ([-1, -1, -1] if acks == 0 else [0, 1, 2])
+    assert await values_of(cluster.bootstrap_servers, topic) == {0: [b"0", b"1", b"2"]}
+
+
+async def _until_stored(cluster: BehaviourCluster, topic: str, count: int) -> None:
+    while len((await stored(cluster.bootstrap_servers, topic))[0]) < count:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_every_compression(cluster: BehaviourCluster, topic: str, codec: Any) -> None:
+    await cluster.create_topic(topic)
+    values = [b"flight %06d " % number * 8 for number in range(2000)]
+    async with producer(cluster, compression_type=codec) as writer:
+        outcomes = await writer.send_many(topic, values)
+    assert [outcome.offset for outcome in outcomes if isinstance(outcome, RecordMetadata)] == list(range(2000))
+    batches = (await stored_batches(cluster.bootstrap_servers, topic))[0]
+    assert {batch.compression.name.lower() for batch in batches} == {codec}
+    assert [record.value for batch in batches for record in batch] == values
+
+
+async def test_every_kind_of_record(cluster: BehaviourCluster, topic: str) -> None:
+    """Keys, headers (also repeated, empty and null), tombstones, empty values, timestamps."""
+    await cluster.create_topic(topic)
+    headers = (("trace", b"1"), ("trace", b"2"), ("empty", b""), ("null", None), ("naïve", b"\x00\xff"))
+    async with producer(cluster) as writer:
+        await writer.send(topic, b"v", key=b"k", headers=headers, timestamp=1_700_000_000_123)
+        await writer.send(topic, None, key=b"tombstone", timestamp=1)
+        await writer.send(topic, b"", key=b"", timestamp=0)
+        await writer.send(topic, None, headers=[("only", b"header")], timestamp=1_600_000_000_000)
+        now = await writer.send(topic, b"x" * 500_000)
+    records = (await stored(cluster.bootstrap_servers, topic))[0]
+    assert [(record.key, record.value, record.timestamp) for record in records] == [
+        (b"k", b"v", 1_700_000_000_123),
+        (b"tombstone", None, 1),
+        (b"", b"", 0),
+        (None, None, 1_600_000_000_000),
+        (None, b"x" * 500_000, now.timestamp),
+    ]
+    assert (records[0].headers, records[3].headers) == (headers, (("only", b"header"),))
+
+
+async def test_with_log_append_time_the_timestamp_is_the_brokers(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, config={"message.timestamp.type": "LogAppendTime"})
+    async with producer(cluster) as writer:
+        where = await writer.send(topic, b"v", timestamp=1000)
+    (record,) = (await stored(cluster.bootstrap_servers, topic))[0]
+    assert where.timestamp == record.timestamp > 1000
+
+
+async def test_keys_go_where_all_clients_put_them(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=5)
+    keys = [b"key-%d" % number for number in range(200)]
+    async with producer(cluster) as writer:
+        await writer.send_many(topic, [ProducerRecord(key, key=key) for key in keys])
+    found = await values_of(cluster.bootstrap_servers, topic)
+    assert found == {
+        partition: [key for key in keys if (murmur2(key) & 0x7FFFFFFF) % 5 == partition] for partition in range(5)
+    }
+
+
+async def test_records_without_key_reach_all_partitions(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=3)
+    async with producer(cluster, batch_size=2000) as writer:
+        outcomes = await writer.send_many(topic, [b"x" * 100] * 2000)
+    partitions = [outcome.partition for outcome in outcomes if isinstance(outcome, RecordMetadata)]
+    assert len(partitions) == 2000
+    assert set(partitions) == {0, 1, 2}
+
+
+async def test_an_explicit_partition(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=3)
+    async with producer(cluster) as writer:
+        for partition in (2, 0, 2):
+            await writer.send(topic, b"v", key=b"any", partition=partition)
+    assert {number: len(found) for number, found in (await stored(cluster.bootstrap_servers, topic)).items()} == {
+        0: 1,
+        1: 0,
+        2: 2,
+    }
+
+
+async def test_batches_too_large_for_the_topic_are_split(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, config={"max.message.bytes": "2000"})
+    values = [b"%04d" % number * 25 for number in range(300)]
+    async with producer(cluster) as writer:
+        outcomes = await writer.send_many(topic, values)
+        assert [outcome.offset for outcome in outcomes if isinstance(outcome, RecordMetadata)] == list(range(300))
+        with pytest.raises(MessageTooLargeError, match=topic):
+            await writer.send(topic, b"x" * 3000)
+        assert (await writer.send(topic, b"after")).offset == 300
+    assert await values_of(cluster.bootstrap_servers, topic) == {0: [*values, b"after"]}
+
+
+async def test_an_unknown_topic(cluster: BehaviourCluster, topic: str) -> None:
+    async with producer(cluster) as writer:
+        with pytest.raises(UnknownTopicError, match=topic):
+            await writer.send(topic, b"v")
+
+
+async def test_a_wrong_bootstrap_address() -> None:
+    """Nothing listens on port 1."""
+    writer = Producer(bootstrap_servers="127.0.0.1:1", bootstrap_resolve_timeout_ms=100)
+    with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1"):
+        await writer.start()
+
+
+async def test_many_tasks_send_at_once(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=4)
+    async with producer(cluster) as writer:
+        places = await asyncio.gather(*(writer.send(topic, b"%d" % number) for number in range(500)))
+    found = await values_of(cluster.bootstrap_servers, topic)
+    assert all(found[place.partition][place.offset] == b"%d" % number for number, place in enumerate(places))
+
+
+async def test_flush_and_close(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    writer = producer(cluster, linger_ms=60_000)
+    await writer.start()
+    flushed = await writer.post(topic, b"1")
+    await writer.flush(timeout_ms=30_000)
+    assert flushed.result().offset == 0
+    closed = await writer.post(topic, b"2")
+    await writer.close(timeout_ms=30_000)
+    assert closed.result().offset == 1
+
+
+async def test_more_than_the_buffer_holds(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with producer(cluster, buffer_memory=100_000, batch_size=10_000) as writer:
+        deliveries = [await writer.post(topic, b"%05d" % number * 200, partition=number % 2) for number in range(1000)]
+        for number, delivery in enumerate(deliveries):
+            assert (await delivery).offset == number // 2
+
+
+async def stream_through_leader_moves(cluster: BehaviourCluster, topic: str, writer: Producer) -> int:
+    """Post numbers from 0 on to two partitions in turn, while both leaders move twice; returns how many."""
+    deliveries: list[Delivery] = []
+    moving = True
+
+    async def stream() -> None:
+        while moving:
+            number = len(deliveries)
+            deliveries.append(await writer.post(topic, b"%d" % number, partition=number % 2))
+            if not number % 50:
+                await deliveries[-1]
+
+    streaming = asyncio.create_task(stream())
+    for round_number in range(4):
+        seen = len(deliveries)
+        while len(deliveries) < seen + 200:
+            await asyncio.sleep(0)
+        await cluster.move_leader(topic, round_number % 2)
+    moving = False
+    await streaming
+    for delivery in deliveries:
+        await delivery
+    return len(deliveries)
+
+
+async def test_leaders_move_and_every_record_is_there_once(cluster3: BehaviourCluster, topic: str) -> None:
+    await cluster3.create_topic(topic, partitions=2, replication=3)
+    async with producer(cluster3, batch_size=1000, linger_ms=1) as writer:
+        count = await stream_through_leader_moves(cluster3, topic, writer)
+    found = await values_of(cluster3.bootstrap_servers, topic)
+    for partition in (0, 1):
+        assert found[partition] == [b"%d" % number for number in range(partition, count, 2)]
+
+
+async def test_without_idempotence_records_may_repeat_but_none_is_missing(
+    cluster3: BehaviourCluster, topic: str
+) -> None:
+    """A leader that resigns has stored what it then refuses, so a retry repeats it: Kafka at its word."""
+    await cluster3.create_topic(topic, partitions=2, replication=3)
+    options = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
+    async with producer(cluster3, batch_size=1000, linger_ms=1, **options) as writer:
+        count = await stream_through_leader_moves(cluster3, topic, writer)
+    found = await values_of(cluster3.bootstrap_servers, topic)
+    for partition in (0, 1):
+        first_seen = list(dict.fromkeys(found[partition]))
+        assert first_seen == [b"%d" % number for number in range(partition, count, 2)]
+
+
+async def test_a_broker_goes_and_comes_back(cluster3: BehaviourCluster, topic: str) -> None:
+    """Its partition has no other replica, so records wait for it; then each is there once."""
+    await cluster3.create_topic(topic, partitions=3)
+    async with producer(cluster3, linger_ms=0, retry_backoff_ms=20, retry_backoff_max_ms=100) as writer:
+        await writer.send_many(topic, [ProducerRecord(b"0", partition=partition) for partition in range(3)])
+        node = await _leader(cluster3, topic, 1)
+        await cluster3.stop_broker(node)
+        try:
+            waiting = [await writer.post(topic, b"%d" % number, partition=1) for number in range(1, 20)]
+            other = await writer.send(topic, b"1", partition=0 if await _leader(cluster3, topic, 0) != node else 2)
+            assert other.offset == 1, "partitions of other brokers go on"
+        finally:
+            await cluster3.start_broker(node)
+        assert [(await delivery).offset for delivery in waiting] == list(range(1, 20))
+    found = await values_of(cluster3.bootstrap_servers, topic)
+    assert found[1] == [b"%d" % number for number in range(20)]
+
+
+async def _leader(cluster: BehaviourCluster, topic: str, partition: int) -> int:
+    client = Cluster(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers}))
+    await client.start()
+    try:
+        return (await client.topic(topic, 30.0)).partitions[partition].leader
+    finally:
+        await client.close()
+
+
+async def test_closing_with_the_broker_dead_reports_what_is_lost(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    writer = producer(cluster, linger_ms=0)
+    await writer.start()
+    await writer.send(topic, b"0")
+    node = await _leader(cluster, topic, 0)
+    await cluster.stop_broker(node)
+    try:
+        lost = await writer.post(topic, b"1")
+        with pytest.raises(DeadlineError, match=rf"closed with 1 records \({topic}-0: 1.* not delivered"):
+            await writer.close(timeout_ms=300)
+        assert lost.exception() is not None
+    finally:
+        await cluster.start_broker(node)
