@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.codec.wire import FORMATS, MAX_STRING, packer
+from aiokproto.codec.schema import MISSING
+from aiokproto.codec.wire import FORMATS, MAX_STRING, ZERO_UUID, packer
 
 if TYPE_CHECKING:
     from aiokproto.codec.schema import FieldSpec, Message, Struct
@@ -30,6 +31,11 @@ def minimal_size(struct: type[Struct], version: int, flexible: bool) -> int:
             else:
                 size += packer(FORMATS[spec.kind]).size
     return max(size, 1)
+
+
+def is_made_of_fields(spec: FieldSpec) -> bool:
+    """Whether the field's default is a struct of defaults, rather than null, a number or a list."""
+    return spec.struct is not None and not spec.array and spec.default is MISSING
 
 
 class _Writer:
@@ -61,12 +67,6 @@ class _Writer:
             else f"{prefix}_{value.replace('16s', 'U').replace('?', 'B')}"
         )
         self.names[name] = value
-        return name
-
-    def maker(self, spec: FieldSpec) -> str:
-        """A name for the function that makes the field's default."""
-        name = self.fresh("make")
-        self.names[name] = spec.default_value
         return name
 
     def present(self, spec: FieldSpec) -> bool:
@@ -130,7 +130,7 @@ class DecoderWriter(_Writer):
         self.line(f"{target} = new({self.named('new', struct)})")
         for spec in struct.fields():
             if not self.present(spec) or spec.tag is not None:
-                self.line(f"{target}.{spec.name} = {self.default(spec)}")
+                self.absent(spec, f"{target}.{spec.name}")
         for run in self.runs(struct):
             if is_fixed(run[0]):
                 self.fixed(run, target)
@@ -140,14 +140,21 @@ class DecoderWriter(_Writer):
         if self.flexible:
             self.tag_section(struct, target)
 
-    def default(self, spec: FieldSpec) -> str:
-        """An expression for the value of a field that is not there."""
-        value = None if spec.factory or spec.struct else spec.default_value()
-        if spec.factory is list or (spec.array and spec.required):
-            return "[]"
-        if spec.factory is not None or (spec.struct is not None and spec.required):
-            return f"{self.maker(spec)}()"
-        return "ZERO_UUID" if spec.kind == "uuid" and value == bytes(16) else repr(value)
+    def absent(self, spec: FieldSpec, target: str) -> None:
+        """Give a field that is not there its default. A struct is made in line: its ``__init__`` costs a call."""
+        if is_made_of_fields(spec):
+            assert spec.struct is not None
+            item = self.fresh("s")
+            self.line(f"{item} = new({self.named('new', spec.struct)})")
+            for inner in spec.struct.fields():
+                self.absent(inner, f"{item}.{inner.name}")
+            self.line(f"{item}.unknown_tags = None")
+            self.line(f"{target} = {item}")
+        elif spec.factory is list or (spec.array and spec.required):
+            self.line(f"{target} = []")
+        else:
+            value = spec.default_value()
+            self.line(f"{target} = {'ZERO_UUID' if value == ZERO_UUID else repr(value)}")
 
     def fixed(self, run: list[FieldSpec], target: str) -> None:
         formats = "".join(FORMATS[spec.kind] for spec in run)
@@ -298,6 +305,10 @@ class EncoderWriter(_Writer):
 
     def differs(self, spec: FieldSpec, source: str) -> str:
         """An expression: the value is not the default."""
+        if is_made_of_fields(spec):
+            assert spec.struct is not None
+            inner = [self.differs(field, f"{source}.{field.name}") for field in spec.struct.fields()]
+            return " or ".join([f"{source} is None", *inner, f"{source}.unknown_tags"])
         value = spec.default_value()
         if value is None:
             return f"{source} is not None"
@@ -305,8 +316,6 @@ class EncoderWriter(_Writer):
             return f"{source} is None or len({source})"
         if value is False or value is True:
             return f"{source} is not {value}"
-        if spec.struct is not None:
-            return f"{source} != {self.maker(spec)}()"
         return f"{source} != {value!r}"
 
     def fixed(self, run: list[FieldSpec], source: str, out: str) -> None:
