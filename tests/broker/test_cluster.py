@@ -253,6 +253,27 @@ async def test_offsets_that_are_refused(wire: Wire) -> None:
     assert await committed(wire) == []
 
 
+async def test_offsets_expire_when_their_group_is_long_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with a retention of their own by that, the others by ``offsets.retention.minutes``; with them the group."""
+    config = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1}
+    async with Broker(config=config) as broker, connect(broker) as wire:
+        await broker.create_topic("t", 2)
+        short = committing(1, group_id="short")
+        short.retention_time_ms = 0
+        await commit(wire, short, 4)
+        await commit(wire, committing(2, group_id="long"))
+        while await committed(wire, "short"):
+            await asyncio.sleep(0)
+        assert await committed(wire, "long") == [("t", 1, 2)]
+        assert broker._groups is not None
+        now = broker._groups._now()
+        monkeypatch.setattr(broker._groups, "_now", lambda: now + 60)
+        monkeypatch.setattr("aiokproto.broker.groups.coordinator.wall_clock", lambda: 1 << 60)
+        while await committed(wire, "long"):
+            await asyncio.sleep(0)
+        assert (await wire.ask(ListGroupsRequest())).groups == []
+
+
 async def test_groups_are_described_listed_and_deleted(wire: Wire) -> None:
     joined = await join(wire)
     assert (await described(wire)).group_state == "CompletingRebalance"

@@ -60,7 +60,7 @@ async def test_confluent_kafka(codec: str) -> None:
                 }
             )
             consumer.subscribe(["t"])
-            messages = consumer.consume(400, 20)
+            messages = consumer.consume(250, 20)
             found += [message.value() for message in messages if message.error() is None]
             consumer.commit(asynchronous=False)
             consumer.close()

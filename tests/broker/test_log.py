@@ -62,8 +62,8 @@ STEPS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(STEPS, st.integers(60, 900), st.data())
-def test_reads_what_was_appended(steps: list[tuple[str, object]], max_bytes: int, data: st.DataObject) -> None:
+@given(STEPS, st.integers(60, 900), st.floats(0, 1))
+def test_reads_what_was_appended(steps: list[tuple[str, object]], max_bytes: int, read_at: float) -> None:
     model: list[bytes] = []
     start = 0
     with directory() as path:
@@ -90,7 +90,7 @@ def test_reads_what_was_appended(steps: list[tuple[str, object]], max_bytes: int
                 start = max(start, int(argument * len(model)))
                 log.delete_before(start)
             assert (log.start_offset, log.end_offset) == (start, len(model))
-        offset = data.draw(st.integers(start, len(model)))
+        offset = start + int(read_at * (len(model) - start))
         assert values_from(log, offset, max_bytes) == list(enumerate(model))[offset:]
         log.abandon()
 
@@ -256,9 +256,9 @@ def test_segments_roll_with_time(path: Path) -> None:
     log = Log(path, LogConfig(segment_ms=1000))
     log.append(batch([b"x"]), 0, NOW)
     log.append(batch([b"x"]), 0, NOW + 999)
-    assert log.segment_count == 1
+    assert len(list(path.glob("*.log"))) == 1
     log.append(batch([b"x"]), 0, NOW + 1000)
-    assert log.segment_count == 2
+    assert len(list(path.glob("*.log"))) == 2
     log.abandon()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,32 +11,18 @@ from aiokproto.broker import Broker
 from aiokproto.broker.dispatch import HANDLERS, SERVED
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from aiokproto.codec.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from aiokproto.codec.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest
-from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.elect_leaders import ElectLeadersRequest
-from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
-from aiokproto.codec.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -49,19 +34,6 @@ from aiokproto.records import BatchBuilder, Compression, decode
 from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, produce, produce_request, records_of
 
 PAST = NOW - 86_400_000
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker() as broker:
-        await broker.create_topic("t", 2)
-        yield broker
-
-
-@pytest.fixture
-async def wire(broker: Broker) -> AsyncIterator[Wire]:
-    async with connect(broker) as wire:
-        yield wire
 
 
 async def error_of_fetch(wire: Wire, request: FetchRequest, version: int = 12) -> ErrorCode:
@@ -155,160 +127,6 @@ async def test_closing_with_parked_fetches_is_prompt_and_silent(caplog: pytest.L
     assert caplog.messages == []
 
 
-# ---- metadata and topics
-
-
-@pytest.mark.parametrize("version", range(14))
-async def test_metadata_in_every_version(broker: Broker, wire: Wire, version: int) -> None:
-    everything = MetadataRequest(topics=[] if version == 0 else None)
-    response = await wire.ask(everything, version)
-    (node,) = response.brokers
-    assert f"{node.host}:{node.port}" == broker.bootstrap_servers
-    (topic,) = response.topics
-    assert (topic.name, [partition.leader_id for partition in topic.partitions]) == ("t", [0, 0])
-    unknown = await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="nope")]), version)
-    assert unknown.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_metadata_by_topic_id(wire: Wire) -> None:
-    (topic,) = (await wire.ask(MetadataRequest(topics=None))).topics
-    asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in (topic.topic_id, b"?" * 16)]
-    known, unknown = (await wire.ask(MetadataRequest(topics=asked))).topics
-    assert known.name == "t"
-    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-
-
-async def test_topics_are_created_on_demand_if_both_sides_want_it() -> None:
-    async with Broker(auto_create_topics=True, default_partitions=3) as broker, connect(broker) as wire:
-        name = [MetadataRequestTopic(name="new")]
-        (refused,) = (await wire.ask(MetadataRequest(topics=name, allow_auto_topic_creation=False))).topics
-        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        (created,) = (await wire.ask(MetadataRequest(topics=name))).topics
-        assert len(created.partitions) == 3
-        (bad,) = (await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="no/slash")]))).topics
-        assert bad.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
-def creating(
-    name: str,
-    partitions: int = 1,
-    replication: int = 1,
-    assignment: dict[int, list[int]] | None = None,
-    **configs: str,
-) -> CreatableTopic:
-    return CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replication,
-        assignments=[
-            CreatableReplicaAssignment(partition_index=index, broker_ids=nodes)
-            for index, nodes in (assignment or {}).items()
-        ],
-        configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
-    )
-
-
-@pytest.mark.parametrize(
-    ("topic", "error"),
-    [
-        (creating("new", 4), ErrorCode.NONE),
-        (creating("new", -1, -1), ErrorCode.NONE),
-        (creating("new", -1, -1, {0: [0], 1: [0]}), ErrorCode.NONE),
-        (creating("new", retention_ms="5"), ErrorCode.NONE),
-        (creating("t"), ErrorCode.TOPIC_ALREADY_EXISTS),
-        (creating(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (creating("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (creating(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (creating("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (creating("new", 0), ErrorCode.INVALID_PARTITIONS),
-        (creating("new", 1_000_000), ErrorCode.INVALID_PARTITIONS),
-        (creating("new", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (creating("new", 1, 1, {0: [0]}), ErrorCode.INVALID_REQUEST),
-        (creating("new", -1, -1, {1: [0]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (creating("new", -1, -1, {0: [5]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (creating("new", retention_mss="5"), ErrorCode.INVALID_CONFIG),
-        (creating("new", retention_ms="soon"), ErrorCode.INVALID_CONFIG),
-        (creating("new", cleanup_policy="shred"), ErrorCode.INVALID_CONFIG),
-    ],
-)
-async def test_create_topics(wire: Wire, topic: CreatableTopic, error: ErrorCode) -> None:
-    for dry_run in (True, False):
-        (answer,) = (await wire.ask(CreateTopicsRequest(topics=[topic], validate_only=dry_run))).topics
-        assert ErrorCode(answer.error_code) is error, answer.error_message
-        found = (await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic.name)]))).topics[0]
-        if not error:
-            assert bool(found.error_code) is dry_run, "validate_only creates nothing"
-
-
-async def test_a_topic_named_twice_is_not_created(wire: Wire) -> None:
-    response = await wire.ask(CreateTopicsRequest(topics=[creating("new"), creating("new"), creating("other")]))
-    assert [ErrorCode(topic.error_code).name for topic in response.topics] == ["INVALID_REQUEST"] * 2 + ["NONE"]
-
-
-async def test_delete_topics_by_name_and_id(wire: Wire) -> None:
-    response = await wire.ask(DeleteTopicsRequest(topic_names=["t", "nope"], timeout_ms=1), 5)
-    assert [each.error_code for each in response.responses] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert (await wire.ask(MetadataRequest(topics=None))).topics == []
-    topic_id = (await wire.ask(CreateTopicsRequest(topics=[creating("t")]))).topics[0].topic_id
-    asked = [DeleteTopicState(topic_id=topic_id), DeleteTopicState(topic_id=topic_id)]
-    gone = await wire.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1))
-    assert [each.error_code for each in gone.responses] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
-    assert gone.responses[0].name == "t"
-
-
-async def test_a_topic_created_anew_is_empty(broker: Broker, wire: Wire) -> None:
-    await produce(wire, "t", batch([b"old"]))
-    await wire.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5)
-    await broker.create_topic("t")
-    assert (await produce(wire, "t", batch([b"new"]))).base_offset == 0
-
-
-async def test_create_partitions(wire: Wire) -> None:
-    for count, error in [(2, ErrorCode.INVALID_PARTITIONS), (5, ErrorCode.NONE)]:
-        topic = CreatePartitionsTopic(name="t", count=count, assignments=None)
-        request = CreatePartitionsRequest(topics=[topic], timeout_ms=1, validate_only=False)
-        assert (await wire.ask(request)).results[0].error_code == error
-    assert (await produce(wire, "t", batch([b"x"]), partition=4)).error_code == 0
-
-
-async def test_options_of_topics(wire: Wire) -> None:
-    async def described() -> dict[str, tuple[str | None, int]]:
-        resource = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
-        (result,) = (await wire.ask(DescribeConfigsRequest(resources=[resource]))).results
-        return {entry.name: (entry.value, entry.config_source) for entry in result.configs}
-
-    async def alter(operation: int, name: str, value: str | None) -> int:
-        change = AlterableConfig(name=name, config_operation=operation, value=value)
-        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
-        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-        return (await wire.ask(request)).responses[0].error_code
-
-    assert (await described())["retention.ms"] == ("604800000", 5)
-    assert await alter(0, "retention.ms", "7") == 0
-    assert await alter(2, "cleanup.policy", "compact") == 0
-    assert await alter(0, "retention.ms", "x") == ErrorCode.INVALID_CONFIG
-    assert await alter(2, "retention.ms", "x") == ErrorCode.INVALID_CONFIG
-    changed = await described()
-    assert (changed["retention.ms"], changed["cleanup.policy"]) == (("7", 1), ("delete,compact", 1))
-    assert await alter(1, "retention.ms", None) == 0
-    assert (await described())["retention.ms"] == ("604800000", 5)
-
-
-async def test_options_of_the_broker() -> None:
-    async with Broker(config={"message.max.bytes": 500}) as broker, connect(broker) as wire:
-        resource = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=["message.max.bytes"])
-        for version in range(5):
-            (result,) = (await wire.ask(DescribeConfigsRequest(resources=[resource]), version)).results
-            (entry,) = result.configs
-            assert (entry.value, entry.read_only, entry.config_source) == ("500", True, 4 if version else -1)
-
-
-async def test_describe_cluster(wire: Wire) -> None:
-    for version in range(3):
-        response = await wire.ask(DescribeClusterRequest(include_cluster_authorized_operations=False), version)
-        assert ([broker.broker_id for broker in response.brokers], response.controller_id) == ([0], 0)
-
-
 # ---- produce
 
 
@@ -327,9 +145,9 @@ async def test_produce_and_fetch_by_topic_id(wire: Wire) -> None:
     request = produce_request("t", batch([b"a"]))
     request.topic_data[0].name, request.topic_data[0].topic_id = "", topic_id
     assert (await wire.ask(request, 13)).responses[0].partition_responses[0].error_code == 0
+    fetch = fetch_request("t")
+    fetch.topics[0].topic, fetch.topics[0].topic_id = "", topic_id
     for version in range(13, 19):
-        fetch = fetch_request("t")
-        fetch.topics[0].topic, fetch.topics[0].topic_id = "", topic_id
         response = await wire.ask(fetch, version)
         assert response.responses[0].topic_id == topic_id
         assert [record.value for record in records_of(response)] == [b"a"]
@@ -431,24 +249,25 @@ async def test_the_topic_can_choose_the_compression(broker: Broker, wire: Wire) 
 
 
 async def test_idempotent_produce(wire: Wire) -> None:
-    ids = set()
+    ids = []
     for version in range(6):
         response = await wire.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), version)
-        ids.add(response.producer_id)
+        ids.append(response.producer_id)
         assert (response.error_code, response.producer_epoch) == (0, 0)
-    assert len(ids) == 6
-    data = batch([b"x"], producer_id=ids.pop(), producer_epoch=0, base_sequence=0)
+    assert len(set(ids)) == 6
+    data = batch([b"x"], producer_id=ids[0], producer_epoch=0, base_sequence=0)
     assert [(await produce(wire, "t", data)).base_offset for _ in range(3)] == [0, 0, 0]
-    gap = batch([b"x"], producer_id=response.producer_id, producer_epoch=0, base_sequence=0)
-    await produce(wire, "t", gap)
-    gap = batch([b"x"], producer_id=response.producer_id, producer_epoch=0, base_sequence=2)
+    gap = batch([b"x"], producer_id=ids[0], producer_epoch=0, base_sequence=2)
     assert (await produce(wire, "t", gap)).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 async def test_transactions_are_refused_for_good(wire: Wire) -> None:
     """With an error that no client retries."""
     for version in range(1, 7):
-        request = FindCoordinatorRequest(key_type=1, **({"key": "tx"} if version < 4 else {"coordinator_keys": ["tx"]}))
+        if version < 4:
+            request = FindCoordinatorRequest(key_type=1, key="tx")
+        else:
+            request = FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
         found = await wire.ask(request, version)
         error = ErrorCode(found.error_code or found.coordinators[0].error_code)
         assert error is ErrorCode.INVALID_REQUEST
@@ -488,7 +307,7 @@ async def test_a_parked_fetch_learns_that_its_topic_is_deleted(broker: Broker, w
     await wire.writer.drain()
     async with connect(broker) as other:
         await other.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5)
-    response = decode_response(await wire.frame(), FetchRequest.response, 11)
+    response = decode_response(await wire.frame(), FetchResponse, 11)
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -539,6 +358,18 @@ async def test_fetch_sessions(wire: Wire) -> None:
     closing = fetch_request("t", session_id=first.session_id, session_epoch=-1)
     assert (await wire.ask(closing, 12)).session_id == 0
     assert await go_on(4) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, -1)
+
+
+async def test_the_oldest_fetch_session_makes_room() -> None:
+    config = {"max.incremental.fetch.session.cache.slots": 2}
+    async with Broker(config=config) as broker, connect(broker) as wire:
+        await broker.create_topic("t")
+        ids = [(await wire.ask(fetch_request("t", session_epoch=0), 12)).session_id for _ in range(3)]
+        errors = []
+        for session_id in ids:
+            response = await wire.ask(fetch_request("t", session_id=session_id, session_epoch=1), 12)
+            errors.append(response.error_code)
+        assert errors == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, 0]
 
 
 # ---- offsets

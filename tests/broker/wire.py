@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from aiokproto.broker import Cluster
 from aiokproto.codec.frames import decode_response, encode_request, response_correlation_id
@@ -51,8 +51,7 @@ class Wire:
         frame = await self.frame()
         assert response_correlation_id(frame) == correlation_id
         chosen = type(request).versions.highest if version is None else version
-        response: R = decode_response(frame, request.response, chosen)  # type: ignore[arg-type]
-        return response
+        return decode_response(frame, cast("type[R]", request.response), chosen)
 
     async def closed(self) -> bool:
         """Whether the broker closed the connection; waits for it to say something."""

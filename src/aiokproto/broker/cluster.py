@@ -99,7 +99,8 @@ class Cluster:
             raise RuntimeError("the cluster is already started")
         try:
             self._open()
-            await asyncio.gather(*(server.start() for server in self._servers.values()))
+            for server in self._servers.values():
+                await server.start()
             self._running.nodes_up(list(self._servers))
             assert self._groups is not None
             self._groups.start()
@@ -112,11 +113,19 @@ class Cluster:
         log.debug("cluster %s listens at %s", self._running.cluster_id, self.bootstrap_servers)
 
     async def close(self) -> None:
-        """Cut all connections, also those with requests under way, and close the logs. Does nothing the second time."""
+        """Cut all connections, also those with requests under way, write what is in memory and close the logs.
+
+        Does nothing the second time. If it is cancelled the logs are closed all the same.
+        """
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        await asyncio.gather(*(server.close() for server in self._servers.values()))
+        try:
+            await asyncio.gather(*(server.close() for server in self._servers.values()))
+        finally:
+            self._release()
+
+    def _release(self) -> None:
         self._servers.clear()
         if self._groups is not None:
             self._groups.close()
@@ -167,7 +176,9 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of all nodes, as clients take it."""
+        """``host:port`` of all nodes, as clients take it. Raises RuntimeError while ports are still to be picked."""
+        if not all(node.port for node in self._nodes):
+            raise RuntimeError("the cluster is not started, so its ports are not known yet")
         return ",".join(f"{node.host}:{node.port}" for node in self._nodes)
 
     @property

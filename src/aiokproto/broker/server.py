@@ -35,7 +35,7 @@ class Server:
         node.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Stop listening and cut all connections, whatever is parked on them. Finishes even when cancelled."""
+        """Stop listening and cut all connections, whatever is parked on them."""
         if self._server is None:
             return
         server, self._server = self._server, None

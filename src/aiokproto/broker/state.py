@@ -76,7 +76,11 @@ class State:
         self._saved_producer_id = 0
         self._path = root / "cluster.json"
         if self._path.exists():
-            self._load(json.loads(self._path.read_text()))
+            try:
+                document = json.loads(self._path.read_text())
+            except ValueError as error:
+                raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
+            self._load(document)
 
     # ---- questions
 

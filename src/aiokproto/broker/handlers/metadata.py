@@ -1,14 +1,14 @@
 """Metadata v0-13: nodes, topics, leaders. By topic id since v10 (useful since v12); v13 may say REBOOTSTRAP_REQUIRED,
 which this broker never does.
 
-A topic that does not exist is created if both the broker and the request say so, with the broker's defaults; as in
-Kafka the first answer is then LEADER_NOT_AVAILABLE no longer: leaders are elected at once here.
+A topic that does not exist is created if both the broker and the request say so, with the broker's defaults. Unlike
+Kafka's, the first answer already has the leaders: they are elected at once here.
 """
 
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
-from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic
+from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic, check_topic_name
 from aiokproto.codec.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -56,6 +56,10 @@ def _ask(asked: MetadataRequestTopic, may_create: bool, context: Context) -> Met
         except BrokerError as error:
             return _failed(error.code, asked.name)
     if topic is None:
+        try:
+            check_topic_name(asked.name)
+        except BrokerError as error:
+            return _failed(error.code, asked.name)
         return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.name)
     return _describe(topic, context)
 

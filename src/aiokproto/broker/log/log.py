@@ -94,11 +94,6 @@ class Log:
         """Bytes of all segments."""
         return sum(segment.size for segment in self._segments)
 
-    @property
-    def segment_count(self) -> int:
-        """Number of segments, the one being written included."""
-        return len(self._segments)
-
     # ---- writing
 
     def append(self, batch: Buffer, leader_epoch: int, now: int) -> Appended:
@@ -282,7 +277,8 @@ class Log:
         self._segments[-1].flush()
 
     def close(self) -> None:
-        """Write the indexes and close the files."""
+        """Have the newest segment on disk, write the indexes and close the files."""
+        self.flush()
         for segment in self._segments:
             segment.close()
         if self.directory.exists():

@@ -1,0 +1,23 @@
+"""One broker with a topic of two partitions, and a connection to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiokproto.broker import Broker
+from tests.broker.wire import Wire, connect
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker() as broker:
+        await broker.create_topic("t", 2)
+        yield broker
+
+
+@pytest.fixture
+async def wire(broker: Broker) -> AsyncIterator[Wire]:
+    async with connect(broker) as wire:
+        yield wire
