@@ -14,7 +14,7 @@
     ├── BrokerConnectionError         no connection, or it was lost                          (also ConnectionError)
     │   ├── BootstrapError            none of the bootstrap addresses could be used
     │   ├── NotKafkaError             what answers on that port does not speak Kafka
-    │   └── AuthenticationError       the broker refused who we are
+    │   └── AuthenticationError       one side refused who the other is
     ├── DeadlineError                 a deadline passed; names what was waited for           (also TimeoutError)
     ├── BufferFullError               the producer's byte budget is used up
     ├── ClientClosedError             the client was closed, or one of its tasks died
@@ -82,7 +82,7 @@ class NotKafkaError(BrokerConnectionError):
 
 
 class AuthenticationError(BrokerConnectionError):
-    """The broker refused the client's identity: mechanism, name, password, token or certificate."""
+    """One side refused the other's identity: mechanism, name, password or token of ours, or a certificate of either."""
 
 
 class DeadlineError(KafkaError, TimeoutError):

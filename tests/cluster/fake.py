@@ -24,7 +24,7 @@ VERSIONS = serves(Metadata=(0, 13), FindCoordinator=(0, 6), Heartbeat=(0, 4), Cr
 
 
 class Fake:
-    """The state behind the answers. ``leaders``: topic → leader and epoch of each partition; ``errors``: topic → code."""
+    """The state behind the answers: by topic the leader and epoch of each partition, or an error code."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, int] = {}

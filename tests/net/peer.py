@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,7 +37,7 @@ def serves(**ranges: tuple[int, int]) -> Answer:
 class Peer:
     """What is served, and what was asked: ``(request, version)`` in order, over all connections."""
 
-    def __init__(self, answers: dict[type[Request[Any]], Answer]) -> None:
+    def __init__(self, answers: Mapping[type[Request[Any]], Answer]) -> None:
         self.answers = {request.api_key: answer for request, answer in answers.items()}
         self.asked: list[tuple[Any, int]] = []
         self.connections = 0
@@ -91,10 +92,12 @@ class Peer:
 
 
 @asynccontextmanager
-async def peer(answers: dict[type[Request[Any]], Answer], port: int = 0) -> AsyncIterator[Peer]:
+async def peer(
+    answers: Mapping[type[Request[Any]], Answer], port: int = 0, ssl_context: ssl.SSLContext | None = None
+) -> AsyncIterator[Peer]:
     """A scripted broker on a free port."""
     running = Peer(answers)
-    server = await asyncio.start_server(running.serve, "127.0.0.1", port)
+    server = await asyncio.start_server(running.serve, "127.0.0.1", port, ssl=ssl_context)
     running.port = server.sockets[0].getsockname()[1]
     try:
         yield running

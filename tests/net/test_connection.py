@@ -11,7 +11,7 @@ from aiokproto.codec.frames import encode_response
 from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from aiokproto.codec.schema import Response
 from aiokproto.errors import (
     BrokerConnectionError,
@@ -22,6 +22,7 @@ from aiokproto.errors import (
     NotKafkaError,
     UnsupportedVersionError,
 )
+from aiokproto.net.connection import Connection
 from tests.net.peer import HangUp, connected, peer, raw_peer, serves
 
 VERSIONS = serves(Heartbeat=(0, 4), ListGroups=(0, 4), Produce=(3, 13))
@@ -187,6 +188,34 @@ async def test_post_expects_no_answer() -> None:
         assert [type(request).__name__ for request, _ in broker.asked[1:]] == ["ProduceRequest", "HeartbeatRequest"]
 
 
+async def test_post_waits_for_room() -> None:
+    """A broker that does not read cannot make the client hold ever more bytes."""
+    reads = asyncio.Event()
+
+    async def lazy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        await reader.readexactly(size)
+        answer = VERSIONS(None, 0)
+        assert isinstance(answer, Response)
+        writer.write(encode_response(answer, ApiVersionsRequest.versions.highest, 0))
+        await reads.wait()
+        while await reader.read(1 << 20):
+            pass
+
+    topic = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=bytes(1 << 20))])
+    request = ProduceRequest(acks=0, timeout_ms=1, topic_data=[topic])
+
+    async def flood(line: Connection) -> None:
+        for _ in range(64):
+            await line.post(request, timeout=0.05, max_version=12)
+
+    async with raw_peer(lazy) as port, connected(port) as line:
+        with pytest.raises(DeadlineError, match=rf"Produce to 127.0.0.1:{port}: not written in 0.05 s"):
+            await flood(line)
+        reads.set()
+        await line.post(request, timeout=20, max_version=12)
+
+
 async def test_throttling_holds_back_what_follows_in_order() -> None:
     def throttled(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
         return HeartbeatResponse(
@@ -287,7 +316,7 @@ async def test_a_peer_that_says_nothing_costs_the_connect_timeout() -> None:
 
     async with raw_peer(mute) as port:
         with pytest.raises(DeadlineError, match="ApiVersions"):
-            async with connected(port, timeout=0.02):
+            async with connected(port, timeout=0.1):
                 pass
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
@@ -42,6 +42,7 @@ def framed(correlation_id: int, body: bytes) -> bytes:
     return struct.pack(">ii", len(body) + 4, correlation_id) + body
 
 
+@settings(deadline=None)
 @given(
     bodies=st.lists(
         st.one_of(
@@ -64,6 +65,7 @@ def test_any_cut_of_the_stream_gives_the_same_frames(bodies: list[bytes], sizes:
     assert not reading.pending
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=1, max_size=400), st.integers(1, 50))
 def test_garbage_raises_or_is_waited_for_but_never_anything_else(data: bytes, size: int) -> None:
     reading = protocol(expecting=3)

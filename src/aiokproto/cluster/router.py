@@ -148,6 +148,7 @@ class Router:
     ) -> T:
         """Attempts until one succeeds, fails for good, or time is up."""
         attempts = 0
+        last = ""
         while True:
             attempts += 1
             try:
@@ -157,8 +158,12 @@ class Router:
                 if not decision.again:
                     raise
                 pause = self._backoff.delay(attempts)
+                # An attempt that our own deadline has cut short says nothing of why the others failed.
+                late = isinstance(error, DeadlineError)
+                last = last if late else str(error)
                 if _now() + pause >= until:
-                    text = f"{what}: not done in {timeout:.3g} s ({attempts} attempts); last: {error}"
+                    failures = f"{error}; before: {last}" if late and last else str(error)
+                    text = f"{what}: not done in {timeout:.3g} s ({attempts} attempts); last: {failures}"
                     raise DeadlineError(text) from error
                 logger.debug("%s: attempt %d failed, %s: %s", what, attempts, decision.why, error)
                 if decision.refresh:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.registry import api_name
@@ -14,11 +14,15 @@ from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, ClientClosedError, DeadlineError, DecodeError, KafkaError
 from aiokproto.net.protocol import ClientProtocol
 from aiokproto.net.throttle import throttle
+from aiokproto.net.timeouts import deadline
 from aiokproto.net.versions import BrokerVersions
 
 R = TypeVar("R", bound=Response)
 
 logger = logging.getLogger("aiokproto.net")
+
+# A load balancer whose broker is away does the same, so this is no NotKafkaError: it is worth another attempt.
+_NEVER_HEARD = " before it answered anything: still starting, or a TLS listener (security_protocol='SSL'), or no Kafka"
 
 
 class _Call:
@@ -36,7 +40,7 @@ class _Call:
         """When the connection is given up for its sake, also if the caller has left long before."""
 
 
-class _Held(Generic[R]):
+class _Held:
     """A request that waits for the broker's permission to send (throttling)."""
 
     __slots__ = ("call", "correlation_id", "data")
@@ -67,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
-        self._held: deque[_Held[Any]] = deque()
+        self._held: deque[_Held] = deque()
         self._hold_until = 0.0
         self._release: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -132,11 +136,9 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request that has no answer; returns once there is room for more. Raises as :meth:`request`."""
         self._submit(request, self.versions.pick(type(request), max_version), None)
         if not self._writable.is_set():
-            try:
-                await asyncio.wait_for(self._writable.wait(), timeout)
-            except asyncio.TimeoutError as error:
-                text = f"{api_name(request.api_key)} to {self.peer}: not written in {timeout:g} s"
-                raise DeadlineError(text) from error
+            late = f"{api_name(request.api_key)} to {self.peer}: not written in {timeout:.3g} s"
+            async with deadline(self._loop.time() + timeout, lambda: late):
+                await self._writable.wait()
             self._check()
 
     def close(self, reason: KafkaError | None = None) -> None:
@@ -253,7 +255,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is None:
             cause = f"{type(exc).__name__}: {exc}" if exc is not None else "closed by the broker"
             middle = " in the middle of a response" if self._protocol.mid_frame else ""
-            error = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}")
+            hint = "" if self._protocol.heard or middle else _NEVER_HEARD
+            error = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}{hint}")
             error.__cause__ = exc
             self._fail(error)
         self._lost.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from aiokproto.codec.frames import encode_request, response_correlation_id
 from aiokproto.codec.schema import Request
@@ -19,12 +19,15 @@ _LENGTH_SIZE = 4
 _IDS = 1 << 31
 
 
-class Pending(NamedTuple, Generic[T]):
+class Pending(Generic[T]):
     """A request under way: what its answer will be matched by, and whatever the caller wants back with it."""
 
-    correlation_id: int
-    api_key: int
-    token: T
+    __slots__ = ("api_key", "correlation_id", "token")
+
+    def __init__(self, correlation_id: int, api_key: int, token: T) -> None:
+        self.correlation_id = correlation_id
+        self.api_key = api_key
+        self.token = token
 
 
 class ClientProtocol(Generic[T]):

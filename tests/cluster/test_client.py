@@ -1,0 +1,142 @@
+"""The client on the embedded broker and on real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aiokproto.client import Client
+from aiokproto.codec.messages.api_versions import ApiVersionsRequest
+from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from aiokproto.errors import (
+    BrokerConnectionError,
+    ClientClosedError,
+    ConfigurationError,
+    InvalidTopicError,
+    UnknownTopicError,
+)
+from tests.clusters import BehaviourCluster
+
+
+async def test_metadata_in_every_version(cluster: BehaviourCluster, topic: str) -> None:
+    """…that the broker has."""
+    await cluster.create_topic(topic, partitions=3)
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        node = next(iter(client.brokers))
+        theirs = (await client.versions(node))["Metadata"]
+        for version in range(theirs.lowest, min(theirs.highest, MetadataRequest.versions.highest) + 1):
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+            answer = await client.request(asked, max_version=version)
+            assert [found.name for found in answer.topics] == [topic]
+            assert sorted(partition.partition_index for partition in answer.topics[0].partitions) == [0, 1, 2]
+
+
+async def test_topics_are_found_from_the_moment_they_exist(cluster: BehaviourCluster, topic: str) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        new = CreatableTopic(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        looking = asyncio.ensure_future(client.metadata([topic]))
+        answer = await client.request(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
+        assert [result.error_code for result in answer.topics] == [0]
+        again = await client.request(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
+        assert [result.error_code for result in again.topics] == [36], "TOPIC_ALREADY_EXISTS is the caller's"
+        assert len((await looking)[topic].partitions) == 2
+        assert topic in await client.metadata()
+        assert client.snapshot.leader(topic, 1) in client.brokers
+
+
+async def test_topics_that_cannot_be_had(cluster: BehaviourCluster, topic: str) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers, retry_backoff_max_ms=100) as client:
+        with pytest.raises(UnknownTopicError, match=topic):
+            await client.metadata([topic])
+        with pytest.raises(InvalidTopicError, match="a b"):
+            await client.metadata(["a b"])
+
+
+async def test_api_versions_are_told_by_every_broker(cluster: BehaviourCluster) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        for node in client.brokers:
+            versions = await client.versions(node)
+            assert {"Produce", "Fetch", "Metadata", "ApiVersions"} <= set(versions)
+            asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+            answer = await client.request(asked, node)
+            assert len(answer.api_keys) == len(versions)
+            assert await client.version(MetadataRequest, node) <= versions["Metadata"].highest
+
+
+async def test_requests_find_their_coordinator(cluster: BehaviourCluster, topic: str) -> None:
+    """Also the first, for which the brokers must first make the topic of the offsets."""
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=topic, topics=None)])
+        answer = await client.request(asked)
+        assert [(group.group_id, group.error_code) for group in answer.groups] == [(topic, 0)]
+        old = await client.request(OffsetFetchRequest(group_id=topic, topics=None), max_version=7)
+        assert (old.error_code, old.topics) == (0, [])
+        found = await client.request(FindCoordinatorRequest(coordinator_keys=[topic]))
+        assert found.coordinators[0].node_id in client.brokers
+
+
+async def test_find_coordinator_in_its_old_form(cluster: BehaviourCluster, topic: str) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        found = await client.request(FindCoordinatorRequest(key=topic), max_version=3)
+        assert found.node_id in client.brokers
+
+
+async def test_requests_find_the_leader_of_their_partitions(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+        answer = await client.request(asked)
+        assert [(one.error_code, one.offset) for one in answer.topics[0].partitions] == [(0, 0)]
+        with pytest.raises(ConfigurationError, match="its partitions need one leader"):
+            await client.request(ListOffsetsRequest(replica_id=-1, topics=[]))
+
+
+async def test_a_producer_id_without_transactions_comes_from_any_broker(cluster: BehaviourCluster, topic: str) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        plain = await client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000))
+        assert (plain.error_code, plain.producer_epoch) == (0, 0)
+
+
+async def test_requests_survive_the_loss_of_brokers(cluster3: BehaviourCluster, topic: str) -> None:
+    """With a broker stopped: any request, leaders and coordinators that move, and the broker's return."""
+    await cluster3.create_topic(topic, partitions=3, replication=3)
+    async with Client(bootstrap_servers=cluster3.bootstrap_servers, request_timeout_ms=5000) as client:
+        await client.metadata([topic])
+        stopped = client.snapshot.leader(topic, 0)
+        assert stopped is not None
+        await cluster3.stop_broker(stopped)
+        partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+        answer = await client.request(asked)
+        while answer.topics[0].partitions[0].error_code:
+            answer = await client.request(asked)
+        assert client.snapshot.leader(topic, 0) != stopped
+        for number in range(5):
+            group = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"{topic}-{number}", topics=None)])
+            assert (await client.request(group)).groups[0].error_code == 0
+        with pytest.raises(BrokerConnectionError, match=rf"broker {stopped} "):
+            await client._cluster.send(ApiVersionsRequest(), stopped)
+        await cluster3.start_broker(stopped)
+        asked_again = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        assert (await client.request(asked_again, stopped)).error_code == 0
+
+
+async def test_a_closed_client_says_so(cluster: BehaviourCluster) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        pass
+    with pytest.raises(ClientClosedError):
+        await client.request(MetadataRequest(topics=[]))
+    with pytest.raises(ClientClosedError):
+        await client.start()
+
+
+def test_a_wrong_option_is_told_when_the_client_is_made() -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'request_timeout_ms'"):
+        Client(bootstrap_servers="a:1", request_timeout=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

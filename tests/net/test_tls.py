@@ -1,0 +1,94 @@
+"""Connections over TLS, and what is said when one side does not speak it or is not trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.api_versions import ApiVersionsRequest
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokproto.codec.schema import Request
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
+from tests.net.peer import Answer, connected, peer, raw_peer, serves
+
+# A certificate for localhost and 127.0.0.1 that signs itself and runs out in a hundred years; it secures nothing.
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBmzCCAUGgAwIBAgIUKhMmqep5tGIvTnjcZgja4ln9jHcwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTEwMjgwMFoYDzIxMjYxMDI4
+MTAyODAwWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAQ5NG1mGVv4M/GkAq1SD4S2lwAt/xgApKwqXdJyqVIsIuwcEMeEUzS8
+gN0pLX7MN8XYQq7hopctVo+0kw0rISBoo28wbTAdBgNVHQ4EFgQUPZMN0vR+f3q3
+400vWwDF8nlCZk0wHwYDVR0jBBgwFoAUPZMN0vR+f3q3400vWwDF8nlCZk0wGgYD
+VR0RBBMwEYIJbG9jYWxob3N0hwR/AAABMA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZI
+zj0EAwIDSAAwRQIgYdVlFJ0N0M60bCKlO6xmpOtrSoGfPybt7vbpLjMFXdICIQCR
+uClqFDudy+vNfGmmAbO87/VNQrv+2wiR9rPvNCy3tQ==
+-----END CERTIFICATE-----
+"""
+KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgXAoBVNo23iQyOxEG
+hQ2VZnB8BryFuCc4K7toElXuoBChRANCAAQ5NG1mGVv4M/GkAq1SD4S2lwAt/xgA
+pKwqXdJyqVIsIuwcEMeEUzS8gN0pLX7MN8XYQq7hopctVo+0kw0rISBo
+-----END PRIVATE KEY-----
+"""
+
+BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+ANSWERS: dict[type[Request[Any]], Answer] = {
+    ApiVersionsRequest: serves(Heartbeat=(0, 4)),
+    HeartbeatRequest: lambda request, version: HeartbeatResponse(error_code=0),
+}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> ssl.SSLContext:
+    """What a broker with that certificate uses."""
+    (tmp_path / "both.pem").write_text(KEY + CERTIFICATE)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "both.pem")
+    return context
+
+
+@pytest.fixture
+def trusting() -> ssl.SSLContext:
+    """What a client uses that trusts it."""
+    return ssl.create_default_context(cadata=CERTIFICATE)
+
+
+async def test_requests_over_tls(server: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+    async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, ssl_context=trusting) as line:
+        answers = await asyncio.gather(*(line.request(BEAT, timeout=5) for _ in range(20)))
+        assert {answer.error_code for answer in answers} == {0}
+
+
+async def test_a_certificate_that_is_not_trusted(server: ssl.SSLContext) -> None:
+    async with peer(ANSWERS, ssl_context=server) as broker:
+        with pytest.raises(
+            AuthenticationError, match=rf"certificate of 127.0.0.1:{broker.port} was not accepted: self"
+        ):
+            async with connected(broker.port, ssl_context=ssl.create_default_context()):
+                pass
+
+
+async def test_tls_to_a_plain_listener(trusting: ssl.SSLContext) -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"220 mail.example.org ESMTP\r\n")
+        await writer.drain()
+
+    async with raw_peer(plain) as port:
+        with pytest.raises(NotKafkaError, match=r"does not speak TLS .*: a plain listener takes"):
+            async with connected(port, ssl_context=trusting):
+                pass
+
+
+async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
+    """It may just hang up, as a broker does that is still starting: the error tells what it can be."""
+    async with peer(ANSWERS, ssl_context=server) as broker:
+        with pytest.raises(BrokerConnectionError, match=r"before it answered anything: .*security_protocol='SSL'"):
+            async with connected(broker.port) as line:
+                await line.request(BEAT, timeout=5)
