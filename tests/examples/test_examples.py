@@ -43,7 +43,7 @@ def test_example(name: str) -> None:
 def test_the_flights_pass_through_kafka_and_spark() -> None:
     """The demo, with fewer flights; it compares everything itself."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "flights" / "main.py"), "--flights", "20000"],
+        [sys.executable, str(EXAMPLES / "flights/main.py"), "--flights", "20000"],
         capture_output=True,
         text=True,
         timeout=200,
