@@ -1,0 +1,112 @@
+"""The records of one partition in one Fetch answer: kept as bytes, opened batch by batch. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from aiokproto.codec.messages.fetch import AbortedTransaction
+from aiokproto.errors import CorruptRecordError
+from aiokproto.records import RecordBatch, decode
+from aiokproto.records.control import ControlType, batch_control_type
+from aiokproto.types import Record, TopicPartition
+
+
+class Chunk:
+    """What a Fetch brought for a partition, without what is not for users: control batches, aborted transactions.
+
+    Brokers answer with whole batches, so the first may begin before the offset that was asked for; what lies before
+    :attr:`position` is never handed out.
+
+    Attributes:
+        partition: Which.
+        position: Where the next records are to start.
+        end: The offset after the last one.
+        size: Bytes not opened.
+        batches: Batches not opened yet.
+        damage: What follows the last good batch, if it cannot be read.
+    """
+
+    __slots__ = ("batches", "damage", "end", "partition", "position", "size")
+
+    def __init__(
+        self, partition: TopicPartition, position: int, data: memoryview, aborted: Sequence[AbortedTransaction]
+    ) -> None:
+        """Walk the headers in ``data``.
+
+        Args:
+            partition: Where it is from.
+            position: The offset that was asked for.
+            data: The record set.
+            aborted: Transactions to leave out, with ``read_committed``.
+        """
+        self.partition = partition
+        self.position = position
+        self.damage: CorruptRecordError | None = None
+        self.end = position
+        found: list[RecordBatch] = []
+        self.batches: deque[RecordBatch] = deque()
+        try:
+            for batch in decode(data, check_crc=False):
+                if batch.next_offset > position:
+                    found.append(batch)
+            if data and not found:
+                raise CorruptRecordError("not one whole record batch was sent")
+        except CorruptRecordError as error:
+            self.damage = error
+        self.end = found[-1].next_offset if found else position
+        try:
+            self.batches.extend(visible(found, aborted))
+        except CorruptRecordError as error:
+            self.damage = error
+        self.size = sum(batch.size_in_bytes for batch in self.batches)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is nothing left to open."""
+        return not self.batches and self.damage is None
+
+    def take(self) -> int:
+        """Take the first batch out, which was opened. Returns the offset to go on from after it."""
+        batch = self.batches.popleft()
+        self.size -= batch.size_in_bytes
+        return batch.next_offset if self.batches or self.damage else self.end
+
+
+def visible(batches: Sequence[RecordBatch], aborted: Sequence[AbortedTransaction]) -> Iterator[RecordBatch]:
+    """The batches that are for users.
+
+    A producer's aborted transaction reaches from its first offset to its abort marker; between those, all its
+    transactional batches are left out. Control batches always are.
+    """
+    upcoming = deque(sorted(aborted, key=lambda one: one.first_offset))
+    aborting: set[int] = set()
+    for batch in batches:
+        while upcoming and upcoming[0].first_offset <= batch.last_offset:
+            aborting.add(upcoming.popleft().producer_id)
+        if batch.is_control:
+            if aborting and batch.producer_id in aborting and batch_control_type(batch) is ControlType.ABORT:
+                aborting.discard(batch.producer_id)
+        elif batch.count and not (batch.is_transactional and batch.producer_id in aborting):
+            yield batch
+
+
+def open_batch(batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool) -> list[Record]:
+    """The records of a batch from ``position`` on, last one first.
+
+    Raises:
+        CorruptRecordError: Checksum or content are wrong.
+        UnsupportedCompressionError: Its codec cannot be used.
+    """
+    if check_crcs:
+        batch.validate()
+    make: Any = partial(
+        Record, *partition, timestamp_type=batch.timestamp_type, leader_epoch=batch.partition_leader_epoch
+    )
+    records: list[Record] = batch.records(make)
+    records.reverse()
+    while records and records[-1].offset < position:
+        records.pop()
+    return records

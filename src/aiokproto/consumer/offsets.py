@@ -1,0 +1,153 @@
+"""Asking leaders for offsets: the first, the last, or the first at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerConnectionError, BrokerError, DeadlineError, KafkaError, error_for
+from aiokproto.types import TopicPartition
+
+
+class FoundOffset(NamedTuple):
+    """An answer. The offset is -1 where no record is that late; timestamp and epoch are -1 where unknown."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class OffsetLookup:
+    """Asks ListOffsets."""
+
+    def __init__(self, cluster: Cluster, read_committed: bool) -> None:
+        self._cluster = cluster
+        self._read_committed = read_committed
+
+    async def all(self, wanted: Mapping[TopicPartition, int], timeout: float) -> dict[TopicPartition, FoundOffset]:
+        """Ask for all of ``wanted`` (partition → time in ms, or -1 for the end, -2 for the beginning), until answered.
+
+        Raises:
+            UnknownTopicError, AuthorizationError, BrokerError: One cannot be answered; names it.
+            DeadlineError: Not all were answered in time; names the last failure.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        found: dict[TopicPartition, FoundOffset] = {}
+        left = dict(wanted)
+        attempt = 0
+        failures: dict[TopicPartition, KafkaError] = {}
+        while left:
+            remaining = deadline - loop.time()
+            if remaining <= 0:
+                partition, failure = next(iter(failures.items()))
+                raise DeadlineError(f"ListOffsets of {partition}: no answer in {timeout:g} s: {failure}")
+            await self._known({partition.topic: partition.partition for partition in left}, remaining)
+            answered, failures = await self.once(left, remaining)
+            found |= answered
+            for failure in failures.values():
+                if not may_pass(failure):
+                    raise failure
+            left = {partition: left[partition] for partition in failures}
+            if left:
+                attempt += 1
+                await asyncio.sleep(min(self._cluster.backoff(attempt), max(deadline - loop.time(), 0)))
+        return found
+
+    async def _known(self, topics: Mapping[str, int], timeout: float) -> None:
+        for name, info in (await self._cluster.topics(topics, timeout=timeout)).items():
+            if topics[name] >= len(info.partitions):
+                what = f"ListOffsets of {TopicPartition(name, topics[name])}"
+                raise error_for(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, f"the topic has {len(info.partitions)} partitions"
+                )
+
+    async def once(
+        self, wanted: Mapping[TopicPartition, int], timeout: float
+    ) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
+        """One attempt: what was answered, and what was not and why. Every partition is in one of the two."""
+        by_node: dict[int, dict[TopicPartition, int]] = {}
+        failures: dict[TopicPartition, KafkaError] = {}
+        for partition, time in wanted.items():
+            node = self._cluster.snapshot.leader(*partition)
+            if node is None:
+                self._cluster.invalidate(f"{partition} has no leader")
+                failures[partition] = error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"ListOffsets of {partition}")
+            else:
+                by_node.setdefault(node, {})[partition] = time
+        found: dict[TopicPartition, FoundOffset] = {}
+        for answered, failed in await asyncio.gather(
+            *(self._ask(node, part, timeout) for node, part in by_node.items())
+        ):
+            found |= answered
+            failures |= failed
+        return found, failures
+
+    async def _ask(
+        self, node: int, wanted: Mapping[TopicPartition, int], timeout: float
+    ) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(self._read_committed),
+            topics=self._topics(wanted),
+            timeout_ms=int(timeout * 1000),
+        )
+        try:
+            response = await self._cluster.send(
+                request, node, timeout=min(timeout, self._cluster.config.request_timeout)
+            )
+        except (BrokerConnectionError, DeadlineError) as error:
+            self._cluster.invalidate(f"ListOffsets: {error}")
+            return {}, dict.fromkeys(wanted, error)
+        found: dict[TopicPartition, FoundOffset] = {}
+        failures: dict[TopicPartition, KafkaError] = {}
+        for topic in response.topics:
+            for entry in topic.partitions:
+                partition = TopicPartition(topic.name, entry.partition_index)
+                if entry.error_code:
+                    code = ErrorCode(entry.error_code)
+                    failures[partition] = error_for(code, f"ListOffsets of {partition} from broker {node}")
+                    if code.refresh_metadata:
+                        self._cluster.invalidate(str(failures[partition]))
+                else:
+                    found[partition] = _found(entry)
+        for partition in wanted.keys() - found.keys() - failures.keys():
+            failures[partition] = error_for(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"ListOffsets of {partition} from broker {node}"
+            )
+        return found, failures
+
+    def _topics(self, wanted: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for (name, number), time in wanted.items():
+            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
+            epoch = self._cluster.snapshot.leader_epoch(name, number)
+            topic.partitions.append(
+                ListOffsetsPartition(partition_index=number, current_leader_epoch=epoch, timestamp=time)
+            )
+        return list(topics.values())
+
+
+def may_pass(failure: KafkaError) -> bool:
+    """Whether another attempt can go better."""
+    return failure.retriable if isinstance(failure, BrokerError) else True
+
+
+def _found(entry: ListOffsetsPartitionResponse) -> FoundOffset:
+    # Version 0 lists the ends of segments, the latest first; with one asked for, that is the answer.
+    offset = entry.old_style_offsets[0] if entry.old_style_offsets else entry.offset
+    return FoundOffset(offset, entry.timestamp, entry.leader_epoch)
+
+
+def names(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions for people."""
+    return ", ".join(str(partition) for partition in sorted(partitions))

@@ -1,0 +1,78 @@
+"""The consumer's own options, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
+from aiokproto.consumer.fetcher import FetchConfig
+from aiokproto.consumer.locator import RESETS
+from aiokproto.errors import ConfigurationError
+from aiokproto.group.assignors import Assignor, make_assignors
+from aiokproto.group.coordinator import GroupConfig
+
+_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class ConsumerConfig:
+    """Options beside those of the connection; durations in seconds."""
+
+    group: GroupConfig | None
+    assignors: Sequence[Assignor]
+    auto_offset_reset: str
+    enable_auto_commit: bool
+    auto_commit_interval: float
+    check_crcs: bool
+    fetch: FetchConfig
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any]) -> ConsumerConfig:
+        """Validate what the constructor was given.
+
+        Raises:
+            ConfigurationError: A value cannot be used; names the option.
+        """
+        session = duration("session_timeout_ms", options["session_timeout_ms"])
+        heartbeat = duration("heartbeat_interval_ms", options["heartbeat_interval_ms"])
+        if heartbeat >= session:
+            raise ConfigurationError(
+                f"heartbeat_interval_ms={heartbeat * 1000:g}: it must be less than session_timeout_ms "
+                f"({session * 1000:g}), better a third of it"
+            )
+        group_id = None if options["group_id"] is None else text("group_id", options["group_id"])
+        instance = options["group_instance_id"]
+        if instance is not None:
+            text("group_instance_id", instance)
+        rack = options["client_rack"]
+        if not isinstance(rack, str):
+            raise ConfigurationError(f"client_rack={rack!r}: it takes text")
+        strategy = options["partition_assignment_strategy"]
+        isolation = one_of("isolation_level", options["isolation_level"], ("read_uncommitted", "read_committed"))
+        group = None
+        if group_id is not None:
+            poll = duration("max_poll_interval_ms", options["max_poll_interval_ms"])
+            group = GroupConfig(group_id, instance, session, heartbeat, poll, rack or None)
+        elif instance is not None:
+            raise ConfigurationError("group_instance_id needs a group_id")
+        return cls(
+            group=group,
+            assignors=make_assignors([strategy] if isinstance(strategy, str) else list(strategy)),
+            auto_offset_reset=one_of("auto_offset_reset", options["auto_offset_reset"], tuple(RESETS)),
+            enable_auto_commit=boolean("enable_auto_commit", options["enable_auto_commit"]),
+            auto_commit_interval=duration("auto_commit_interval_ms", options["auto_commit_interval_ms"]),
+            check_crcs=boolean("check_crcs", options["check_crcs"]),
+            fetch=FetchConfig(
+                min_bytes=integer("fetch_min_bytes", options["fetch_min_bytes"], 0, _LARGEST),
+                max_bytes=integer("fetch_max_bytes", options["fetch_max_bytes"], 1, _LARGEST),
+                max_partition_bytes=integer(
+                    "max_partition_fetch_bytes", options["max_partition_fetch_bytes"], 1, _LARGEST
+                ),
+                max_wait=seconds("fetch_max_wait_ms", options["fetch_max_wait_ms"]),
+                buffer_bytes=positive("fetch_buffer_bytes", options["fetch_buffer_bytes"]),
+                read_committed=isolation == "read_committed",
+                rack=rack,
+            ),
+        )

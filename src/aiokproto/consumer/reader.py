@@ -1,0 +1,203 @@
+"""Handing out: what ``async for``, ``poll`` and ``batches`` do when nothing is opened yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from aiokproto.consumer.assignment import Assignment
+from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.chunk import open_batch
+from aiokproto.consumer.cursor import Cursor
+from aiokproto.errors import CorruptRecordError, KafkaError, UnsupportedCompressionError
+from aiokproto.records import RecordBatch
+
+OFF_LOOP = 128 * 1024
+"""Stored bytes of a batch from which on it is decompressed and decoded in a thread, so that the loop can go on."""
+
+
+class Reader:
+    """Opens batches, in turns, for one user at a time.
+
+    Cancelling a call changes nothing: what it was opening is opened by the next one.
+
+    Attributes:
+        asked: How often somebody has come for more.
+        waiting: Whether somebody is waiting for it.
+    """
+
+    def __init__(self, assignment: Assignment, check_crcs: bool, check: Callable[[], None]) -> None:
+        """``check`` raises what keeps the consumer from going on, if anything does."""
+        self.asked = 0
+        self.waiting = False
+        self._assignment = assignment
+        self._check_crcs = check_crcs
+        self._check = check
+        self._arrived = asyncio.Event()
+        self._put_down = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be something to hand out, or a reason to give up waiting."""
+        self._arrived.set()
+
+    async def put_down(self, deadline: float) -> None:
+        """Wait until the next is asked for, and what is in hand finished; no longer than that loop time."""
+        self._put_down.clear()
+        handle = asyncio.get_running_loop().call_at(deadline, self._put_down.set)
+        try:
+            await self._put_down.wait()
+        finally:
+            handle.cancel()
+
+    def give_up_waiting(self) -> None:
+        """End :meth:`put_down` now."""
+        self._put_down.set()
+
+    async def open(self, deadline: float | None = None) -> bool:
+        """Have records in ``assignment.open``. False if there are none by that loop time.
+
+        Raises:
+            KafkaError: A partition failed; what keeps the consumer from going on.
+        """
+        self._begin()
+        try:
+            while (cursor := await self._next(deadline)) is not None:
+                if cursor.records or await self._open(cursor):
+                    self._assignment.serve(cursor)
+                    return True
+            return False
+        finally:
+            self.waiting = False
+
+    def open_at_once(self) -> bool:
+        """As :meth:`open`, for what takes neither waiting nor long."""
+        cursor = self._assignment.next_cursor()
+        while cursor is not None and cursor.error is None:
+            if not cursor.records:
+                if not cursor.chunks[0].batches or cursor.chunks[0].batches[0].size_in_bytes > OFF_LOOP:
+                    return False
+                batch = cursor.chunks[0].batches[0]
+                position = cursor.end
+                try:
+                    cursor.opened(open_batch(batch, cursor.partition, position, self._check_crcs), batch)
+                except (CorruptRecordError, UnsupportedCompressionError):
+                    # The next call finds it again, and raises it with nothing else in hand.
+                    return False
+            if cursor.records:
+                self._assignment.serve(cursor)
+                return True
+            cursor = self._assignment.next_cursor()
+        return False
+
+    async def batch(self, deadline: float | None = None) -> Batch | None:
+        """The next batch, which is in hand then. None if there is none by that loop time. Raises as :meth:`open`."""
+        self._begin()
+        try:
+            while (cursor := await self._next(deadline)) is not None:
+                version = cursor.version
+                batches = [cursor.batch] if cursor.records and cursor.batch else []
+                if cursor.chunks:
+                    batches += cursor.chunks[0].batches
+                if not batches:
+                    self._fail(cursor, cursor.chunks[0].damage or CorruptRecordError("no batch"))
+                    continue
+                try:
+                    await self._validate(batches)
+                except CorruptRecordError as error:
+                    if cursor.version == version:
+                        self._fail(cursor, error)
+                    continue
+                if cursor.version != version or not cursor.ready:
+                    continue
+                base = cursor.position
+                assert base is not None
+                taken = cursor.taken()
+                self._assignment.handed(cursor)
+                result = Batch(cursor.partition, base, cursor.end, taken)
+                self._assignment.hand = result
+                return result
+            return None
+        finally:
+            self.waiting = False
+
+    def _begin(self) -> None:
+        self._check()
+        if self.waiting:
+            raise RuntimeError("another task is waiting for this consumer's records: one at a time can")
+        self.waiting = True
+        self.asked += 1
+        self._assignment.put_down()
+        self._put_down.set()
+
+    async def _next(self, deadline: float | None) -> Cursor | None:
+        """Whose turn it is. Raises its error, if it has one."""
+        while True:
+            self._check()
+            self._arrived.clear()
+            cursor = self._assignment.next_cursor()
+            if cursor is None:
+                if not await self._wait(deadline):
+                    return None
+            elif cursor.error is not None:
+                # Behind the others, or their records would never come again.
+                self._assignment.yield_turn(cursor)
+                self._assignment.enqueue(cursor)
+                raise cursor.error.with_traceback(None)
+            else:
+                return cursor
+
+    async def _wait(self, deadline: float | None) -> bool:
+        if deadline is None:
+            await self._arrived.wait()
+            return True
+        loop = asyncio.get_running_loop()
+        if loop.time() >= deadline:
+            return False
+        handle = loop.call_at(deadline, self._arrived.set)
+        try:
+            await self._arrived.wait()
+        finally:
+            handle.cancel()
+        return True
+
+    async def _open(self, cursor: Cursor) -> bool:
+        """Open the next batch of a cursor. False if that brought nothing, for whatever reason."""
+        chunk = cursor.chunks[0]
+        if not chunk.batches:
+            self._fail(cursor, chunk.damage or CorruptRecordError("no batch"))
+            return False
+        batch = chunk.batches[0]
+        work = partial(open_batch, batch, cursor.partition, cursor.end, self._check_crcs)
+        version = cursor.version
+        try:
+            if batch.size_in_bytes > OFF_LOOP:
+                records = await asyncio.get_running_loop().run_in_executor(None, work)
+            else:
+                records = work()
+        except (CorruptRecordError, UnsupportedCompressionError) as error:
+            if cursor.version == version:
+                self._fail(cursor, error)
+            return False
+        # Sought, revoked or paused meanwhile.
+        if cursor.version != version or not cursor.ready:
+            return False
+        cursor.opened(records, batch)
+        return bool(records)
+
+    async def _validate(self, batches: list[RecordBatch]) -> None:
+        if not self._check_crcs:
+            return
+
+        def validate() -> None:
+            for batch in batches:
+                batch.validate()
+
+        if sum(batch.size_in_bytes for batch in batches) > OFF_LOOP * 16:
+            await asyncio.get_running_loop().run_in_executor(None, validate)
+        else:
+            validate()
+
+    def _fail(self, cursor: Cursor, error: KafkaError) -> None:
+        kind = type(error)
+        cursor.fail(kind(f"{cursor.partition} at offset {cursor.end}: {error}"))

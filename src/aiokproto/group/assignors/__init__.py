@@ -1,0 +1,57 @@
+"""Assignors: how a group's partitions are dealt out among its members. Pure functions of what the members say.
+
+The member that the coordinator chose as leader runs one of them and sends every member its part. All clients of a group
+must know the assignor under the same name and, since any of them may lead, should come to like results: ``range`` and
+``roundrobin`` here give exactly what the Java client gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.group.assignors.base import Assignment, Assignor, Members, Subscription
+from aiokproto.group.assignors.range import RangeAssignor
+from aiokproto.group.assignors.roundrobin import RoundRobinAssignor
+from aiokproto.group.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+
+__all__ = [
+    "Assignment",
+    "Assignor",
+    "CooperativeStickyAssignor",
+    "Members",
+    "RangeAssignor",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "Subscription",
+    "make_assignors",
+]
+
+_BY_NAME: dict[str, Callable[[], Assignor]] = {
+    RangeAssignor.name: RangeAssignor,
+    RoundRobinAssignor.name: RoundRobinAssignor,
+    StickyAssignor.name: StickyAssignor,
+    CooperativeStickyAssignor.name: CooperativeStickyAssignor,
+}
+
+
+def make_assignors(strategies: Sequence[str | Assignor]) -> list[Assignor]:
+    """The assignors of ``partition_assignment_strategy``, by preference: names, or objects of your own.
+
+    Raises:
+        ConfigurationError: A name is unknown, or comes twice, or there is none.
+    """
+    assignors: list[Assignor] = []
+    for strategy in strategies:
+        if not isinstance(strategy, str):
+            assignors.append(strategy)
+        elif strategy in _BY_NAME:
+            assignors.append(_BY_NAME[strategy]())
+        else:
+            raise ConfigurationError(
+                f"partition_assignment_strategy: {strategy!r} is unknown; there are {', '.join(_BY_NAME)}"
+            )
+    names = [assignor.name for assignor in assignors]
+    if not names or len(set(names)) < len(names):
+        raise ConfigurationError(f"partition_assignment_strategy: needs one or more different ones, not {names}")
+    return assignors

@@ -1,0 +1,99 @@
+"""What members of a classic group tell each other, inside fields that brokers pass on without reading."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from aiokproto.codec.payloads.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from aiokproto.codec.payloads.consumer_protocol import (
+    TopicPartition as TopicPartitions,
+)
+from aiokproto.errors import DecodeError
+from aiokproto.group.assignors import Subscription
+from aiokproto.types import TopicPartition
+
+PROTOCOL_TYPE = "consumer"
+
+_VERSION = struct.Struct(">h")
+
+
+def encode_subscription(
+    topics: Iterable[str],
+    user_data: bytes | None,
+    owned: Iterable[TopicPartition],
+    generation: int,
+    rack_id: str | None,
+) -> bytes:
+    """A member's subscription, for JoinGroup."""
+    version = ConsumerProtocolSubscription.versions.highest
+    message = ConsumerProtocolSubscription(
+        topics=sorted(topics),
+        user_data=user_data,
+        owned_partitions=_by_topic(owned),
+        generation_id=generation,
+        rack_id=rack_id,
+    )
+    return _VERSION.pack(version) + message.encode(version)
+
+
+def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscription:
+    """What another member said. Its version may be newer than any known here: later ones only add to the end.
+
+    Raises:
+        DecodeError: It is no subscription.
+    """
+    version = _version(data, ConsumerProtocolSubscription.versions.highest)
+    message, _ = ConsumerProtocolSubscription.decode_from(data, _VERSION.size, version)
+    return Subscription(
+        topics=frozenset(message.topics),
+        user_data=message.user_data,
+        owned_partitions=_flat(message.owned_partitions),
+        generation=message.generation_id,
+        rack_id=message.rack_id,
+        group_instance_id=group_instance_id,
+    )
+
+
+def encode_assignment(assigned: Iterable[TopicPartition]) -> bytes:
+    """A member's part, for SyncGroup."""
+    version = ConsumerProtocolAssignment.versions.highest
+    message = ConsumerProtocolAssignment(assigned_partitions=_by_topic(assigned), user_data=None)
+    return _VERSION.pack(version) + message.encode(version)
+
+
+def decode_assignment(data: bytes) -> list[TopicPartition]:
+    """What the leader has given this member. No bytes at all are no partitions.
+
+    Raises:
+        DecodeError: It is no assignment.
+    """
+    if not data:
+        return []
+    version = _version(data, ConsumerProtocolAssignment.versions.highest)
+    message, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION.size, version)
+    return _flat(message.assigned_partitions)
+
+
+def _version(data: bytes, highest: int) -> int:
+    if len(data) < _VERSION.size:
+        raise DecodeError(f"consumer protocol: {len(data)} bytes have no room for a version")
+    (version,) = _VERSION.unpack_from(data)
+    if version < 0:
+        raise DecodeError(f"consumer protocol: version {version}")
+    return min(int(version), highest)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(topic=topic, partitions=[number for _, number in group])
+        for topic, group in groupby(sorted(partitions), key=lambda partition: partition.topic)
+    ]
+
+
+def _flat(topics: Sequence[TopicPartitions]) -> list[TopicPartition]:
+    return [TopicPartition(entry.topic, number) for entry in topics for number in entry.partitions]
