@@ -1,0 +1,227 @@
+"""Planning a read, on the driver: which partitions there are, and the offsets to read of each.
+
+Everything is asked for once, here; tasks get offsets and never ask where the end is, so a task that is run again, or
+twice at a time, reads the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from aiokproto.config import ClusterConfig
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import (
+    BrokerConnectionError,
+    BrokerError,
+    ConfigurationError,
+    DeadlineError,
+    KafkaError,
+    error_for,
+)
+from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
+from aiokproto.spark.options import ReadOptions, Selection
+from aiokproto.types import TopicPartition
+
+logger = logging.getLogger("aiokproto.spark")
+
+CONSUMER = -1
+"""As ``replica_id``: not a broker."""
+
+
+class TopicChangedError(KafkaError):
+    """The topic is not the one it was: it was deleted, and maybe created again under the same name."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to read.
+
+    Attributes:
+        cluster_id: The cluster's id; None with brokers before 0.10.1.
+        ranges: One for each partition, in order, also where there is nothing to read.
+    """
+
+    cluster_id: str | None
+    ranges: tuple[OffsetRange, ...]
+
+
+def plan_now(options: ReadOptions, resume: Mapping[TopicPartition, int] | None = None) -> Plan:
+    """:func:`plan` with a connection for it alone, for callers that are not asynchronous.
+
+    A thread of its own runs it, since the caller may be in a notebook, where an event loop runs already.
+    """
+    with ThreadPoolExecutor(1, "aiokproto-plan") as executor:
+        return executor.submit(asyncio.run, _plan_alone(options, resume)).result()
+
+
+async def _plan_alone(options: ReadOptions, resume: Mapping[TopicPartition, int] | None) -> Plan:
+    async with Cluster(ClusterConfig.parse(options.connection)) as cluster:
+        return await plan(cluster, options, resume)
+
+
+async def plan(cluster: Cluster, options: ReadOptions, resume: Mapping[TopicPartition, int] | None = None) -> Plan:
+    """Find the partitions and the offsets to read. Asks only; cancelling it has no effect on the cluster.
+
+    Args:
+        cluster: The cluster, started.
+        options: What is wanted.
+        resume: Where to start instead, for the partitions it names: the ends of the read before.
+
+    Raises:
+        UnknownTopicError: A topic does not exist.
+        TopicChangedError: A topic has another id than it must have.
+        DataLossError: Records that are wanted are gone.
+        ConfigurationError: The options do not fit the partitions there are.
+        DeadlineError, BrokerConnectionError, BrokerError: The cluster does not answer.
+    """
+    topic_ids, partitions = await _partitions(cluster, options.selection)
+    _check_topic_ids(topic_ids, options.topic_ids)
+    options.starting.check_covers(partitions)
+    options.ending.check_covers(partitions)
+    logs = await _logs(cluster, options, partitions, topic_ids)
+    resumed = Bound("the end of the last load", each=resume or {})
+    ranges = []
+    for partition in partitions:
+        wanted, warning = resolve(
+            partition,
+            logs[partition],
+            resumed if resume and partition in resume else options.starting,
+            options.ending,
+            unmatched_is_latest=options.unmatched_is_latest,
+            fail=options.fail_on_data_loss,
+        )
+        if warning:
+            logger.warning("%s", warning)
+        ranges.append(wanted)
+    return Plan(cluster.snapshot.cluster_id, tuple(ranges))
+
+
+async def _partitions(cluster: Cluster, selection: Selection) -> tuple[dict[str, bytes], list[TopicPartition]]:
+    if selection.pattern is not None:
+        topics = await cluster.topics()
+        names = [name for name in topics if re.fullmatch(selection.pattern, name) and not topics[name].is_internal]
+        # Asked for by name they are kept up to date, which those from a list of all are not.
+        topics = await cluster.topics(names) if names else {}
+    else:
+        topics = await cluster.topics(selection.topics or selection.assignment or ())
+    assignment = selection.assignment or {}
+    chosen: list[TopicPartition] = []
+    for name, info in sorted(topics.items()):
+        count = len(info.partitions)
+        wanted = assignment.get(name, range(count))
+        if absent := [partition for partition in wanted if partition >= count]:
+            raise ConfigurationError(f"assign: topic {name} has {count} partitions, no partition {absent[0]}")
+        chosen.extend(TopicPartition(name, partition) for partition in wanted)
+    return {name: info.topic_id for name, info in topics.items()}, chosen
+
+
+def _check_topic_ids(actual: Mapping[str, bytes], expected: Mapping[str, str]) -> None:
+    for name, topic_id in actual.items():
+        if expected.get(name, topic_id.hex()) != topic_id.hex():
+            raise TopicChangedError(
+                f"topic {name} is not the one it was: its id is {topic_id.hex()}, and was {expected[name]}; "
+                "it has been deleted and created again, so its offsets mean other records"
+            )
+
+
+async def _logs(
+    cluster: Cluster, options: ReadOptions, partitions: Collection[TopicPartition], topic_ids: Mapping[str, bytes]
+) -> dict[TopicPartition, Log]:
+    async def found(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
+        return await list_offsets(cluster, timestamps, options)
+
+    first = await found(dict.fromkeys(partitions, EARLIEST))
+    last = await found(dict.fromkeys(partitions, LATEST))
+    at_start, at_end = [
+        await found({one: bound.of(one) for one in partitions} if bound.by_timestamp else {})
+        for bound in (options.starting, options.ending)
+    ]
+    return {
+        one: Log(
+            topic_ids[one.topic],
+            first[one].offset,
+            last[one].offset,
+            last[one].leader_epoch,
+            _match(at_start.get(one)),
+            _match(at_end.get(one)),
+        )
+        for one in partitions
+    }
+
+
+def _match(answer: ListOffsetsPartitionResponse | None) -> int | None:
+    return None if answer is None or answer.offset < 0 else answer.offset
+
+
+async def list_offsets(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], options: ReadOptions
+) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
+    """Ask the leaders for the offsets at timestamps (or ``EARLIEST``, ``LATEST``), again where one has moved.
+
+    Raises:
+        BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
+    """
+    found: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+    retries = options.offset_retries
+    while True:
+        failure: KafkaError | None = None
+        for leader, asked in _by_leader(cluster, timestamps.keys() - found.keys()).items():
+            try:
+                wanted = {one: timestamps[one] for one in asked}
+                for one, answer in (await _ask(cluster, leader, wanted, options.fetch.isolation_level)).items():
+                    if answer.error_code:
+                        failure = error_for(answer.error_code, f"ListOffsets of {one} at broker {leader}")
+                    else:
+                        found[one] = answer
+            except (BrokerConnectionError, DeadlineError, BrokerError) as error:
+                failure = error
+        if failure is None:
+            return found
+        if not retries or (isinstance(failure, BrokerError) and not failure.retriable):
+            raise failure
+        cluster.invalidate(str(failure))
+        retries -= 1
+        await asyncio.sleep(options.offset_retry_interval)
+
+
+async def _ask(
+    cluster: Cluster, leader: int | None, timestamps: Mapping[TopicPartition, int], isolation_level: int
+) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
+    if leader is None:
+        raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"ListOffsets of {next(iter(timestamps))}")
+    response = await cluster.request(_request(timestamps, isolation_level), node=leader)
+    return {
+        TopicPartition(topic.name, answer.partition_index): answer
+        for topic in response.topics
+        for answer in topic.partitions
+    }
+
+
+def _by_leader(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
+    groups: dict[int | None, list[TopicPartition]] = {}
+    for partition in sorted(partitions):
+        groups.setdefault(cluster.snapshot.leader(*partition), []).append(partition)
+    return groups
+
+
+def _request(timestamps: Mapping[TopicPartition, int], isolation_level: int) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for (topic, partition), timestamp in timestamps.items():
+        topics.setdefault(topic, []).append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
+    return ListOffsetsRequest(
+        replica_id=CONSUMER,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+    )

@@ -1,0 +1,258 @@
+"""Loads: what is in the output, whatever happened on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.records import BatchRecord
+from aiokproto.spark.load import LoadResult, load, read, rerun, runs
+from aiokproto.spark.manifest import ManifestError
+from aiokproto.spark.offsets import DataLossError
+from aiokproto.spark.planning import TopicChangedError
+from aiokproto.spark.store import Store
+from tests.spark.kafka import Kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def numbered(count: int, start: int = 0) -> list[BatchRecord]:
+    """Records with their own offset in the value, and 1000 times as much as timestamp."""
+    return [BatchRecord(offset, 1000 * offset, b"k", b"%d" % offset) for offset in range(start, start + count)]
+
+
+@dataclass
+class Output:
+    """One output, loaded from one topic."""
+
+    spark: SparkSession
+    kafka: Kafka
+    topic: str
+    path: Path
+
+    def load(self, **arguments: object) -> LoadResult:
+        given: dict[str, object] = {"bootstrap_servers": self.kafka.bootstrap_servers, **arguments}
+        return load(self.spark, self.topic, self.path, **given)  # type: ignore[arg-type]
+
+    def rerun(self, run_id: str | None, **arguments: object) -> LoadResult:
+        assert run_id is not None
+        given: dict[str, object] = {"bootstrap_servers": self.kafka.bootstrap_servers, **arguments}
+        return rerun(self.spark, self.path, run_id, **given)  # type: ignore[arg-type]
+
+    def rows(self) -> list[tuple[int, int, str]]:
+        found = read(self.spark, self.path).selectExpr("partition", "offset", "cast(value AS string)").collect()
+        return sorted((row[0], row[1], row[2]) for row in found)
+
+    def data(self) -> set[str]:
+        return {path.name for path in self.path.glob("run=*")}
+
+
+@pytest.fixture
+def output(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> Output:
+    """Of a topic with two partitions, of ten and of five records."""
+    kafka.create_topic(topic, 2)
+    kafka.produce(topic, 0, numbered(10))
+    kafka.produce(topic, 1, numbered(5))
+    return Output(spark, kafka, topic, tmp_path / "with space")
+
+
+def expected(*counts: int) -> list[tuple[int, int, str]]:
+    return [(partition, offset, str(offset)) for partition, count in enumerate(counts) for offset in range(count)]
+
+
+def failing(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("*", "assert_true(offset < 8, 'no luck') AS checked")
+
+
+def test_a_load_has_every_row_with_its_offset(output: Output) -> None:
+    result = output.load()
+    assert output.rows() == expected(10, 5)
+    assert result.rows == 15
+    assert [(one.partition, one.start, one.end, one.rows) for one in result.partitions] == [
+        (0, 0, 10, 10),
+        (1, 0, 5, 5),
+    ]
+    (manifest,) = runs(output.path)
+    assert manifest.run_id == result.run_id
+    assert manifest.partitions == result.partitions
+    assert manifest.cluster_id == output.kafka.client.snapshot.cluster_id
+    assert read(output.spark, output.path).columns[:7] == [
+        "key",
+        "value",
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+    ]
+
+
+def test_the_next_load_goes_on_where_the_last_one_has_ended(output: Output) -> None:
+    output.load()
+    output.kafka.produce(output.topic, 1, numbered(3, 5))
+    result = output.load()
+    assert [(one.partition, one.start, one.end, one.rows) for one in result.partitions] == [
+        (0, 10, 10, 0),
+        (1, 5, 8, 3),
+    ]
+    assert output.rows() == expected(10, 8)
+    assert [manifest.number for manifest in runs(output.path)] == [1, 2]
+
+
+def test_nothing_new_writes_nothing(output: Output) -> None:
+    output.load()
+    before = output.data()
+    result = output.load()
+    assert (result.run_id, result.rows) == (None, 0)
+    assert output.data() == before
+    assert len(runs(output.path)) == 1
+
+
+def test_a_load_that_fails_leaves_nothing_that_counts(output: Output) -> None:
+    with pytest.raises(Exception, match="no luck"):
+        output.load(transform=failing)
+    assert runs(output.path) == []
+    assert output.data() == set()
+    with pytest.raises(ManifestError, match="nothing was loaded"):
+        read(output.spark, output.path)
+    output.load()
+    assert output.rows() == expected(10, 5)
+
+
+def test_files_of_a_driver_that_died_do_not_count(output: Output) -> None:
+    output.load()
+    (committed,) = output.data()
+    stray = output.path / "run=000002-dead"
+    stray.mkdir()
+    for file in (output.path / committed).glob("part-*"):
+        (stray / file.name).write_bytes(file.read_bytes())
+    output.kafka.produce(output.topic, 0, numbered(1, 10))
+    output.load()
+    assert output.rows() == expected(11, 5)
+
+
+def test_running_again_reads_the_same_offsets_in_place_of_what_was_there(output: Output) -> None:
+    first = output.load()
+    output.kafka.produce(output.topic, 0, numbered(4, 10))
+    output.load()
+    again = output.rerun(first.run_id, transform=lambda frame: frame.selectExpr("*", "offset + 1 AS next"))
+    assert again == first
+    assert output.rows() == expected(14, 5)
+    nexts = read(output.spark, output.path).where("next = offset + 1").count()
+    assert nexts == 15
+    assert [manifest.attempt for manifest in runs(output.path)] == [2, 1]
+    assert output.rerun(first.run_id) == first
+    assert output.rows() == expected(14, 5)
+
+
+def test_running_again_and_failing_leaves_what_was_there(output: Output) -> None:
+    first = output.load()
+    with pytest.raises(Exception, match="no luck"):
+        output.rerun(first.run_id, transform=failing)
+    assert output.rows() == expected(10, 5)
+
+
+def test_running_again_what_retention_has_deleted_fails(output: Output) -> None:
+    first = output.load()
+    output.kafka.delete_records(output.topic, 0, 4)
+    with pytest.raises(Exception, match="4 offsets from 0 on are gone"):
+        output.rerun(first.run_id)
+    assert output.rows() == expected(10, 5)
+
+
+def test_records_deleted_before_they_were_loaded_are_data_loss(output: Output) -> None:
+    output.load()
+    output.kafka.produce(output.topic, 1, numbered(5, 5))
+    output.kafka.delete_records(output.topic, 1, 8)
+    with pytest.raises(DataLossError, match="begins at offset 8: 3 offsets from 5 on are gone"):
+        output.load()
+    output.load(options={"failOnDataLoss": "false"})
+    assert output.rows() == sorted([*expected(10, 5), (1, 8, "8"), (1, 9, "9")])
+
+
+def test_a_topic_created_again_fails(output: Output) -> None:
+    output.load()
+    output.kafka.delete_topic(output.topic)
+    output.kafka.create_topic(output.topic, 2)
+    output.kafka.produce(output.topic, 0, numbered(20))
+    with pytest.raises(TopicChangedError, match=f"topic {output.topic} is not the one it was"):
+        output.load()
+    (manifest,) = runs(output.path)
+    with pytest.raises(Exception, match=f"topic {output.topic} is not the one it was"):
+        output.rerun(manifest.run_id)
+    assert output.rows() == expected(10, 5)
+
+
+def test_another_cluster_fails(output: Output) -> None:
+    output.load()
+    store = Store(output.path)
+    store.commit(replace(store.manifests()[0], cluster_id="another"))
+    with pytest.raises(TopicChangedError, match="was loaded from cluster another"):
+        output.load()
+
+
+def test_a_new_partition_is_loaded_from_its_start(output: Output) -> None:
+    output.load()
+    output.kafka.add_partitions(output.topic, 3)
+    output.kafka.produce(output.topic, 2, numbered(2))
+    output.load()
+    assert output.rows() == expected(10, 5, 2)
+
+
+def test_starting_at_a_time(output: Output) -> None:
+    """Partitions without anything so new are taken up when there is something."""
+    output.load(starting=datetime.fromtimestamp(7, timezone.utc))
+    assert output.rows() == expected(10)[7:]
+    output.kafka.produce(output.topic, 1, numbered(2, 5))
+    output.load(starting=7000)
+    assert output.rows() == [*expected(10)[7:], (1, 5, "5"), (1, 6, "6")]
+
+
+@pytest.mark.parametrize("starting", ["latest", True, datetime(2026, 1, 1)])
+def test_a_start_that_means_nothing_is_refused(output: Output, starting: object) -> None:
+    with pytest.raises(ConfigurationError, match="starting="):
+        output.load(starting=starting)
+
+
+def test_transform_must_keep_where_rows_come_from(output: Output) -> None:
+    with pytest.raises(ConfigurationError, match="must keep topic, partition, offset; offset is gone"):
+        output.load(transform=lambda frame: frame.drop("offset"))
+    with pytest.raises(ConfigurationError, match="partition is gone"):
+        output.load(options={"columns": "value,topic,offset"})
+
+
+def test_rows_may_be_left_out_by_transform(output: Output) -> None:
+    result = output.load(transform=lambda frame: frame.where("offset > 7"))
+    assert [(one.rows, one.first_offset, one.last_offset) for one in result.partitions] == [(2, 8, 9), (0, None, None)]
+    assert output.load().run_id is None
+
+
+def test_of_two_loads_at_a_time_one_fails(output: Output) -> None:
+    def another(frame: DataFrame) -> DataFrame:
+        output.load()
+        return frame
+
+    with pytest.raises(ManifestError, match="another load"):
+        output.load(transform=another)
+    assert output.rows() == expected(10, 5)
+
+
+def test_loads_of_different_topics_into_one_output(output: Output, kafka: Kafka, topic: str) -> None:
+    output.load()
+    other = f"{topic}-other"
+    kafka.create_topic(other)
+    kafka.produce(other, 0, numbered(2))
+    both = load(output.spark, [topic, other], output.path, bootstrap_servers=[kafka.bootstrap_servers])
+    assert both.rows == 2
+    assert read(output.spark, output.path).groupBy("topic").count().collect().__len__() == 2
+    kafka.produce(other, 0, numbered(1, 2))
+    assert load(output.spark, other, output.path, bootstrap_servers=kafka.bootstrap_servers).rows == 1
+    assert output.load().run_id is None

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import pytest
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.spark.offsets import EARLIEST, LATEST, Bound
+from aiokproto.spark.options import FetchSettings, ReadOptions, Selection, parse_read_options
+from aiokproto.types import TopicPartition
+
+
+def parse(**options: str) -> ReadOptions:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "t"}
+    return parse_read_options({**given, **{name.replace("__", "."): value for name, value in options.items()}})
+
+
+def refused(**options: str) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(**options)
+    return str(caught.value)
+
+
+def test_defaults() -> None:
+    options = parse()
+    assert options.selection == Selection(("t",))
+    assert options.starting == Bound("startingOffsets", EARLIEST)
+    assert options.ending == Bound("endingOffsets", LATEST)
+    assert options.fetch == FetchSettings(False, 500, 1, 4 << 20, True)
+    assert options.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+    assert options.poll_timeout == 120
+    assert (options.min_partitions, options.max_records_per_partition) == (None, None)
+    assert options.connection == {"bootstrap_servers": "127.0.0.1:9092"}
+
+
+def test_names_are_case_insensitive() -> None:
+    """Spark hands options over in lower case."""
+    options = parse_read_options(
+        {"KAFKA.Bootstrap.Servers": "h:1", "SUBSCRIBE": "a", "includeheaders": "TRUE", "FAILONDATALOSS": "False"}
+    )
+    assert options.include_headers
+    assert not options.fail_on_data_loss
+
+
+def test_client_options_get_their_types_and_our_names() -> None:
+    options = parse(kafka__client__id="job", kafka__request__timeout__ms="500", kafka__max__response__size="1000000")
+    assert options.connection == {
+        "bootstrap_servers": "127.0.0.1:9092",
+        "client_id": "job",
+        "request_timeout_ms": 500.0,
+        "max_response_size": 1_000_000,
+    }
+
+
+def test_fetch_options() -> None:
+    options = parse(
+        kafka__isolation__level="READ_COMMITTED",
+        kafka__fetch__max__wait__ms="7",
+        kafka__fetch__min__bytes="3",
+        kafka__max__partition__fetch__bytes="1000",
+        kafka__fetch__max__bytes="900",
+        kafka__check__crcs="false",
+    )
+    assert options.fetch == FetchSettings(True, 7, 3, 900, False)
+    assert options.fetch.isolation_level == 1
+    assert options.connection.keys() == {"bootstrap_servers"}
+
+
+def test_options_of_groups_are_taken_and_without_effect() -> None:
+    assert parse(kafka__group__id="g", groupIdPrefix="p", kafka__max__poll__records="5000") == parse()
+
+
+@pytest.mark.parametrize(
+    "name", ["auto.offset.reset", "enable.auto.commit", "key.deserializer", "value.deserializer", "interceptor.classes"]
+)
+def test_options_that_the_source_has_to_set_are_refused(name: str) -> None:
+    assert f"kafka.{name} cannot be set" in refused(**{f"kafka.{name}": "x"})
+
+
+def test_unknown_options_are_refused_with_the_nearest_name() -> None:
+    assert refused(startingOffset="earliest") == "unknown option 'startingOffset'; did you mean 'startingOffsets'?"
+    assert "did you mean 'kafka.bootstrap.servers'?" in refused(bootstrap__servers="h:1")
+    assert "did you mean 'kafka.request.timeout.ms'?" in refused(**{"kafka.request.timeout": "1"})
+    assert "valid are" in refused(zzz="1")
+
+
+def test_what_cannot_be_an_option_of_spark_is_unknown() -> None:
+    assert "unknown option 'kafka.ssl.context'" in refused(**{"kafka.ssl.context": "x"})
+
+
+def test_bootstrap_servers_are_required_and_checked() -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is required"):
+        parse_read_options({"subscribe": "t"})
+    assert "bootstrap_servers" in refused(**{"kafka.bootstrap.servers": "kafka://h"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"subscribe": "a", "subscribePattern": "b"},
+        {"subscribe": "a", "assign": '{"a":[0]}'},
+        {"assign": '{"a":[0]}', "subscribePattern": "b"},
+    ],
+)
+def test_exactly_one_selection_is_needed(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="exactly one of subscribe, assign and subscribePattern"):
+        parse_read_options({"kafka.bootstrap.servers": "h:1", **options})
+
+
+def test_selections() -> None:
+    def selection(**options: str) -> Selection:
+        return parse_read_options({"kafka.bootstrap.servers": "h:1", **options}).selection
+
+    assert selection(subscribe=" b, a,b ") == Selection(("b", "a"))
+    assert selection(assign='{"a":[1,0,1]}') == Selection(assignment={"a": (0, 1)})
+    assert selection(subscribePattern="a.*") == Selection(pattern="a.*")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("subscribe", "a,,b"),
+        ("subscribePattern", "a["),
+        ("includeHeaders", "yes"),
+        ("minPartitions", "0"),
+        ("maxRecordsPerPartition", "many"),
+        ("failOnDataLoss", ""),
+        ("kafkaConsumer.pollTimeoutMs", "0"),
+        ("fetchOffset.numRetries", "-1"),
+        ("startingOffsetsByTimestampStrategy", "earliest"),
+        ("startingTimestamp", "-1"),
+        ("startingOffsets", "first"),
+        ("kafka.isolation.level", "serializable"),
+        ("kafka.fetch.max.bytes", "0"),
+        ("kafka.request.timeout.ms", "soon"),
+    ],
+)
+def test_bad_values_are_refused_by_the_name_of_their_option(name: str, value: str) -> None:
+    selection = {} if name.startswith("subscribe") else {"subscribe": "t"}
+    with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):
+        parse_read_options({"kafka.bootstrap.servers": "h:1", **selection, name: value})
+
+
+def test_a_batch_cannot_start_at_the_latest_or_end_at_the_earliest_offset() -> None:
+    assert "only a stream" in refused(startingOffsets="latest")
+    assert "cannot end where the log starts" in refused(endingOffsets="earliest")
+    assert "it takes 0 and more, or -2" in refused(startingOffsets='{"t":{"0":-1}}')
+    assert "it takes 0 and more, or -1" in refused(endingOffsets='{"t":{"0":-2}}')
+
+
+def test_timestamps_go_before_offsets_and_one_for_all_before_one_each() -> None:
+    offsets, stamps = '{"t":{"0":5}}', '{"t":{"0":1000}}'
+    each = {TopicPartition("t", 0): 1000}
+    both = parse(startingOffsets=offsets, startingOffsetsByTimestamp=stamps, endingOffsetsByTimestamp=stamps)
+    assert both.starting == Bound("startingOffsetsByTimestamp", each=each, by_timestamp=True)
+    assert both.ending == Bound("endingOffsetsByTimestamp", each=each, by_timestamp=True)
+    every = parse(startingOffsetsByTimestamp=stamps, startingTimestamp="7", endingTimestamp="8", endingOffsets=offsets)
+    assert every.starting == Bound("startingTimestamp", 7, by_timestamp=True)
+    assert every.ending == Bound("endingTimestamp", 8, by_timestamp=True)
+
+
+def test_a_partition_cannot_end_before_it_starts() -> None:
+    assert "t-0 ends (endingOffsets: 4) before it starts (startingOffsets: 5)" in refused(
+        startingOffsets='{"t":{"0":5}}', endingOffsets='{"t":{"0":4}}'
+    )
+    parse(startingOffsets='{"t":{"0":5}}', endingOffsets='{"t":{"0":-1}}')
+
+
+def test_columns() -> None:
+    assert parse(columns="Value, offset").columns == ("value", "offset")
+    assert parse(columns="headers,key", includeHeaders="true").include_headers
+    assert not parse(columns="key", includeHeaders="true").include_headers
+    assert "includeHeaders" in refused(columns="headers")
+    assert "did you mean 'timestampType'?" in refused(columns="timestamptyp")
+    assert "twice" in refused(columns="key,KEY")

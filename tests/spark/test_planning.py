@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import pytest
+
+from aiokproto.errors import BootstrapError, ConfigurationError, UnknownTopicError
+from aiokproto.records import BatchRecord
+from aiokproto.spark.offsets import DataLossError
+from aiokproto.spark.options import TOPIC_IDS
+from aiokproto.spark.planning import TopicChangedError, plan_now
+from aiokproto.types import TopicPartition
+from tests.spark.kafka import Kafka
+
+
+def records(count: int, start: int = 0) -> list[BatchRecord]:
+    """Records whose timestamps are 1000 times their offsets."""
+    return [BatchRecord(offset, 1000 * offset, None, b"v") for offset in range(start, start + count)]
+
+
+@pytest.fixture
+def filled(kafka: Kafka, topic: str) -> str:
+    """A topic with two partitions, of ten and of five records."""
+    kafka.create_topic(topic, 2)
+    for base in (0, 5):
+        kafka.produce(topic, 0, records(5, base))
+    kafka.produce(topic, 1, records(5))
+    return topic
+
+
+def planned(
+    kafka: Kafka, resume: dict[TopicPartition, int] | None = None, /, **options: str
+) -> dict[tuple[str, int], tuple[int, int]]:
+    ranges = plan_now(kafka.read_options(**options), resume).ranges
+    return {(one.topic, one.partition): (one.start, one.end) for one in ranges}
+
+
+def test_all_partitions_of_a_topic_from_start_to_end(kafka: Kafka, filled: str) -> None:
+    plan = plan_now(kafka.read_options(subscribe=filled))
+    assert [(one.partition, one.start, one.end) for one in plan.ranges] == [(0, 0, 10), (1, 0, 5)]
+    assert plan.cluster_id
+    assert {one.topic_id for one in plan.ranges} == {kafka.run(kafka.client.topic(filled)).topic_id}
+
+
+def test_some_partitions(kafka: Kafka, filled: str) -> None:
+    assert planned(kafka, assign=f'{{"{filled}": [1]}}') == {(filled, 1): (0, 5)}
+    with pytest.raises(ConfigurationError, match=f"topic {filled} has 2 partitions, no partition 2"):
+        planned(kafka, assign=f'{{"{filled}": [0, 2]}}')
+
+
+def test_topics_that_match_a_pattern(kafka: Kafka, filled: str) -> None:
+    """The whole name has to match."""
+    assert planned(kafka, subscribePattern=f"{filled[:-3]}...").keys() == {(filled, 0), (filled, 1)}
+    assert planned(kafka, subscribePattern=filled[:-1]) == {}
+
+
+def test_given_offsets(kafka: Kafka, filled: str) -> None:
+    starting, ending = f'{{"{filled}": {{"0": 3, "1": -2}}}}', f'{{"{filled}": {{"0": 7, "1": -1}}}}'
+    assert planned(kafka, subscribe=filled, startingOffsets=starting, endingOffsets=ending) == {
+        (filled, 0): (3, 7),
+        (filled, 1): (0, 5),
+    }
+    with pytest.raises(ConfigurationError, match=f"startingOffsets says nothing of {filled}-1"):
+        planned(kafka, subscribe=filled, startingOffsets=f'{{"{filled}": {{"0": 3}}}}')
+
+
+def test_timestamps(kafka: Kafka, filled: str) -> None:
+    assert planned(kafka, subscribe=filled, startingTimestamp="2500", endingTimestamp="4000") == {
+        (filled, 0): (3, 4),
+        (filled, 1): (3, 4),
+    }
+    each = f'{{"{filled}": {{"0": 1000, "1": 4000}}}}'
+    assert planned(kafka, subscribe=filled, startingOffsetsByTimestamp=each, endingTimestamp="4500") == {
+        (filled, 0): (1, 5),
+        (filled, 1): (4, 5),
+    }
+
+
+def test_a_timestamp_after_the_last_record(kafka: Kafka, filled: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"startingTimestamp: {filled}-1 has no record"):
+        planned(kafka, subscribe=filled, startingTimestamp="6000")
+    assert planned(kafka, subscribe=filled, startingTimestamp="6000", startingOffsetsByTimestampStrategy="latest") == {
+        (filled, 0): (6, 10),
+        (filled, 1): (5, 5),
+    }
+
+
+def test_going_on_from_where_a_read_has_ended(kafka: Kafka, filled: str) -> None:
+    """What the read before did not have, such as a new partition, starts as the options say."""
+    assert planned(kafka, {TopicPartition(filled, 0): 8}, subscribe=filled) == {
+        (filled, 0): (8, 10),
+        (filled, 1): (0, 5),
+    }
+
+
+def test_deleted_records(kafka: Kafka, filled: str) -> None:
+    kafka.delete_records(filled, 0, 4)
+    assert planned(kafka, subscribe=filled)[filled, 0] == (4, 10)
+    starting = f'{{"{filled}": {{"0": 3, "1": 0}}}}'
+    with pytest.raises(DataLossError, match=f"{filled}-0 begins at offset 4: 1 offsets from 3 on are gone"):
+        planned(kafka, subscribe=filled, startingOffsets=starting)
+    assert planned(kafka, subscribe=filled, startingOffsets=starting, failOnDataLoss="false")[filled, 0] == (4, 10)
+
+
+def test_an_empty_topic(kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    assert planned(kafka, subscribe=topic) == {(topic, 0): (0, 0)}
+
+
+def test_an_unknown_topic_is_named(kafka: Kafka) -> None:
+    with pytest.raises(UnknownTopicError, match="no-such-topic"):
+        planned(kafka, subscribe="no-such-topic")
+
+
+def test_a_topic_with_another_id_is_refused(kafka: Kafka, filled: str) -> None:
+    old = kafka.run(kafka.client.topic(filled)).topic_id.hex()
+    assert planned(kafka, subscribe=filled, **{TOPIC_IDS: f'{{"{filled}": "{old}"}}'})
+    with pytest.raises(TopicChangedError, match=f"topic {filled} is not the one it was"):
+        planned(kafka, subscribe=filled, **{TOPIC_IDS: f'{{"{filled}": "{"0" * 32}"}}'})
+
+
+def test_no_broker_is_named_with_its_address(kafka: Kafka) -> None:
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.bootstrap.resolve.timeout.ms": "0", "subscribe": "t"}
+    with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1"):
+        plan_now(kafka.read_options(**options))

@@ -1,0 +1,280 @@
+"""What a task does, without Spark around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.broker import Cluster as Brokers
+from aiokproto.cluster import Cluster
+from aiokproto.config import ClusterConfig
+from aiokproto.errors import CorruptRecordError, DeadlineError
+from aiokproto.records import BatchBuilder, BatchRecord, RecordBatch, encode
+from aiokproto.spark.fetching import Fetched, RangeFetcher
+from aiokproto.spark.offsets import DataLossError, OffsetRange
+from aiokproto.spark.options import ReadOptions
+from aiokproto.spark.planning import TopicChangedError, plan, plan_now
+from aiokproto.spark.reading import PLAIN_BYTES, grouped, read_range, to_arrow
+from aiokproto.spark.worker import KEPT, Worker
+from tests.spark.kafka import Kafka
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+NOW = 1_700_000_000_000
+
+
+def some_records(count: int, start: int = 0) -> list[BatchRecord]:
+    """Keys, values and headers there, empty, and missing."""
+    return [
+        BatchRecord(
+            offset,
+            NOW + offset,
+            (None, b"", b"key-%d" % offset)[offset % 3],
+            (None, b"", b"value-%d" % offset, b"x" * 300)[offset % 4],
+            ((), (("a", b"1"), ("a", None), ("", b"")))[offset % 2],
+        )
+        for offset in range(start, start + count)
+    ]
+
+
+def rows(tables: Iterator[Any]) -> list[BatchRecord]:
+    return [
+        BatchRecord(
+            row["offset"],
+            round(row["timestamp"].timestamp() * 1000),
+            row["key"],
+            row["value"],
+            tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+        )
+        for table in tables
+        for row in table.to_pylist()
+    ]
+
+
+def offsets(fetched: Fetched | None) -> list[int]:
+    assert fetched is not None
+    return [batch.base_offset for batch in fetched.batches]
+
+
+def read(worker: Worker, kafka: Kafka, topic: str, **options: str) -> list[BatchRecord]:
+    parsed = kafka.read_options(subscribe=topic, includeHeaders="true", **options)
+    ranges = plan_now(parsed).ranges
+    return [record for one in ranges for record in rows(read_range(worker, one, parsed))]
+
+
+def pinned(topic: str, start: int, end: int) -> dict[str, str]:
+    return {
+        "startingOffsets": f'{{"{topic}": {{"0": {start}}}}}',
+        "endingOffsets": f'{{"{topic}": {{"0": {end}}}}}',
+    }
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_are_read_as_they_were_written(kafka: Kafka, worker: Worker, topic: str, codec: str) -> None:
+    kafka.create_topic(topic)
+    written = some_records(100)
+    for start in range(0, 100, 20):
+        kafka.produce(topic, 0, written[start : start + 20], codec)
+    assert read(worker, kafka, topic) == written
+
+
+def test_a_range_that_begins_and_ends_within_batches(kafka: Kafka, worker: Worker, topic: str) -> None:
+    kafka.create_topic(topic)
+    written = some_records(60)
+    for start in range(0, 60, 20):
+        kafka.produce(topic, 0, written[start : start + 20], "zstd")
+    assert read(worker, kafka, topic, **pinned(topic, 7, 53)) == written[7:53]
+    assert read(worker, kafka, topic, **pinned(topic, 25, 26)) == written[25:26]
+
+
+def test_many_small_responses(kafka: Kafka, worker: Worker, topic: str) -> None:
+    """A broker sends at least a batch, however little is asked for."""
+    kafka.create_topic(topic)
+    written = some_records(50)
+    for start in range(0, 50, 5):
+        kafka.produce(topic, 0, written[start : start + 5])
+    assert read(worker, kafka, topic, **{"kafka.max.partition.fetch.bytes": "1"}) == written
+
+
+def test_a_range_may_end_in_a_gap(kafka: Kafka, worker: Worker, topic: str) -> None:
+    """Transaction markers at the end of a log leave offsets that no record ever has."""
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    kafka.append_marker(topic, 0)
+    assert plan_now(kafka.read_options(subscribe=topic)).ranges[0].end == 4
+    assert read(worker, kafka, topic) == some_records(3)
+    assert read(worker, kafka, topic, **pinned(topic, 3, 4)) == []
+
+
+def test_columns_in_the_order_wanted(kafka: Kafka, worker: Worker, topic: str) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(4))
+    options = kafka.read_options(subscribe=topic, columns="offset,value")
+    (table,) = read_range(worker, plan_now(options).ranges[0], options)
+    assert table.schema.names == ["offset", "value"]
+    assert table["offset"].to_pylist() == [0, 1, 2, 3]
+
+
+def test_stopping_early_leaves_the_worker_usable(kafka: Kafka, worker: Worker, topic: str) -> None:
+    kafka.create_topic(topic)
+    for start in range(0, 30, 10):
+        kafka.produce(topic, 0, some_records(10, start))
+    options = kafka.read_options(subscribe=topic, **{"kafka.max.partition.fetch.bytes": "1"})
+    tables = read_range(worker, plan_now(options).ranges[0], options)
+    assert next(tables).num_rows == 10
+    tables.close()  # type: ignore[attr-defined]
+    assert len(read(worker, kafka, topic)) == 30
+
+
+def test_waiting_in_vain_names_partition_offset_and_broker(kafka: Kafka, worker: Worker, topic: str) -> None:
+    """As when a log was cut short after the read was planned."""
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    options = kafka.read_options(
+        subscribe=topic, **{"kafkaConsumer.pollTimeoutMs": "50", "kafka.fetch.max.wait.ms": "1"}
+    )
+    wanted = replace(plan_now(options).ranges[0], end=5)
+    tables = read_range(worker, wanted, options)
+    assert next(tables).num_rows == 3
+    with pytest.raises(DeadlineError, match=f"reading {topic}-0 offsets 0 to 5: .* from offset 3 on, asking broker 0"):
+        next(tables)
+
+
+def test_records_deleted_after_planning(kafka: Kafka, worker: Worker, topic: str) -> None:
+    kafka.create_topic(topic)
+    for start in (0, 10):
+        kafka.produce(topic, 0, some_records(10, start))
+    options = kafka.read_options(subscribe=topic)
+    wanted = plan_now(options).ranges[0]
+    kafka.delete_records(topic, 0, 12)
+    with pytest.raises(DataLossError, match=f"reading {topic}-0 offsets 0 to 20: 12 offsets from 0 on are gone"):
+        list(read_range(worker, wanted, options))
+    tolerant = kafka.read_options(subscribe=topic, failOnDataLoss="false")
+    tables = list(read_range(worker, wanted, tolerant))
+    assert [offset for table in tables for offset in table["offset"].to_pylist()] == list(range(12, 20))
+
+
+def test_a_topic_created_again_is_not_read_in_place_of_the_one_planned(
+    kafka: Kafka, worker: Worker, topic: str
+) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    options = kafka.read_options(subscribe=topic)
+    wanted = plan_now(options).ranges[0]
+    assert len(list(read_range(worker, wanted, options))) == 1
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    with pytest.raises(TopicChangedError, match=f"reading {topic}-0 offsets 0 to 3: the topic's id is"):
+        list(read_range(worker, wanted, options))
+    assert read(worker, kafka, topic) == some_records(3)
+
+
+async def test_reading_goes_on_when_the_leader_moves(topic: str) -> None:
+    async with Brokers(brokers=2) as brokers:
+        await brokers.create_topic(topic, replication=2)
+        async with Cluster(ClusterConfig.parse({"bootstrap_servers": brokers.bootstrap_servers})) as cluster:
+            await cluster.topic(topic)
+            leader = cluster.snapshot.leader(topic, 0)
+            assert leader is not None
+            kafka = Kafka.of(brokers.bootstrap_servers, cluster)
+            for start in (0, 10):
+                await kafka.append_to(topic, 0, encode(some_records(10)), base=start)
+            options = kafka.read_options(subscribe=topic, **{"kafka.max.partition.fetch.bytes": "1"})
+            (wanted,) = (await plan(cluster, options)).ranges
+            fetcher = RangeFetcher(cluster, wanted, options)
+            assert offsets(await fetcher.fetch()) == [0]
+            await brokers.move_leader(topic, 0)
+            assert offsets(await fetcher.fetch()) == [10]
+            assert cluster.snapshot.leader(topic, 0) != leader
+            assert fetcher.done
+            assert await fetcher.fetch() is None
+
+
+def batch_of(size: int, codec: str = "none") -> RecordBatch:
+    return RecordBatch(encode([BatchRecord(0, 1, None, bytes(size))], compression=codec))
+
+
+@given(st.lists(st.integers(0, 3 << 20), max_size=12))
+def test_groups_keep_order_and_size(sizes: list[int]) -> None:
+    batches = [batch_of(0) for _ in sizes]
+    for batch, size in zip(batches, sizes, strict=True):
+        batch.raw = memoryview(bytes(size))
+    groups = list(grouped(batches))
+    assert [batch for group in groups for batch in group] == batches
+    assert all(len(group) == 1 or sum(one.size_in_bytes for one in group) <= PLAIN_BYTES for group in groups)
+
+
+def options_for_nothing(**options: str) -> ReadOptions:
+    from aiokproto.spark.options import parse_read_options
+
+    return parse_read_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **options})
+
+
+def test_damage_is_found_and_named() -> None:
+    damaged = bytearray(encode(some_records(5), base_offset=40))
+    damaged[-2] ^= 1
+    wanted = OffsetRange("t", bytes(16), 3, 40, 45)
+    with pytest.raises(CorruptRecordError, match="reading t-3 offsets 40 to 45: record batch at offset 40: checksum"):
+        list(to_arrow([RecordBatch(damaged)], wanted, options_for_nothing()))
+
+
+def test_checksums_need_not_be_compared() -> None:
+    builder = BatchBuilder()
+    builder.append(NOW, None, b"value", ())
+    damaged = builder.close()
+    damaged[-2] ^= 1
+    wanted = OffsetRange("t", bytes(16), 0, 0, 1)
+    (table,) = to_arrow([RecordBatch(damaged)], wanted, options_for_nothing(**{"kafka.check.crcs": "false"}))
+    assert table["value"].to_pylist() == [b"valud"]
+
+
+def test_connections_are_kept_from_task_to_task_but_not_without_limit(kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    worker = Worker()
+    try:
+        first = worker.cluster(kafka.read_options(subscribe=topic).connection, topic)
+        assert worker.cluster(kafka.read_options(subscribe=topic).connection, topic) is first
+        for number in range(KEPT):
+            options = kafka.read_options(subscribe=topic, **{"kafka.client.id": str(number)})
+            assert worker.cluster(options.connection, topic) is not first
+        assert worker.cluster(kafka.read_options(subscribe=topic).connection, topic) is not first
+    finally:
+        worker.close()
+
+
+def test_a_connection_that_was_closed_is_made_anew(kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    worker = Worker()
+    try:
+        options = kafka.read_options(subscribe=topic)
+        first = worker.cluster(options.connection, topic)
+        worker.start(first.close()).result()
+        assert worker.cluster(options.connection, topic) is not first
+    finally:
+        worker.close()
+
+
+def test_cancelling_a_fetch_loses_nothing(kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(5))
+    options = kafka.read_options(subscribe=topic)
+    wanted = replace(plan_now(options).ranges[0], end=10)
+
+    async def interrupted() -> list[int]:
+        fetcher = RangeFetcher(kafka.client, wanted, options)
+        assert offsets(await fetcher.fetch()) == [0]
+        fetch = asyncio.ensure_future(fetcher.fetch())
+        await asyncio.sleep(0)
+        fetch.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetch
+        await kafka.append_to(topic, 0, encode(some_records(5)), base=5)
+        return offsets(await fetcher.fetch())
+
+    assert kafka.run(interrupted()) == [5]

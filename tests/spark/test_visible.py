@@ -1,0 +1,108 @@
+"""Which batches hold records for users: against a model that knows each transaction's fate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.codec.messages.fetch import AbortedTransaction
+from aiokproto.records import BatchBuilder, RecordBatch, decode
+from aiokproto.records.control import encode_end_transaction
+from aiokproto.spark.fetching import visible
+
+PRODUCERS = 3
+
+
+@dataclass
+class Transaction:
+    producer_id: int
+    first_offset: int
+    end_offset: int | None = None
+    aborted: bool = False
+
+
+@dataclass
+class Log:
+    """A log of one-record batches and markers, written as brokers do."""
+
+    data: bytearray = field(default_factory=bytearray)
+    offset: int = 0
+    transactions: list[Transaction] = field(default_factory=list)
+    fates: dict[int, Transaction | None] = field(default_factory=dict)
+    open: dict[int, Transaction] = field(default_factory=dict)
+
+    def append(self, producer_id: int, *, transactional: bool) -> None:
+        builder = BatchBuilder(
+            producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=transactional
+        )
+        builder.append(1, None, b"v", ())
+        transaction = None
+        if transactional:
+            transaction = self.open.setdefault(producer_id, Transaction(producer_id, self.offset))
+        self.fates[self.offset] = transaction
+        self.data += builder.close(base_offset=self.offset)
+        self.offset += 1
+
+    def end(self, producer_id: int, *, committed: bool) -> None:
+        if transaction := self.open.pop(producer_id, None):
+            transaction.end_offset, transaction.aborted = self.offset, not committed
+            self.transactions.append(transaction)
+        self.data += encode_end_transaction(
+            committed=committed,
+            producer_id=producer_id,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp=1,
+            base_offset=self.offset,
+        )
+        self.offset += 1
+
+    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+        """As a broker answers: those aborted that overlap what is read, in order of their markers."""
+        return [
+            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+            for one in self.transactions
+            if one.aborted and one.end_offset is not None and one.end_offset >= start and one.first_offset < end
+        ]
+
+
+actions = st.tuples(st.integers(0, PRODUCERS - 1), st.sampled_from(["send", "send", "plain", "commit", "abort"]))
+
+
+def written(script: list[tuple[int, str]]) -> Log:
+    log = Log()
+    for producer_id, action in script:
+        if action in ("send", "plain"):
+            # A producer that is within a transaction sends nothing outside it.
+            log.append(producer_id, transactional=action == "send" or producer_id in log.open)
+        else:
+            log.end(producer_id, committed=action == "commit")
+    for producer_id in list(log.open):
+        log.end(producer_id, committed=True)
+    return log
+
+
+def offsets(batches: list[RecordBatch]) -> list[int]:
+    return [batch.base_offset for batch in batches]
+
+
+@given(st.lists(actions, max_size=30), st.data())
+def test_read_committed_leaves_out_exactly_what_was_aborted(script: list[tuple[int, str]], data: st.DataObject) -> None:
+    """From whatever offset it is read: a response may begin in the middle of a transaction."""
+    log = written(script)
+    start = data.draw(st.integers(0, log.offset))
+    batches = [batch for batch in decode(log.data) if batch.base_offset >= start]
+    kept = [
+        offset
+        for offset, transaction in log.fates.items()
+        if offset >= start and not (transaction and transaction.aborted)
+    ]
+    assert offsets(visible(batches, log.aborted(start, log.offset))) == kept
+
+
+@given(st.lists(actions, max_size=20))
+def test_read_uncommitted_leaves_out_markers_only(script: list[tuple[int, str]]) -> None:
+    log = written(script)
+    assert offsets(visible(decode(log.data), ())) == list(log.fates)
