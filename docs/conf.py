@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from aiokproto._version import __version__
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 project = "aiokproto"
 author = "The aiokproto authors"
 release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "docs.extensions.directive",
+]
 html_theme = "furo"
 html_title = f"aiokproto {release}"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+autoclass_content = "both"
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
+napoleon_use_ivar = True
 exclude_patterns = ["_build"]

@@ -20,8 +20,9 @@
     ├── ClientClosedError             the client was closed, or one of its tasks died
     ├── CommitError                   offsets of partitions that are no longer ours
     └── BrokerError                   a broker answered with an error code
-        ├── UnknownTopicError · InvalidTopicError · TopicExistsError · MessageTooLargeError
-        ├── OffsetOutOfRangeError · AuthorizationError · FencedError · GroupError
+        ├── UnknownTopicError · InvalidTopicError · TopicExistsError
+        ├── MessageTooLargeError (also InvalidRecordError) · OffsetOutOfRangeError
+        ├── AuthorizationError · FencedError · GroupError
         └── (others: see ``error.code``)
 
 ``except KafkaError`` catches all of it. The classes under ``BrokerError`` exist where users react differently; the
@@ -82,7 +83,7 @@ class NotKafkaError(BrokerConnectionError):
 
 
 class AuthenticationError(BrokerConnectionError):
-    """One side refused the other's identity: mechanism, name, password or token of ours, or a certificate of either."""
+    """One side did not accept who the other is: a certificate that is not trusted, or credentials that are refused."""
 
 
 class DeadlineError(KafkaError, TimeoutError):
@@ -154,7 +155,7 @@ class AuthorizationError(BrokerError):
 
 
 class FencedError(BrokerError):
-    """Another instance with the same transactional id or group instance id has taken over."""
+    """Another instance with the same identity (producer epoch, group instance id) has taken over."""
 
 
 class GroupError(BrokerError):

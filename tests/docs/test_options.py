@@ -1,0 +1,70 @@
+"""The configuration page cannot differ from the code: what it is made of is checked here."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from aiokproto.client import Client
+from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.consumer import Consumer
+from aiokproto.producer import Producer
+from docs.extensions.options import Option, connection_options, options_of
+from tests.docs.snippets import ROOT
+
+SERVERS = {"bootstrap_servers": "localhost:9092"}
+
+
+def test_every_option_is_told() -> None:
+    """Those of a constructor are compared with its docstring by `options_of` itself."""
+    assert {one.name for one in connection_options()} == set(ConnectionOptions.__annotations__)
+    assert options_of(Client) == []
+    for cls in (Producer, Consumer):
+        parameters = inspect.signature(cls).parameters.values()
+        assert [one.name for one in options_of(cls)] == [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+
+
+def test_names_are_unique() -> None:
+    """The page links to an option by its name alone."""
+    names = [one.name for one in [*options_of(Producer), *options_of(Consumer), *connection_options()]]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("option", connection_options(), ids=lambda option: option.name)
+def test_told_defaults_of_connections_are_the_real_ones(option: Option) -> None:
+    """A type with its keys in text only can say anything."""
+    if option.default is None:
+        assert option.name == "bootstrap_servers"
+        return
+    default = eval(option.default)
+    assert ClusterConfig.parse({**SERVERS, option.name: default}) == ClusterConfig.parse(SERVERS)
+
+
+def test_the_page_has_all_of_them() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    for home in ("producer.Producer", "consumer.Consumer", "config.ConnectionOptions"):
+        assert f".. options:: aiokproto.{home}\n" in page
+
+
+def test_an_option_that_is_not_told_is_noticed() -> None:
+    class Sample:
+        """A sample.
+
+        Args:
+            told: It is.
+            gone: It was.
+        """
+
+        def __init__(self, *topics: str, told: int = 1024, silent_ms: float = 5, **rest: Any) -> None: ...
+
+    with pytest.raises(LookupError, match="gone, silent_ms"):
+        options_of(Sample)
+
+
+def test_an_option_as_the_page_shows_it() -> None:
+    (linger,) = [one for one in options_of(Producer) if one.name == "linger_ms"]
+    assert (linger.kind, linger.default, linger.unit) == ("float", "5", "milliseconds")
+    (codec,) = [one for one in options_of(Producer) if one.name == "compression_type"]
+    assert codec.kind == '"none" | "gzip" | "snappy" | "lz4" | "zstd"'
