@@ -102,7 +102,7 @@ async def _poll(work: Work) -> None:
             _assign(consumer, work)
             count = size = 0
             while count < work.messages:
-                records = await consumer.poll(min(CHUNK, work.messages - count), timeout_ms=1000)
+                records = await consumer.poll(1000, max_records=min(CHUNK, work.messages - count))
                 count += len(records)
                 for record in records:
                     size += len(record.value or b"")
