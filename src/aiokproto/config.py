@@ -94,8 +94,12 @@ class ClusterConfig:
     address_map: AddressMap | None = None
 
     @classmethod
-    def parse(cls, options: ConnectionOptions | Mapping[str, Any]) -> ClusterConfig:
+    def parse(cls, options: ConnectionOptions | Mapping[str, Any], own: Iterable[str] = ()) -> ClusterConfig:
         """Validate options.
+
+        Args:
+            options: Options by name.
+            own: The caller's own options, so that a misspelt one of these finds its right name as well.
 
         Raises:
             ConfigurationError: An option is unknown (names the nearest known one), missing, or its value is unusable.
@@ -103,7 +107,7 @@ class ClusterConfig:
         known = ConnectionOptions.__annotations__
         for name in options:
             if name not in known:
-                raise unknown_option(name, known)
+                raise unknown_option(name, (*own, *known))
         if "bootstrap_servers" not in options:
             raise ConfigurationError("bootstrap_servers is missing: one or more brokers as 'host:port'")
         servers = parse_addresses("bootstrap_servers", options["bootstrap_servers"])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from aiokproto.config import ClusterConfig
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import check
 from aiokproto.records import BatchRecord, Compression, encode
 from tests.clusters import BehaviourCluster
+
+EPOCH = int(time.time() * 1000)
+"""Timestamp of the first record. Not long ago: brokers delete what their retention time has passed for."""
 
 
 def value(number: int) -> bytes:
@@ -28,9 +33,16 @@ async def append(
         timeout_ms=10_000,
         topic_data=[TopicProduceData(name=topic, topic_id=info.topic_id, partition_data=partitions)],
     )
-    leader = cluster.snapshot.leader(topic, partition)
-    assert leader is not None
-    answer = (await cluster.send(request, leader)).responses[0].partition_responses[0]
+    while True:
+        leader = cluster.snapshot.leader(topic, partition)
+        assert leader is not None
+        answer = (await cluster.send(request, leader)).responses[0].partition_responses[0]
+        if not ErrorCode(answer.error_code).refresh_metadata:
+            break
+        # Just elected: the broker has not heard of it yet.
+        generation = cluster.snapshot.generation
+        cluster.invalidate("the leader moved")
+        await cluster.changed(generation)
     check(answer.error_code, f"Produce to {topic}-{partition}")
     return answer.base_offset
 
@@ -45,10 +57,10 @@ async def fill(
     per_batch: int = 10,
     compression: Compression = Compression.NONE,
 ) -> None:
-    """Records ``start`` to ``start + count`` into each partition: value ``value-N``, timestamp ``1000 + N``."""
+    """Records ``start`` to ``start + count`` into each partition: value ``value-N``, timestamp ``EPOCH + N``."""
     async with Cluster(ClusterConfig.parse({"bootstrap_servers": broker.bootstrap_servers})) as cluster:
         for partition in partitions:
             for first in range(start, start + count, per_batch):
                 numbers = range(first, min(first + per_batch, start + count))
-                records = [BatchRecord(0, 1000 + number, b"key", value(number)) for number in numbers]
+                records = [BatchRecord(0, EPOCH + number, b"key", value(number)) for number in numbers]
                 await append(cluster, topic, partition, encode(records, compression=compression))

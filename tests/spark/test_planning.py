@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from aiokproto.broker.topics import OFFSETS_TOPIC
+from aiokproto.cluster import CoordinatorKind
 from aiokproto.errors import BootstrapError, ConfigurationError, UnknownTopicError
 from aiokproto.records import BatchRecord
 from aiokproto.spark.offsets import DataLossError
@@ -50,6 +52,13 @@ def test_topics_that_match_a_pattern(kafka: Kafka, filled: str) -> None:
     """The whole name has to match."""
     assert planned(kafka, subscribePattern=f"{filled[:-3]}...").keys() == {(filled, 0), (filled, 1)}
     assert planned(kafka, subscribePattern=filled[:-1]) == {}
+
+
+def test_a_pattern_does_not_match_kafkas_own_topics(kafka: Kafka) -> None:
+    kafka.run(kafka.client.coordinator(CoordinatorKind.GROUP, "any"))
+    assert OFFSETS_TOPIC in kafka.run(kafka.client.topics())
+    assert planned(kafka, subscribePattern=OFFSETS_TOPIC) == {}
+    assert planned(kafka, subscribe=OFFSETS_TOPIC) != {}
 
 
 def test_given_offsets(kafka: Kafka, filled: str) -> None:

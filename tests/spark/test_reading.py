@@ -120,14 +120,23 @@ def test_columns_in_the_order_wanted(kafka: Kafka, worker: Worker, topic: str) -
     assert table["offset"].to_pylist() == [0, 1, 2, 3]
 
 
+async def fetches() -> int:
+    """How many are under way on this loop."""
+    # One turn for what was cancelled to end.
+    await asyncio.sleep(0)
+    return sum("RangeFetcher" in repr(task) for task in asyncio.all_tasks())
+
+
 def test_stopping_early_leaves_the_worker_usable(kafka: Kafka, worker: Worker, topic: str) -> None:
     kafka.create_topic(topic)
     for start in range(0, 30, 10):
         kafka.produce(topic, 0, some_records(10, start))
-    options = kafka.read_options(subscribe=topic, **{"kafka.max.partition.fetch.bytes": "1"})
-    tables = read_range(worker, plan_now(options).ranges[0], options)
-    assert next(tables).num_rows == 10
+    options = kafka.read_options(subscribe=topic, **{"kafka.fetch.max.wait.ms": "1"})
+    tables = read_range(worker, replace(plan_now(options).ranges[0], end=100), options)
+    assert next(tables).num_rows == 30
+    assert worker.start(fetches()).result() == 1
     tables.close()  # type: ignore[attr-defined]
+    assert worker.start(fetches()).result() == 0
     assert len(read(worker, kafka, topic)) == 30
 
 

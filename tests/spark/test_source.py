@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -157,20 +155,3 @@ def test_a_schema_of_other_types_is_refused(kafka: Kafka, spark: SparkSession, t
     kafka.create_topic(topic)
     reader = spark.read.format("aiokproto").options(**kafka.options(subscribe=topic)).schema("value string")
     assert "schema: value string is none of key binary, value binary" in failure(reader.load)
-
-
-def test_spark_finds_the_source_by_itself() -> None:
-    """By the name of the module, which is all that PySpark looks at."""
-    from aiokproto.spark.source import KafkaDataSource
-    from pyspark_aiokproto import DefaultSource
-
-    assert DefaultSource is KafkaDataSource
-    assert DefaultSource.name() == "aiokproto"
-
-
-def test_the_package_alone_does_not_load_spark() -> None:
-    heavy = ("pyspark", "pyarrow", "numpy")
-    for module in ("aiokproto", "aiokproto.spark", "aiokproto.spark.load", "aiokproto.spark.reading"):
-        code = f"import sys, {module}; print(*[name for name in {heavy!r} if name in sys.modules])"
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert found.stdout.split() == [], module

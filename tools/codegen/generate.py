@@ -124,7 +124,7 @@ class MessageDraft:
 
     def field(self, field: dict[str, Any], used: Range, defaults: bool) -> str:
         array = field["type"].startswith("[]")
-        base = field["type"].removeprefix("[]")
+        base: str = field["type"].removeprefix("[]")
         versions = Range.parse(field["versions"]) & used
         arguments: list[str] = []
         everywhere = versions.covers(used)
@@ -141,7 +141,7 @@ class MessageDraft:
             arguments.append("ignorable=True")
         if field.get("flexibleVersions") == "none":
             arguments.append("flexible=False")
-        kind = SPELLING.get(base, base if base in BASIC else self.renames.get(base, base))
+        kind = SPELLING.get(base) or self.renames.get(base, base)
         annotation = f"list[{kind}]" if array else kind
         if not nullable.empty or base == "records":
             annotation += " | None"

@@ -79,10 +79,7 @@ def decode_response(frame: Buffer, response: type[R], version: int) -> R:
         DecodeError: Bytes are missing, wrong, or left over; names the field.
     """
     _, pos = ResponseHeader.decode_from(frame, 0, response.header_version(version))
-    message, end = response.decode_from(frame, pos, version)
-    if end != len(frame):
-        raise DecodeError(f"{response.__name__} v{version}: {len(frame) - end} bytes left over after {end}")
-    return message
+    return response.decode(memoryview(frame)[pos:], version)
 
 
 def response_correlation_id(frame: Buffer) -> int:

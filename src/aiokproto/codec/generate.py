@@ -11,13 +11,6 @@ if TYPE_CHECKING:
     from aiokproto.codec.schema import FieldSpec, Message, Struct
 
 
-def has_records(struct: type[Struct]) -> bool:
-    """Whether a record set lies anywhere inside: then the input is read in place instead of being copied once."""
-    return any(
-        spec.kind == "recordset" or (spec.struct is not None and has_records(spec.struct)) for spec in struct.fields()
-    )
-
-
 def minimal_size(struct: type[Struct], version: int, flexible: bool) -> int:
     """The fewest bytes an instance takes: what bounds a hostile count."""
     size = 1 if flexible else 0
@@ -116,11 +109,9 @@ class DecoderWriter(_Writer):
 
     def function(self, message: type[Message]) -> list[str]:
         self.lines = ["def decode(data, pos):"]
-        if has_records(message):
+        if message.in_place(self.version):
             self.line("view = memoryview(data)")
             self.line("data = view.obj if type(view.obj) is bytes and view.nbytes == len(view.obj) else view")
-        else:
-            self.line("data = bytes(data)")
         self.line("size = len(data)")
         self.struct(message, "m")
         self.line("return m, pos")

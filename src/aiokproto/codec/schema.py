@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from aiokproto.codec.wire import FORMATS, ZERO_UUID
@@ -280,6 +280,13 @@ def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:
     )
 
 
+def _has_records(spec: FieldSpec, version: int) -> bool:
+    if version not in spec.versions:
+        return False
+    inner = spec.struct.fields() if spec.struct is not None else ()
+    return spec.kind == "recordset" or any(_has_records(field, version) for field in inner)
+
+
 class _Codecs(dict[int, Any]):
     """Version → compiled function, compiled when first asked for."""
 
@@ -350,10 +357,19 @@ class Message(Struct):
         Raises:
             DecodeError: Bytes are missing, wrong, or left over; names the field and position.
         """
+        if not cls.in_place(version):
+            # Slices of bytes are cheaper than slices of a view, and one copy of a small message is next to nothing.
+            data = bytes(data)
         message, end = cls.decode_from(data, 0, version)
         if end != len(data):
             raise DecodeError(f"{cls.__name__} v{version}: {len(data) - end} bytes left over after {end}")
         return message
+
+    @classmethod
+    @cache
+    def in_place(cls, version: int) -> bool:
+        """Whether the version has record sets, which are read where they lie."""
+        return any(_has_records(spec, version) for spec in cls.fields())
 
     @classmethod
     def decode_from(cls, data: Buffer, pos: int, version: int) -> tuple[Self, int]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import RecordBatch, decode
 from aiokproto.records.control import ControlType, batch_control_type
-from aiokproto.types import Record, TopicPartition
+from aiokproto.types import Header, Record, TopicPartition
 
 
 class Chunk:
@@ -102,10 +100,16 @@ def open_batch(batch: RecordBatch, partition: TopicPartition, position: int, che
     """
     if check_crcs:
         batch.validate()
-    make: Any = partial(
-        Record, *partition, timestamp_type=batch.timestamp_type, leader_epoch=batch.partition_leader_epoch
-    )
-    records: list[Record] = batch.records(make)
+    topic, number = partition
+    timestamp_type, leader_epoch = batch.timestamp_type, batch.partition_leader_epoch
+
+    # A closure costs less than `partial` with the keywords: this runs once a record.
+    def make(
+        offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
+    ) -> Record:
+        return Record(topic, number, offset, timestamp, key, value, headers, timestamp_type, leader_epoch)
+
+    records = batch.records(make)
     records.reverse()
     while records and records[-1].offset < position:
         records.pop()

@@ -6,8 +6,9 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from inspect import signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from aiokproto.cluster import Cluster
 from aiokproto.config import ClusterConfig, ConnectionOptions, integer
@@ -83,14 +84,14 @@ class Consumer:
         *topics: str,
         group_id: str | None = None,
         group_instance_id: str | None = None,
-        auto_offset_reset: str = "latest",
+        auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: float = 5000,
         session_timeout_ms: float = 45_000,
         heartbeat_interval_ms: float = 3000,
         max_poll_interval_ms: float = 300_000,
         partition_assignment_strategy: str | Assignor | Sequence[str | Assignor] = ("range", "cooperative-sticky"),
-        isolation_level: str = "read_uncommitted",
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         fetch_min_bytes: int = 1,
         fetch_max_wait_ms: float = 500,
         fetch_max_bytes: int = 50 * 1024 * 1024,
@@ -121,7 +122,7 @@ class Consumer:
                 "client_rack": client_rack,
             }
         )
-        cluster = Cluster(ClusterConfig.parse(connection))
+        cluster = Cluster(ClusterConfig.parse(connection, own=OPTIONS))
         self._read_committed = config.fetch.read_committed
         self._engine = Engine(cluster, config, Subscription(topics=to_topics(topics)))
         self._assignment = self._engine.assignment
@@ -181,7 +182,7 @@ class Consumer:
         assignment.hand = record = assignment.open.pop()
         return record
 
-    async def poll(self, max_records: int = 500, timeout_ms: float = 0) -> list[Record]:
+    async def poll(self, timeout_ms: float = 0, max_records: int = 500) -> list[Record]:
         """Up to ``max_records`` records, as soon as there is one; none after ``timeout_ms``.
 
         All of them are in hand until the next are asked for. Raises as ``async for``.
@@ -476,3 +477,7 @@ class _Batches:
         batch = await self._engine.reader.batch()
         assert batch is not None
         return batch
+
+
+OPTIONS = tuple(name for name in signature(Consumer).parameters if name not in ("topics", "connection"))
+"""The names of the options that are the consumer's own."""

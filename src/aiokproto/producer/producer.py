@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from aiokproto.cluster import Cluster
-from aiokproto.config import ClusterConfig, ConnectionOptions, unknown_option
+from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.errors import (
     BufferFullError,
     ClientClosedError,
@@ -127,10 +127,7 @@ class Producer:
             partitioner=partitioner,
             max_block_ms=max_block_ms,
         )
-        for name in connection:
-            if name not in ConnectionOptions.__annotations__:
-                raise unknown_option(name, (*OPTIONS, *ConnectionOptions.__annotations__))
-        self._config = ClusterConfig.parse(connection)
+        self._config = ClusterConfig.parse(connection, own=OPTIONS)
         self._partitioner = self._settings.partitioner
         self._accumulator = Accumulator(
             self._settings.limits,

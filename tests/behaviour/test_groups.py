@@ -1,0 +1,453 @@
+"""Reading as a group, on the embedded broker and on real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokproto.cluster import CoordinatorKind
+from aiokproto.consumer import Consumer, PartitionStatus
+from aiokproto.errors import CommitError, ConfigurationError, GroupError, OffsetOutOfRangeError
+from aiokproto.types import OffsetAndMetadata, TopicPartition
+from tests.behaviour.feed import fill
+from tests.clusters import BehaviourCluster, embedded_cluster
+
+Place = tuple[int, int]
+
+QUICK: dict[str, Any] = {"heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
+"""Brokers tell of a rebalance by heartbeats: the more often, the sooner."""
+
+
+def member(cluster: BehaviourCluster, topic: str, **options: Any) -> Consumer:
+    return Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=f"{topic}-group", **QUICK | options)
+
+
+async def take(consumer: Consumer, count: int) -> list[Place]:
+    records = [await anext(consumer) for _ in range(count)]
+    return [(record.partition, record.offset) for record in records]
+
+
+def everything(partitions: int, count: int, start: int = 0) -> list[Place]:
+    return [(partition, offset) for partition in range(partitions) for offset in range(start, start + count)]
+
+
+async def until(condition: Callable[[], bool], *consumers: Consumer) -> None:
+    """Let the members go on until the condition holds."""
+    while not condition():
+        for consumer in consumers:
+            assert await consumer.poll(timeout_ms=20) == []
+
+
+class Worker:
+    """A member that reads until told to stop, or that it has seen enough."""
+
+    def __init__(self, consumer: Consumer, seen: Counter[Place], news: asyncio.Event) -> None:
+        self.consumer = consumer
+        self.mine: Counter[Place] = Counter()
+        self._seen = seen
+        self._news = news
+        self._task: asyncio.Task[None] | None = None
+
+    async def _work(self) -> None:
+        async for record in self.consumer:
+            place = (record.partition, record.offset)
+            # A real loop suspends while it works: rebalances get their chance in the middle of it.
+            await asyncio.sleep(0)
+            self._seen[place] += 1
+            self.mine[place] += 1
+            self._news.set()
+
+    async def start(self) -> Worker:
+        await self.consumer.start()
+        self._task = asyncio.create_task(self._work())
+        return self
+
+    async def stop(self) -> None:
+        """Stop between two records: what was handed out is worked off by then."""
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.consumer.close()
+
+
+async def gathered(seen: Counter[Place], news: asyncio.Event, count: int) -> None:
+    while sum(seen.values()) < count:
+        news.clear()
+        await asyncio.wait_for(news.wait(), 60)
+
+
+async def test_what_is_finished_is_committed_and_gone_on_from(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    await fill(cluster, topic, 25, [0, 1])
+    async with member(cluster, topic) as consumer:
+        seen = await take(consumer, 30)
+    async with member(cluster, topic) as consumer:
+        seen += await take(consumer, 20)
+        assert sorted(seen) == everything(2, 25)
+        assert await consumer.poll(timeout_ms=50) == []
+    async with member(cluster, topic) as consumer:
+        assert await consumer.poll(timeout_ms=500) == []
+        at = TopicPartition(topic, 0), TopicPartition(topic, 1)
+        committed = await consumer.committed(*at)
+        assert {partition: known and known.offset for partition, known in committed.items()} == dict.fromkeys(at, 25)
+
+
+async def test_a_record_whose_loop_body_raises_is_read_again(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 20)
+
+    async def fail_at(offset: int) -> None:
+        async with member(cluster, topic) as consumer:
+            async for record in consumer:
+                if record.offset == offset:
+                    raise ZeroDivisionError
+
+    for offset in (7, 7, 12):
+        with pytest.raises(ZeroDivisionError):
+            await fail_at(offset)
+    async with member(cluster, topic) as consumer:
+        assert await take(consumer, 1) == [(0, 12)]
+
+
+async def test_closing_in_finally_tells_failure_from_success(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 20)
+
+    async def work(fail: bool) -> int:
+        consumer = member(cluster, topic)
+        await consumer.start()
+        try:
+            record = await anext(consumer)
+            if fail:
+                raise ZeroDivisionError
+            return record.offset
+        finally:
+            await asyncio.wait_for(consumer.close(), 30)
+
+    with pytest.raises(ZeroDivisionError):
+        await work(True)
+    assert await work(False) == 0
+    assert await work(False) == 1
+
+
+async def test_batches_and_polled_lists_are_committed_as_a_whole(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 30)
+
+    async def fail_in_second_list() -> None:
+        async with member(cluster, topic) as consumer:
+            assert len(await consumer.poll(timeout_ms=30_000, max_records=5)) == 5
+            assert len(await consumer.poll(timeout_ms=30_000, max_records=5)) == 5
+            raise ZeroDivisionError
+
+    async def fail_in_batch() -> None:
+        async with member(cluster, topic) as consumer:
+            async for batch in consumer.batches():
+                assert batch.base_offset == 5
+                raise ZeroDivisionError
+
+    for fail in (fail_in_second_list, fail_in_batch):
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+    async with member(cluster, topic) as consumer:
+        assert next(iter(await anext(consumer.batches()))).offset == 5
+
+
+async def test_finished_records_are_committed_while_the_loop_runs(cluster: BehaviourCluster, topic: str) -> None:
+    """All but the one in hand; without waiting for the end."""
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 20)
+    async with member(cluster, topic, auto_commit_interval_ms=20) as consumer:
+        await take(consumer, 8)
+        at = TopicPartition(topic, 0)
+        while (known := (await consumer.committed(at))[at]) is None or known.offset < 7:
+            await asyncio.sleep(0)
+        assert known.offset == 7
+
+
+async def test_commit_by_hand(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 20)
+    at = TopicPartition(topic, 0)
+    async with member(cluster, topic, enable_auto_commit=False) as consumer:
+        assert await consumer.committed(at) == {at: None}
+        await take(consumer, 5)
+        await consumer.commit()
+        assert (await consumer.committed())[at] == OffsetAndMetadata(5, "", 0)
+        await consumer.commit({at: OffsetAndMetadata(3, "a note")})
+        known = (await consumer.committed())[at]
+        assert known is not None
+        assert (known.offset, known.metadata) == (3, "a note")
+        await take(consumer, 5)
+        with pytest.raises(CommitError, match="other-0 not committed"):
+            await consumer.commit({TopicPartition("other", 0): 1})
+    async with member(cluster, topic, enable_auto_commit=False) as consumer:
+        assert await take(consumer, 1) == [(0, 3)]
+
+
+async def test_an_assigned_consumer_commits_to_its_group(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 10)
+    for start in (0, 4):
+        options = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": topic, **QUICK}
+        async with Consumer(**options) as consumer:
+            consumer.assign([(topic, 0)])
+            assert await take(consumer, 4) == [(0, offset) for offset in range(start, start + 4)]
+
+
+async def test_without_a_group_there_is_nothing_to_commit_to(cluster: BehaviourCluster) -> None:
+    async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        with pytest.raises(ConfigurationError, match="group_id"):
+            await consumer.commit()
+
+
+async def test_nothing_committed_and_no_reset_raises(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    async with member(cluster, topic, auto_offset_reset="none") as consumer:
+        with pytest.raises(OffsetOutOfRangeError, match="nothing is committed"):
+            await anext(consumer)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+async def test_every_record_exactly_once_while_members_come_and_go(
+    cluster: BehaviourCluster, topic: str, strategy: str
+) -> None:
+    """Two members, a third joins, one leaves: as nobody fails, nothing is lost or repeated, with every assignor."""
+    await cluster.create_topic(topic, partitions=6)
+    partitions = range(6)
+    seen: Counter[Place] = Counter()
+    news = asyncio.Event()
+    workers: list[Worker] = []
+
+    def worker() -> Worker:
+        return Worker(member(cluster, topic, partition_assignment_strategy=strategy), seen, news)
+
+    def shared() -> bool:
+        sizes = [len(one.consumer.assignment()) for one in workers]
+        return sum(sizes) == 6 and max(sizes) == -(-6 // len(workers))
+
+    try:
+        for round_number in range(4):
+            if round_number == 3:
+                await workers.pop(0).stop()
+            else:
+                workers.append(await worker().start())
+            feeding = asyncio.create_task(fill(cluster, topic, 20, partitions, start=20 * round_number, per_batch=2))
+            await gathered(seen, news, 120 * (round_number + 1))
+            await feeding
+            while not shared():
+                await asyncio.sleep(0)
+        assert seen == Counter(everything(6, 80))
+        assert all(one.mine for one in workers)
+    finally:
+        await asyncio.gather(*(one.stop() for one in workers))
+
+
+async def test_cooperative_members_keep_reading_what_does_not_move(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=4)
+    revoked: list[TopicPartition] = []
+    options = {"partition_assignment_strategy": "cooperative-sticky"}
+    async with member(cluster, topic, **options) as first:
+        first.subscribe(topic, on_revoked=revoked.extend)
+        await until(lambda: len(first.assignment()) == 4, first)
+        async with member(cluster, topic, **options) as second:
+            await until(lambda: len(second.assignment()) == 2, first, second)
+            assert len(first.assignment()) == 2
+            assert sorted(revoked) == sorted(second.assignment())
+            assert first.assignment().isdisjoint(second.assignment())
+
+
+async def test_eager_members_give_up_all(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=4)
+    events: list[tuple[str, int]] = []
+
+    async def assigned(partitions: list[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        events.append(("assigned", len(partitions)))
+
+    async with member(cluster, topic) as first:
+        first.subscribe(topic, on_assigned=assigned, on_revoked=lambda gone: events.append(("revoked", len(gone))))
+        await until(lambda: len(first.assignment()) == 4, first)
+        async with member(cluster, topic) as second:
+            await until(lambda: len(second.assignment()) == 2, first, second)
+            await until(lambda: len(first.assignment()) == 2, first, second)
+        assert events == [("assigned", 4), ("revoked", 4), ("assigned", 2)]
+
+
+async def test_callbacks_may_seek_and_commit(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 20)
+    async with member(cluster, topic, enable_auto_commit=False) as consumer:
+
+        def assigned(partitions: list[TopicPartition]) -> None:
+            for partition in partitions:
+                consumer.seek(partition, 15)
+
+        async def revoked(partitions: list[TopicPartition]) -> None:
+            await consumer.commit(dict.fromkeys(partitions, 17))
+
+        consumer.subscribe(topic, on_assigned=assigned, on_revoked=revoked)
+        assert await take(consumer, 2) == [(0, 15), (0, 16)]
+        await consumer.unsubscribe()
+        assert consumer.assignment() == frozenset()
+    async with member(cluster, topic) as consumer:
+        assert await take(consumer, 1) == [(0, 17)]
+
+
+async def test_asking_for_records_in_a_callback_raises(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    failures: list[str] = []
+    async with member(cluster, topic) as consumer:
+
+        async def assigned(_: list[TopicPartition]) -> None:
+            with pytest.raises(RuntimeError) as caught:
+                await anext(consumer)
+            failures.append(str(caught.value))
+
+        consumer.subscribe(topic, on_assigned=assigned)
+        await until(lambda: bool(failures), consumer)
+        assert "rebalance callback" in failures[0]
+
+
+async def test_a_rebalance_waits_for_the_record_in_hand(cluster: BehaviourCluster, topic: str) -> None:
+    """And nothing of a revoked partition is handed out afterwards."""
+    await cluster.create_topic(topic, partitions=2)
+    await fill(cluster, topic, 50, [0, 1])
+    async with member(cluster, topic) as first:
+        handed = await take(first, 11)
+        joining = member(cluster, topic)
+        await joining.start()
+        try:
+            getting = asyncio.create_task(take(joining, 1))
+            in_hand = TopicPartition(topic, handed[-1][0])
+            while first.partition_state(in_hand).status is not PartitionStatus.REVOKING:
+                await asyncio.sleep(0)
+            assert len(first.assignment()) == 2
+            assert not getting.done()
+            handed += await take(first, 1)
+            # By then the group has a new generation, and the other member reads its part.
+            after = await getting
+            while sum(len(one.assignment()) for one in (first, joining)) < 2:
+                await asyncio.sleep(0)
+            mine = {partition.partition for partition in first.assignment()}
+            assert {handed[-1][0]} == mine
+            assert set(handed).isdisjoint(after)
+            [(partition, offset)] = after
+            assert offset == sum(1 for place in handed if place[0] == partition)
+        finally:
+            await joining.close()
+
+
+async def test_a_killed_member_is_missed_and_replaced(cluster: BehaviourCluster, topic: str) -> None:
+    """Its session ends, and another reads on from what it had committed."""
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 20)
+    dying = member(cluster, topic, session_timeout_ms=6000, enable_auto_commit=False)
+    await dying.start()
+    await take(dying, 8)
+    await dying.commit({(topic, 0): 5})
+    # As a power cut would: no goodbye, no more heartbeats.
+    for task in [task for task in asyncio.all_tasks() if task.get_name() == "aiokproto-consumer-group"]:
+        task.cancel()
+    await dying._engine.cluster.close()
+    async with member(cluster, topic, session_timeout_ms=6000) as consumer:
+        assert await asyncio.wait_for(take(consumer, 1), 30) == [(0, 5)]
+    await dying.close(timeout_ms=100)
+
+
+async def test_a_member_that_asks_for_nothing_leaves_until_it_does(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    await fill(cluster, topic, 20)
+    lost: list[TopicPartition] = []
+    async with member(cluster, topic, max_poll_interval_ms=300, auto_commit_interval_ms=20) as idle:
+        idle.subscribe(topic, on_lost=lost.extend)
+        assert await take(idle, 3) == [(0, 0), (0, 1), (0, 2)]
+        while idle.assignment():
+            await asyncio.sleep(0)
+        async with member(cluster, topic) as other:
+            assert await take(other, 1) == [(0, 2)]
+        assert lost == [TopicPartition(topic, 0)]
+        assert idle.assignment() == frozenset()
+        assert "max_poll_interval_ms" in str(idle.partition_state((topic, 0)))
+        # Back again: what the other has finished is not repeated.
+        assert await take(idle, 1) == [(0, 3)]
+
+
+async def test_a_static_member_is_back_without_a_rebalance(
+    cluster: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with member(cluster, topic, group_instance_id="one") as one:
+        await until(lambda: len(one.assignment()) == 2, one)
+        async with member(cluster, topic, group_instance_id="two") as two:
+            await until(lambda: len(one.assignment()) == len(two.assignment()) == 1, one, two)
+            had = two.assignment()
+        with caplog.at_level(logging.INFO, logger="aiokproto.group"):
+            async with member(cluster, topic, group_instance_id="two") as two:
+                await until(lambda: len(two.assignment()) == 1, one, two)
+                assert two.assignment() == had
+            generations = [record for record in caplog.records if "generation" in record.getMessage()]
+            assert len(generations) == 1, caplog.text
+
+
+async def test_new_partitions_are_noticed(cluster: BehaviourCluster, topic: str) -> None:
+    from aiokproto.client import Client
+    from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+
+    await cluster.create_topic(topic, partitions=1)
+    options = {"metadata_max_age_ms": 200}
+    async with (
+        member(cluster, topic, **options) as consumer,
+        Client(bootstrap_servers=cluster.bootstrap_servers) as client,
+    ):
+        await until(lambda: len(consumer.assignment()) == 1, consumer)
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=topic, count=3, assignments=None)],
+            timeout_ms=10_000,
+            validate_only=False,
+        )
+        answer = await client.request(request)
+        assert [result.error_code for result in answer.results] == [0]
+        await until(lambda: len(consumer.assignment()) == 3, consumer)
+
+
+async def test_members_without_a_common_assignor_are_refused(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    async with member(cluster, topic, partition_assignment_strategy="range") as first:
+        await until(lambda: len(first.assignment()) == 1, first)
+        async with member(cluster, topic, partition_assignment_strategy="roundrobin") as second:
+            with pytest.raises(GroupError, match="share no partition assignment strategy"):
+                await anext(second)
+
+
+async def test_one_line_a_rebalance(caplog: pytest.LogCaptureFixture) -> None:
+    async with embedded_cluster(1) as cluster:
+        await cluster.create_topic("t")
+        with caplog.at_level(logging.INFO, logger="aiokproto"):
+            async with member(cluster, "t") as consumer:
+                await until(lambda: len(consumer.assignment()) == 1, consumer)
+        [line] = [record.getMessage() for record in caplog.records if record.name == "aiokproto.group"]
+        assert line.startswith("group t-group: generation 1 as ")
+        assert "1 partitions, 1 more, 0 given up" in line
+
+
+async def test_a_group_outlives_its_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
+    """The broker that coordinates the group stops: members find the next one, read on, and commit there."""
+    await cluster3.create_topic(topic, partitions=2, replication=3)
+    await fill(cluster3, topic, 20, [0, 1])
+    async with member(cluster3, topic) as consumer:
+        seen = await take(consumer, 40)
+        await consumer.commit()
+        node = await consumer._engine.cluster.coordinator(CoordinatorKind.GROUP, f"{topic}-group")
+        await cluster3.stop_broker(node)
+        await fill(cluster3, topic, 20, [0, 1], start=20)
+        seen += await take(consumer, 40)
+        assert sorted(seen) == everything(2, 40)
+        await consumer.commit(timeout_ms=30_000)
+        committed = await consumer.committed()
+        assert [known and known.offset for known in committed.values()] == [40, 40]

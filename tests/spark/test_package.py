@@ -1,0 +1,23 @@
+"""The package as it is imported, without a Spark that runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_spark_finds_the_source_by_itself() -> None:
+    """By the name of the module, which is all that PySpark looks at."""
+    from aiokproto.spark.source import KafkaDataSource
+    from pyspark_aiokproto import DefaultSource
+
+    assert DefaultSource is KafkaDataSource
+    assert DefaultSource.name() == "aiokproto"
+
+
+def test_the_package_alone_does_not_load_spark() -> None:
+    heavy = ("pyspark", "pyarrow", "numpy")
+    for module in ("aiokproto", "aiokproto.spark", "aiokproto.spark.load", "aiokproto.spark.reading"):
+        code = f"import sys, {module}; print(*[name for name in {heavy!r} if name in sys.modules])"
+        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert found.stdout.split() == [], module
