@@ -154,7 +154,9 @@ class KafkaCluster:
 
     def _format(self) -> None:
         """Write the cluster id and first metadata into every node's data folder (all at once: each is a slow JVM)."""
-        cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        # A name that begins with a dash would be taken for an option; a first bit of 0 rules that out.
+        number = secrets.randbits(127).to_bytes(16, "big")
+        cluster_id = base64.urlsafe_b64encode(number).decode().rstrip("=")
         arguments = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties")
         formatting = {id_: self._java(id_, "-XX:TieredStopAtLevel=1", *arguments) for id_ in self.broker_ids}
         for node_id, process in formatting.items():

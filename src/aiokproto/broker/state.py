@@ -68,7 +68,8 @@ class State:
         self.options = options
         self.nodes = {node.node_id: node for node in nodes}
         self.topics: dict[str, Topic] = {}
-        self.cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        # As Kafka does, none that begins with a dash: command lines would take it for an option.
+        self.cluster_id = base64.urlsafe_b64encode(bytes([0]) + uuid4().bytes[1:]).decode().rstrip("=")
         self.on_leader_change: Callable[[Partition], None] = lambda partition: None
         self.on_delete: Callable[[Topic], None] = lambda topic: None
         self._by_id: dict[bytes, Topic] = {}
