@@ -143,7 +143,7 @@ class MessageDraft:
             arguments.append("flexible=False")
         kind = SPELLING.get(base) or self.renames.get(base, base)
         annotation = f"list[{kind}]" if array else kind
-        if not nullable.empty or base == "records":
+        if not nullable.empty:
             annotation += " | None"
         tail = f" = field({', '.join(arguments)})" if arguments else ""
         return f"{snake(field['name'])}: {annotation}{tail}"
@@ -174,12 +174,16 @@ def normalised(draft: MessageDraft, struct: StructDraft) -> list[str]:
 
 def module(title: str, drafts: list[MessageDraft], headers: dict[str, str]) -> str:
     """The text of one module. Structs of the same name are one class if equal, else carry their message's name."""
-    for name in {n for d in drafts for n in d.structs}:
-        owners = [d for d in drafts if name in d.structs]
-        bodies = {tuple(normalised(d, d.structs[name])) for d in owners}
-        if name in {d.name for d in drafts} or len(bodies) > 1:
-            for d in owners:
-                d.renames[name] = d.name + name
+    # A struct whose own text is equal may hold one that had to be renamed, and is renamed in the next pass.
+    before = -1
+    while before != (renamed := sum(len(draft.renames) for draft in drafts)):
+        before = renamed
+        for name in {n for d in drafts for n in d.structs}:
+            owners = [d for d in drafts if name in d.structs]
+            bodies = {tuple(normalised(d, d.structs[name])) for d in owners}
+            if name in {d.name for d in drafts} or len(bodies) > 1:
+                for d in owners:
+                    d.renames[name] = d.name + name
     written: set[str] = set()
     blocks: list[str] = []
     for draft in drafts:
