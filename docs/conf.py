@@ -19,6 +19,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "docs.extensions.directive",
+    "docs.extensions.protocol",
 ]
 html_theme = "furo"
 html_title = f"aiokproto {release}"

@@ -1,0 +1,1 @@
+"""``python -m aiokproto.codec``: look up the protocol, decode and encode it."""

@@ -1,0 +1,186 @@
+"""From frames to JSON documents: ``decode``."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from struct import Struct as Packer
+from typing import Any, NamedTuple
+
+from aiokproto.cli.codec.inputs import Frame, split
+from aiokproto.cli.codec.names import Target, UsageError, checked_version, find
+from aiokproto.codec.frames import decode_request_header, response_correlation_id
+from aiokproto.codec.json import RecordsForm, to_json
+from aiokproto.codec.messages.header import RequestHeader, ResponseHeader
+from aiokproto.codec.registry import api_name, request
+from aiokproto.codec.schema import Message, Request, Response
+from aiokproto.errors import CodecError, DecodeError, KafkaError
+
+_INT16 = Packer(">h")
+_UNSUPPORTED_VERSION = 35
+_API_VERSIONS = 18
+
+
+class Reading(NamedTuple):
+    """What bytes are to be read as.
+
+    Attributes:
+        target: The API or message.
+        version: Its version; None if it stands in front of a payload, or in a request's header.
+    """
+
+    target: Target
+    version: int | None
+
+
+class Answers:
+    """Which request each response of a stream belongs to."""
+
+    def __init__(self, readings: dict[int | None, Reading]) -> None:
+        self._default = readings.get(None)
+        self._by_id = {number: deque([reading]) for number, reading in readings.items() if number is not None}
+
+    def sent(self, data: bytes) -> None:
+        """Take over the requests of a stream. Ids that come again are answered in the order they were sent."""
+        for number, frame in enumerate(split(data, "length", lambda _: False), 1):
+            with_place = f"request frame {number} at byte {frame.offset}"
+            if frame.fault:
+                raise UsageError(f"{with_place}: {frame.fault}")
+            try:
+                header = decode_request_header(frame.data)
+            except CodecError as error:
+                raise UsageError(f"{with_place}: {error}") from None
+            reading = Reading(find(str(header.api_key)), header.api_version)
+            self._by_id.setdefault(header.correlation_id, deque()).append(reading)
+
+    def take(self, correlation_id: int) -> Reading:
+        """What the next response with that id is.
+
+        Raises:
+            UsageError: Nothing says so.
+        """
+        waiting = self._by_id.get(correlation_id)
+        if waiting:
+            # The last one stays: who looks at a frame twice shall see the same.
+            return waiting.popleft() if len(waiting) > 1 else waiting[0]
+        if self._default is None:
+            raise UsageError(f"nothing says what correlation id {correlation_id} answers (--as, --requests)")
+        return self._default
+
+
+def parse_reading(text: str) -> tuple[int | None, Reading]:
+    """``[ID=]NAME[:VERSION]``.
+
+    Raises:
+        UsageError: It has another form, or there is no such message or version.
+    """
+    number, separator, rest = text.rpartition("=")
+    name, _, version = rest.partition(":")
+    target = find(name)
+    try:
+        correlation_id = int(number) if separator else None
+    except ValueError:
+        raise UsageError(f"{number!r} is no correlation id") from None
+    if not version and target.api_key is not None:
+        raise UsageError(f"{text!r} lacks a version: {target.name}:{target.request().versions.highest}, for example")
+    return correlation_id, Reading(target, checked_version(target.request(), version) if version else None)
+
+
+def documents(frames: Iterable[Frame], decode: Callable[[memoryview], dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """One document a frame; the first that is not whole, or wrong, ends it.
+
+    Raises:
+        UsageError: A frame is wrong; says which, and where it begins.
+    """
+    frames = list(frames)
+    for number, frame in enumerate(frames, 1):
+        place = f"frame {number} at byte {frame.offset}: " if len(frames) > 1 else ""
+        if frame.fault:
+            raise UsageError(f"{place or 'frame: '}{frame.fault}")
+        try:
+            yield decode(frame.data)
+        except (KafkaError, UsageError) as error:
+            raise UsageError(f"{place}{error}") from error
+
+
+def request_document(frame: memoryview, records: RecordsForm) -> dict[str, Any]:
+    """A request with its header, which says what it is."""
+    head = decode_request_header(frame)
+    message = request(head.api_key)
+    header_version = message.header_version(head.api_version)
+    header, start = RequestHeader.decode_from(frame, 0, header_version)
+    body, end = message.decode_from(frame, start, head.api_version)
+    document = {
+        "request": api_name(head.api_key),
+        "version": head.api_version,
+        "header": to_json(header, header_version),
+        "body": to_json(body, head.api_version, records=records),
+    }
+    if end < len(frame):
+        # Brokers do not look there, and some clients send such bytes.
+        document["trailingBytes"] = b64encode(frame[end:]).decode()
+    return document
+
+
+def is_request(frame: memoryview) -> bool:
+    """Whether this can be a request without a length in front: its header names an API and a version of it."""
+    try:
+        head = decode_request_header(frame)
+    except CodecError:
+        return False
+    return head.api_version in request(head.api_key).versions
+
+
+def response_document(frame: memoryview, answers: Answers, records: RecordsForm) -> dict[str, Any]:
+    """A response with its header, which says only whose it is."""
+    reading = answers.take(response_correlation_id(frame))
+    message, version = reading.target.response(), reading.version
+    if not issubclass(message, Response) or version is None:
+        raise UsageError(f"{reading.target.name} is no response")
+    header_version = message.header_version(version)
+    header, start = ResponseHeader.decode_from(frame, 0, header_version)
+    if message.api_key == _API_VERSIONS and frame[start : start + 2] == _INT16.pack(_UNSUPPORTED_VERSION):
+        # A broker that does not have the version answers in the one that everybody can read (KIP-511).
+        version = 0
+    return {
+        "response": api_name(message.api_key),
+        "version": version,
+        "header": to_json(header, header_version),
+        "body": to_json(message.decode(frame[start:], version), version, records=records),
+    }
+
+
+def body_document(data: memoryview, reading: Reading, is_response: bool, records: RecordsForm) -> dict[str, Any]:
+    """A body without header, or a payload."""
+    message = reading.target.response() if is_response else reading.target.request()
+    version, document = reading.version, kind_of(message)
+    if version is None:
+        if len(data) < _INT16.size:
+            raise DecodeError(f"{message.__name__}: {len(data)} bytes are no room for the two in front")
+        (prefix,) = _INT16.unpack_from(data)
+        data = data[_INT16.size :]
+        # A value's version stands there; a key, which has only one, has its record type there.
+        version = message.versions.lowest if message.__name__.endswith("Key") else prefix
+        document["prefix"] = prefix
+    document["version"] = version
+    document["body"] = to_json(message.decode(data, version), version, records=records)
+    return document
+
+
+def kind_of(message: type[Message]) -> dict[str, Any]:
+    """How documents name a message."""
+    if issubclass(message, Request):
+        return {"request": api_name(message.api_key)}
+    if issubclass(message, Response):
+        return {"response": api_name(message.api_key)}
+    return {"payload": message.__name__}
+
+
+def fits(decode: Callable[[memoryview], object], data: memoryview) -> bool:
+    """Whether the bytes can be decoded that way."""
+    try:
+        decode(data)
+    except (KafkaError, UsageError):
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""From what was typed or piped in to bytes, and from bytes to frames."""
+
+from __future__ import annotations
+
+import re
+import sys
+from base64 import b64decode
+from collections.abc import Callable
+from pathlib import Path
+from struct import Struct as Packer
+from typing import NamedTuple
+
+from aiokproto.cli.codec.names import UsageError
+
+_LENGTH = Packer(">i")
+_SPACE = re.compile(rb"\s+")
+_HEX = re.compile(rb"(?:0[xX])?((?:[0-9a-fA-F]{2})*)")
+_DIGITS = re.compile(rb"[0-9a-fA-F]{8,}")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
+
+
+class Frame(NamedTuple):
+    """One message as it came.
+
+    Attributes:
+        offset: Where it begins in the input, after its length.
+        data: Its bytes, without a length.
+        fault: Why it is not whole; empty when it is.
+    """
+
+    offset: int
+    data: memoryview
+    fault: str = ""
+
+
+def read_bytes(source: str, form: str = "auto") -> bytes:
+    """The bytes that ``source`` means: text itself, ``@file``, or ``-`` for standard input.
+
+    Args:
+        source: As typed.
+        form: ``hex``, ``base64``, ``binary``, or ``auto``: hex if it can be hex, else base64 if it can be that, else,
+            from a file or standard input, the bytes as they are. White space does not count in text.
+
+    Raises:
+        UsageError: It is not in that form.
+        OSError: The file cannot be read.
+    """
+    if source == "-":
+        raw, where = sys.stdin.buffer.read(), "standard input"
+    elif source.startswith("@"):
+        raw, where = Path(source[1:]).read_bytes(), source[1:]
+    else:
+        raw, where = source.encode("utf-8", "surrogateescape"), "the input"
+        if form == "binary":
+            raise UsageError("binary input comes from a @file or from - (standard input)")
+    if form == "binary":
+        return raw
+    text = _SPACE.sub(b"", raw)
+    if form in ("auto", "hex") and (found := _HEX.fullmatch(text)):
+        return bytes.fromhex(found[1].decode())
+    if form == "auto" and _DIGITS.fullmatch(text):
+        raise UsageError(f"{where} has an odd number of hex digits")
+    # As a URL-safe variant is often what was copied out of a log.
+    standard = text.translate(bytes.maketrans(b"-_", b"+/"))
+    if form in ("auto", "base64") and _BASE64.fullmatch(standard) and len(standard.rstrip(b"=")) % 4 != 1:
+        return b64decode(standard.rstrip(b"=") + b"=" * (-len(standard.rstrip(b"=")) % 4))
+    if form == "auto" and (source == "-" or source.startswith("@")):
+        return raw
+    raise UsageError(f"{where} is {'neither hex nor base64' if form == 'auto' else f'no {form}'}")
+
+
+def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, bare_first: bool = False) -> list[Frame]:
+    """The frames of an input.
+
+    Args:
+        data: All of it.
+        framing: ``length`` if each frame has its length in front, ``none`` if all is one frame without one, ``auto``
+            to find out.
+        is_bare: Says whether the whole input makes sense as one frame without a length.
+        bare_first: Whether that is asked first, and not only where the lengths do not lead to the end of the input.
+
+    Raises:
+        UsageError: There is nothing in it.
+    """
+    view = memoryview(data)
+    if not data:
+        raise UsageError("the input is empty")
+    if framing == "none" or (framing == "auto" and bare_first and is_bare(view)):
+        return [Frame(0, view)]
+    frames = _walk(view)
+    if framing == "length" or not frames[-1].fault:
+        return frames
+    # A first length that nothing can have is no length; any other was cut short, unless the bytes make sense without.
+    impossible = len(frames) == 1 and not frames[0].data
+    return [Frame(0, view)] if impossible or is_bare(view) else frames
+
+
+def _walk(view: memoryview) -> list[Frame]:
+    """The frames as their lengths lead; the last has a fault where they do not lead to the end."""
+    frames: list[Frame] = []
+    pos = 0
+    while pos < len(view):
+        start = pos + _LENGTH.size
+        if start > len(view):
+            return [*frames, Frame(pos, view[:0], f"{len(view) - pos} bytes are no room for its length")]
+        (size,) = _LENGTH.unpack_from(view, pos)
+        if size <= 0:
+            return [*frames, Frame(start, view[:0], f"its length cannot be {size}")]
+        pos = start + size
+        fault = f"its length is {size}, but only {len(view) - start} bytes are there" if pos > len(view) else ""
+        frames.append(Frame(start, view[start:pos], fault))
+    return frames

@@ -1,0 +1,186 @@
+"""The command line: verbs, options, and one line for whatever is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from aiokproto.cli.codec.decoding import (
+    Answers,
+    Reading,
+    body_document,
+    documents,
+    fits,
+    is_request,
+    parse_reading,
+    request_document,
+    response_document,
+)
+from aiokproto.cli.codec.diff import changes
+from aiokproto.cli.codec.encoding import Wanted, encode_document, read_json
+from aiokproto.cli.codec.grammar import common, grammar
+from aiokproto.cli.codec.inputs import Frame, read_bytes, split
+from aiokproto.cli.codec.names import Target, UsageError, checked_version, find, newest
+from aiokproto.cli.codec.opened import records_opened
+from aiokproto.cli.codec.options import parser
+from aiokproto.cli.codec.reference import reference
+from aiokproto.codec.json import RecordsForm, records_as_base64, records_as_size
+from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, request
+from aiokproto.codec.schema import Message
+from aiokproto.errors import KafkaError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; returns the exit code: 1, and a line on standard error, if the input was wrong."""
+    options = parser().parse_args(argv)
+    try:
+        for text in _VERBS[options.verb](options):
+            sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has seen enough. Or Python would try to flush once more at exit, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (KafkaError, UsageError, OSError) as error:
+        sys.stdout.flush()
+        sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
+        return 1
+    return 0
+
+
+def _list(options: argparse.Namespace) -> Iterator[str]:
+    yield f"{'key':>4}  {'API':<40}{'versions':<10}{'flexible':<10}{'unstable':<10}goes to\n"
+    for key in api_keys():
+        asked = request(key)
+        yield f"{key:>4}  {api_name(key):<40}{_ranges(asked)}{asked.route.value}\n"
+    yield f"\n{'':>4}  {'payload':<40}{'versions':<10}{'flexible':<10}unstable\n"
+    for name in payload_names():
+        yield f"{'':>4}  {name:<40}{_ranges(lookup(name)).rstrip()}\n"
+
+
+def _ranges(message: type[Message]) -> str:
+    texts = (str(common(versions, message.versions)) for versions in (message.versions, message.flexible))
+    shown = [*texts, str(message.unstable)]
+    return "".join(f"{'-' if text == 'none' else text:<10}" for text in shown)
+
+
+def _show(options: argparse.Namespace) -> Iterator[str]:
+    yield from _joined(
+        grammar(message, newest(message) if options.version is None else checked_version(message, options.version))
+        for message in _chosen(options)
+    )
+
+
+def _diff(options: argparse.Namespace) -> Iterator[str]:
+    yield from _joined(
+        _diff_of(message, checked_version(message, options.old), checked_version(message, options.new))
+        for message in _chosen(options)
+    )
+
+
+def _diff_of(message: type[Message], old: int, new: int) -> str:
+    found = [f"  {change}\n" for change in changes(message, old, new)] or ["  no difference\n"]
+    return "".join([f"{message.__name__} {old} → {new}\n", *found])
+
+
+def _joined(texts: Iterator[str]) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        yield f"\n{text}" if number else text
+
+
+def _chosen(options: argparse.Namespace) -> list[type[Message]]:
+    target: Target = find(options.name)
+    if options.request or options.response:
+        return [target.request() if options.request else target.response()]
+    return list(target.messages)
+
+
+def _export(options: argparse.Namespace) -> Iterator[str]:
+    yield json.dumps(reference(), indent=options.indent, ensure_ascii=False) + "\n"
+
+
+def _decode(options: argparse.Namespace) -> Iterator[str]:
+    readings: dict[int | None, Reading] = dict(parse_reading(text) for text in options.readings)
+    decode, is_bare, bare_first = _decoder(options, readings)
+    # A payload is inside something else that knows its length.
+    default = readings.get(None)
+    framing = "none" if default is not None and default.target.api_key is None else options.framing
+    data = read_bytes(options.input, options.form)
+    # An empty body is a body: some requests have no fields.
+    frames = (
+        split(data, framing, is_bare, bare_first=bare_first) if data or not bare_first else [Frame(0, memoryview(b""))]
+    )
+    for document in documents(frames, decode):
+        yield json.dumps(document, indent=None if options.lines else 2, ensure_ascii=False) + "\n"
+
+
+def _decoder(
+    options: argparse.Namespace, readings: dict[int | None, Reading]
+) -> tuple[Callable[[memoryview], dict[str, Any]], Callable[[memoryview], bool], bool]:
+    """How a frame is decoded, whether bytes make sense as one without a length, and whether they have no header."""
+    records: RecordsForm = records_as_size
+    if options.records:
+        records = records_opened
+    elif options.records_base64:
+        records = records_as_base64
+    default = readings.get(None)
+
+    def bare(data: memoryview) -> dict[str, Any]:
+        assert default is not None
+        return body_document(data, default, options.response, records)
+
+    if not options.header or (default is not None and default.target.api_key is None):
+        if default is None:
+            raise UsageError("without a header, --as NAME:VERSION must say what it is")
+        return bare, lambda data: fits(bare, data), True
+    if options.response:
+        answers = Answers(readings)
+        if options.requests is not None:
+            answers.sent(read_bytes(options.requests, options.form))
+        # A look may not use up what the stream of requests tells.
+        glance = Answers(readings)
+        return (
+            lambda frame: response_document(frame, answers, records),
+            lambda frame: fits(lambda data: response_document(data, glance, records), frame),
+            False,
+        )
+    if readings:
+        raise UsageError("a request's header says what it is: --as goes with --no-header or --response")
+    return lambda frame: request_document(frame, records), is_request, False
+
+
+def _encode(options: argparse.Namespace) -> Iterator[str]:
+    reading = None if options.reading is None else parse_reading(options.reading)[1]
+    wanted = Wanted(
+        reading,
+        options.response,
+        header=options.header,
+        length=options.length,
+        correlation_id=options.correlation_id,
+        client_id=options.client_id,
+    )
+    text = options.input.encode() if options.input[:1] in ("{", "[") else read_bytes(options.input, "binary")
+    for number, document in enumerate(read_json(text), 1):
+        try:
+            data = encode_document(document, wanted)
+        except (KafkaError, UsageError) as error:
+            raise UsageError(f"document {number}: {error}" if number > 1 else str(error)) from error
+        if options.to == "binary":
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            continue
+        yield (data.hex() if options.to == "hex" else records_as_base64("", data)[1]) + "\n"
+
+
+_VERBS: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
+    "list": _list,
+    "show": _show,
+    "diff": _diff,
+    "export": _export,
+    "decode": _decode,
+    "encode": _encode,
+}

@@ -1,0 +1,78 @@
+"""What people type for a message and its version."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, request, response
+from aiokproto.codec.schema import Message
+
+
+class UsageError(Exception):
+    """Something on the command line, or in its input, that cannot be: the text is the one line to show."""
+
+
+class Target(NamedTuple):
+    """What a name stands for.
+
+    Attributes:
+        name: Kafka's name.
+        api_key: The ApiKey, if it is an API; its messages are then request and response.
+        messages: The classes.
+    """
+
+    name: str
+    api_key: int | None
+    messages: tuple[type[Message], ...]
+
+    def request(self) -> type[Message]:
+        """The request of an API; a payload as it is."""
+        return self.messages[0]
+
+    def response(self) -> type[Message]:
+        """The response of an API; a payload as it is."""
+        return self.messages[-1]
+
+
+def find(text: str) -> Target:
+    """An API by name or ApiKey, or a single message by its name; case does not matter.
+
+    Raises:
+        UsageError: There is none; names those that are spelt alike.
+    """
+    apis = {api_name(key).lower(): key for key in api_keys()}
+    key = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else apis.get(text.lower())
+    if key in api_keys():
+        return Target(api_name(key), key, (request(key), response(key)))
+    singles = {f"{api_name(key)}{suffix}" for key in api_keys() for suffix in ("Request", "Response")}
+    names = {name.lower(): name for name in [*payload_names(), *singles]}
+    if text.lower() in names:
+        name = names[text.lower()]
+        message = lookup(name)
+        return Target(name, getattr(message, "api_key", None), (message,))
+    known = {name: api_name(key) for name, key in apis.items()} | names
+    near = [known[name] for name in get_close_matches(text.lower(), known, n=3)]
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; `list` shows all"
+    raise UsageError(f"no API or message is called {text!r}{hint}")
+
+
+def newest(message: type[Message]) -> int:
+    """The highest version that is stable, or the highest if none is."""
+    stable = [v for v in range(message.versions.lowest, message.versions.highest + 1) if v not in message.unstable]
+    return stable[-1] if stable else message.versions.highest
+
+
+def checked_version(message: type[Message], text: str | int) -> int:
+    """A version that the message has.
+
+    Raises:
+        UsageError: It is no number, or no version of the message.
+    """
+    try:
+        version = int(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no version") from None
+    if version not in message.versions:
+        raise UsageError(f"{message.__name__} has versions {message.versions}, not {version}")
+    return version

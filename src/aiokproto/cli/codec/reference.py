@@ -1,0 +1,82 @@
+"""The whole protocol as plain data: ``export``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiokproto.cli.codec.grammar import common, type_name
+from aiokproto.codec.json import default_json, json_name
+from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, request, response
+from aiokproto.codec.schema import FieldSpec, Message, Struct, Versions
+from aiokproto.error_codes import ErrorCode
+
+FORMAT = 1
+"""Number of the layout; it changes when a reader would have to."""
+
+
+def reference() -> dict[str, Any]:
+    """Every API, message, field and error code. The same declarations give the same data, in the same order."""
+    return {
+        "format": FORMAT,
+        "apis": [_api(key) for key in api_keys()],
+        "payloads": [_message(lookup(name)) for name in sorted(payload_names())],
+        "errors": [
+            {
+                "code": code.value,
+                "name": code.name,
+                "retriable": code.retriable,
+                "refreshMetadata": code.refresh_metadata,
+            }
+            for code in sorted(ErrorCode)
+        ],
+    }
+
+
+def _api(key: int) -> dict[str, Any]:
+    asked = request(key)
+    return {
+        "apiKey": key,
+        "name": api_name(key),
+        "route": asked.route.name.lower(),
+        "request": _message(asked) | {"headerVersions": _headers(asked)},
+        "response": _message(response(key)) | {"headerVersions": _headers(response(key))},
+    }
+
+
+def _headers(message: Any) -> dict[str, int]:
+    versions = range(message.versions.lowest, message.versions.highest + 1)
+    return {str(version): message.header_version(version) for version in versions}
+
+
+def _message(message: type[Message]) -> dict[str, Any]:
+    return {
+        "name": message.__name__,
+        "versions": str(message.versions),
+        "flexible": str(common(message.flexible, message.versions)),
+        "unstable": str(message.unstable),
+        "fields": _fields(message, message.versions),
+    }
+
+
+def _fields(struct: type[Struct], within: Versions) -> list[dict[str, Any]]:
+    return [_field(spec, common(spec.versions, within)) for spec in struct.fields()]
+
+
+def _field(spec: FieldSpec, versions: Versions) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "name": json_name(spec.name),
+        "python": spec.name,
+        "type": type_name(spec),
+        "versions": str(versions),
+        "nullable": str(common(spec.nullable, versions)),
+        "ignorable": spec.ignorable,
+    }
+    if spec.tag is not None:
+        told["tag"] = spec.tag
+    if not spec.flexible:
+        told["flexible"] = "none"
+    if not spec.required:
+        told["default"] = default_json(spec)
+    if spec.struct is not None:
+        told["fields"] = _fields(spec.struct, versions)
+    return told

@@ -1,0 +1,242 @@
+"""Messages as JSON, in the form that Kafka's own generated converters write and read.
+
+Field names are Kafka's in camelCase, bytes are base64, a uuid is Kafka's url-safe base64 of 22 characters, int64 is a
+number, and a tagged field at its default is left out. Tagged fields that the schema does not know, which Kafka drops
+here, are kept under ``_unknownTaggedFields``, base64 by tag, so that a message comes back as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from functools import cache
+from struct import error as StructError
+from typing import Any, TypeAlias, TypeVar
+
+from aiokproto.codec.schema import Buffer, FieldSpec, Message, Struct
+from aiokproto.codec.wire import FORMATS, packer
+from aiokproto.errors import DecodeError, EncodeError
+
+M = TypeVar("M", bound=Message)
+
+RecordsForm: TypeAlias = Callable[[str, Buffer], tuple[str, Any]]
+"""How a record set is shown: field name and bytes → key and value in the JSON."""
+
+UNKNOWN_TAGS = "_unknownTaggedFields"
+
+_SIZE_SUFFIX = "SizeInBytes"
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_JSON_TYPES: dict[str, tuple[type, ...]] = {"bool": (bool,), "string": (str,), "float64": (int, float)}
+_TAG_MAX = 0xFFFF_FFFF
+
+
+def records_as_base64(name: str, data: Buffer) -> tuple[str, Any]:
+    """The whole record set: what :func:`from_json` can read back."""
+    return name, b64encode(data).decode()
+
+
+def records_as_size(name: str, data: Buffer) -> tuple[str, Any]:
+    """Its size only, under ``<name>SizeInBytes``, as brokers write it to their request log."""
+    return name + _SIZE_SUFFIX, len(data)
+
+
+def to_json(message: Message, version: int, *, records: RecordsForm = records_as_base64) -> dict[str, Any]:
+    """The fields that the version has, as what :func:`json.dumps` takes.
+
+    Args:
+        message: Any request, response, header or payload.
+        version: One of its versions.
+        records: How record sets are shown.
+
+    Raises:
+        EncodeError: The version does not exist, or cannot carry a field's value; names the field.
+    """
+    cls = type(message)
+    if version not in cls.versions:
+        raise EncodeError(f"{cls.__name__} has versions {cls.versions}, not {version}")
+    return _Writer(f"{cls.__name__} v{version}", version, records).struct(message, "")
+
+
+def from_json(message: type[M], data: object, version: int) -> M:
+    """The message that JSON tells, as :func:`json.loads` gave it.
+
+    Fields with a default may be missing. Those that the version lacks may be there: encoding will ignore or refuse
+    them by the same rules as always.
+
+    Raises:
+        DecodeError: The version does not exist, a field is missing, unknown, or does not fit; names the field.
+    """
+    if version not in message.versions:
+        raise DecodeError(f"{message.__name__} has versions {message.versions}, not {version}")
+    made: M = _Reader(f"{message.__name__} v{version}", version).struct(message, data, "")
+    return made
+
+
+@cache
+def json_name(name: str) -> str:
+    """A field's name in JSON: ``throttle_time_ms`` → ``throttleTimeMs``."""
+    # Kafka writes KRaft with two capitals; it is the only word whose inner letters say more than our names keep.
+    first, *rest = (word.replace("kraft", "KRaft") for word in name.split("_"))
+    return first[:1].lower() + first[1:] + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+def default_json(spec: FieldSpec) -> Any:
+    """A field's default; for a struct ``{}``, which stands for all of its defaults."""
+    value = spec.default_value()
+    if value is None or spec.array or spec.struct is not None:
+        return None if value is None else [] if spec.array else {}
+    return _basic_to_json(spec.kind, value)
+
+
+def _basic_to_json(kind: str, value: Any) -> Any:
+    if kind == "uuid":
+        return urlsafe_b64encode(value)[:22].decode()
+    if kind == "bytes":
+        return b64encode(value).decode()
+    if kind == "float64" and not math.isfinite(value):
+        # JSON has no such numbers; Kafka's converter puts the names in quotes.
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+class _Writer:
+    def __init__(self, title: str, version: int, records: RecordsForm) -> None:
+        self.title = title
+        self.version = version
+        self.records = records
+
+    def struct(self, struct: Struct, path: str) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for spec in type(struct).fields():
+            name = json_name(spec.name)
+            value = getattr(struct, spec.name)
+            where = f"{path}.{name}"
+            if self.version not in spec.versions:
+                if not spec.ignorable and value != spec.default_value():
+                    raise self.bad(where, f"cannot be said in this version (the field is in {spec.versions})")
+            elif spec.tag is None or value != spec.default_value():
+                key, shown = self.field(spec, name, value, where)
+                out[key] = shown
+        if struct.unknown_tags:
+            out[UNKNOWN_TAGS] = {str(tag): b64encode(data).decode() for tag, data in struct.unknown_tags.items()}
+        return out
+
+    def field(self, spec: FieldSpec, name: str, value: Any, path: str) -> tuple[str, Any]:
+        if value is None:
+            if self.version not in spec.nullable and spec.kind != "recordset":
+                raise self.bad(path, "None, which this field cannot be in this version")
+            return name, None
+        try:
+            if spec.kind == "recordset":
+                return self.records(name, value)
+            if spec.array:
+                return name, [self.single(spec, item, f"{path}[{index}]") for index, item in enumerate(value)]
+            return name, self.single(spec, value, path)
+        except (TypeError, AttributeError):
+            raise self.bad(path, f"a {type(value).__name__} does not fit") from None
+
+    def single(self, spec: FieldSpec, value: Any, path: str) -> Any:
+        return _basic_to_json(spec.kind, value) if spec.struct is None else self.struct(value, path)
+
+    def bad(self, path: str, why: str) -> EncodeError:
+        return EncodeError(f"{self.title}: {path.lstrip('.')}: {why}")
+
+
+class _Reader:
+    def __init__(self, title: str, version: int) -> None:
+        self.title = title
+        self.version = version
+
+    def struct(self, struct: type[Struct], data: object, path: str) -> Any:
+        if not isinstance(data, dict):
+            raise self.bad(path, f"an object is needed, not {_brief(data)}")
+        left = dict(data)
+        values: dict[str, Any] = {}
+        for spec in struct.fields():
+            name = json_name(spec.name)
+            if name in left:
+                values[spec.name] = self.field(spec, left.pop(name), f"{path}.{name}")
+            elif spec.kind == "recordset" and name + _SIZE_SUFFIX in left:
+                raise self.bad(f"{path}.{name}", "only its size is given, not its bytes")
+            elif spec.required and self.version in spec.versions:
+                raise self.bad(f"{path}.{name}", "missing")
+            elif spec.required:
+                values[spec.name] = spec.default_value()
+        made = struct(**values)
+        if UNKNOWN_TAGS in left:
+            made.unknown_tags = self.tags(left.pop(UNKNOWN_TAGS), f"{path}.{UNKNOWN_TAGS}")
+        for name in left:
+            raise self.bad(f"{path}.{name}", f"{struct.__name__} has no such field")
+        return made
+
+    def field(self, spec: FieldSpec, data: object, path: str) -> Any:
+        if data is None:
+            can_be_null = self.version in spec.nullable or spec.kind == "recordset" or spec.default is None
+            if not can_be_null and self.version in spec.versions:
+                raise self.bad(path, "null, which this field cannot be in this version")
+            return None
+        if not spec.array:
+            return self.single(spec, data, path)
+        if not isinstance(data, list):
+            raise self.bad(path, f"an array is needed, not {_brief(data)}")
+        return [self.single(spec, item, f"{path}[{index}]") for index, item in enumerate(data)]
+
+    def single(self, spec: FieldSpec, data: Any, path: str) -> Any:
+        if spec.struct is not None:
+            return self.struct(spec.struct, data, path)
+        if spec.kind in ("bytes", "recordset"):
+            return self.base64(data, path)
+        if spec.kind == "uuid":
+            return self.uuid(data, path)
+        if spec.kind == "float64" and isinstance(data, str):
+            data = _NOT_FINITE.get(data, data)
+        if not _is_a(spec.kind, data):
+            raise self.bad(path, f"a {spec.kind} is needed, not {_brief(data)}")
+        if spec.kind in FORMATS:
+            try:
+                packer(FORMATS[spec.kind]).pack(data)
+            except (StructError, OverflowError):
+                raise self.bad(path, f"{_brief(data)} is no {spec.kind}") from None
+        return float(data) if spec.kind == "float64" else data
+
+    def base64(self, data: object, path: str) -> bytes:
+        try:
+            return b64decode(data, validate=True)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise self.bad(path, f"base64 is needed, not {_brief(data)}") from None
+
+    def uuid(self, data: object, path: str) -> bytes:
+        try:
+            value = urlsafe_b64decode(f"{data}==") if isinstance(data, str) and len(data) == 22 else b""
+        except ValueError:
+            value = b""
+        if len(value) != 16:
+            raise self.bad(path, f"a uuid of 22 characters of url-safe base64 is needed, not {_brief(data)}")
+        return value
+
+    def tags(self, data: object, path: str) -> dict[int, bytes] | None:
+        if not isinstance(data, dict):
+            raise self.bad(path, f"an object is needed, not {_brief(data)}")
+        tags: dict[int, bytes] = {}
+        for key, value in data.items():
+            if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= _TAG_MAX):
+                raise self.bad(path, f"{_brief(key)} is no tag")
+            tags[int(key)] = self.base64(value, f"{path}.{key}")
+        return dict(sorted(tags.items())) or None
+
+    def bad(self, path: str, why: str) -> DecodeError:
+        return DecodeError(f"{self.title}: {path.lstrip('.') or 'body'}: {why}")
+
+
+def _is_a(kind: str, data: object) -> bool:
+    wanted = _JSON_TYPES.get(kind, (int,))
+    # A bool is an int to Python, but true is no number in JSON.
+    return isinstance(data, wanted) and (kind == "bool" or not isinstance(data, bool))
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "an array"
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
