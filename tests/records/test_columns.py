@@ -201,3 +201,24 @@ def test_headers_of_some_records() -> None:
     for headers in expected:
         builder.append(1, None, b"v", headers)
     assert to_columns(decode(builder.close())).headers() == expected
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), record_lists(max_size=8)), min_size=1, max_size=4), codecs)
+def test_columns_of_all_formats_equal_iteration(
+    parts: list[tuple[int, tuple[int, list[BatchRecord]]]], codec: Compression
+) -> None:
+    """Keys, values and headers keep their places also where they are read record by record."""
+    data = b""
+    for magic, (base_offset, records) in parts:
+        if magic < 2:
+            records = [BatchRecord(0, record.timestamp, record.key, record.value) for record in records]
+        packing = Compression.NONE if magic < 2 and codec is Compression.ZSTD else codec
+        data += encode(records, magic=magic, compression=packing, base_offset=base_offset)
+    columns = to_columns(decode(data))
+    assert rows(columns) == objects(data)
+    kinds = [int(batch.timestamp_type) for batch in decode(data) for _ in batch]
+    assert columns.timestamp_type.tolist() == kinds
+    table = columns.to_arrow("t", 0, headers=True)
+    table.validate(full=True)
+    assert table["key"].to_pylist() == [record.key for record in objects(data)]
+    assert table["value"].to_pylist() == [record.value for record in objects(data)]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from aiokproto.errors import CorruptRecordError
-from aiokproto.records import BatchBuilder, ControlType, EndTransaction, decode, parse_end_transaction
-from aiokproto.records.control import batch_control_type, control_type, encode_end_transaction
+from aiokproto.codec.payloads.control_records import EndTxnMarker, LeaderChangeMessage, SnapshotFooterRecord
+from aiokproto.errors import CorruptRecordError, KafkaError
+from aiokproto.records import BatchBuilder, BatchRecord, ControlType, EndTransaction, decode, parse_end_transaction
+from aiokproto.records.control import ControlRecord, batch_control_type, control_type, encode_end_transaction, parse
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -63,3 +66,36 @@ def test_a_control_batch_without_records_raises() -> None:
     (batch,) = decode(data, check_crc=False)
     with pytest.raises(CorruptRecordError, match="no record"):
         batch_control_type(batch)
+
+
+def control(kind: int, value: bytes | None) -> BatchRecord:
+    return BatchRecord(0, 0, struct.pack(">hh", 0, kind), value)
+
+
+def test_records_are_parsed_by_type() -> None:
+    assert parse(control(1, struct.pack(">hi", 0, 9))) == ControlRecord(
+        ControlType.COMMIT, 0, EndTxnMarker(coordinator_epoch=9)
+    )
+    change = LeaderChangeMessage(version=1, leader_id=3, voters=[], granting_voters=[])
+    assert parse(control(2, change.encode(1))) == ControlRecord(ControlType.LEADER_CHANGE, 1, change)
+
+
+def test_versions_and_types_to_come_are_parsed_as_far_as_known() -> None:
+    footer = SnapshotFooterRecord(version=7)
+    assert parse(control(4, footer.encode(0) + b"more")) == ControlRecord(ControlType.SNAPSHOT_FOOTER, 7, footer)
+    assert parse(control(99, b"\0\x02more")) == ControlRecord(ControlType.UNKNOWN, 2, None)
+
+
+@pytest.mark.parametrize("value", [None, b"\0", b"\xff\xff\0\0\0\0", b"\0\0", b"\0\0\0\0\0"])
+@pytest.mark.parametrize("kind", [0, 2, 6])
+def test_damaged_values_raise(kind: int, value: bytes | None) -> None:
+    with pytest.raises(CorruptRecordError, match=f"control record of type {ControlType(kind).name}"):
+        parse(control(kind, value))
+
+
+@given(st.integers(-1, 8), st.none() | st.binary(max_size=40))
+def test_any_value_raises_only_our_errors(kind: int, value: bytes | None) -> None:
+    try:
+        parse(control(kind, value))
+    except KafkaError:
+        pass

@@ -1,5 +1,7 @@
 """Record batches: what partitions store, Produce carries and Fetch returns. Pure: no sockets, no asyncio.
 
+Every format is read: magic 2 (Kafka 0.11 and later), 1 (0.10) and 0 (0.8 and 0.9) alike, the logs of 0.7 by themselves.
+
 ::
 
     for batch in records.decode(data):
@@ -8,18 +10,22 @@
 
     data = records.encode([records.BatchRecord(0, now_ms, b"key", b"value")], compression="zstd")
 
-:func:`decode` and :class:`RecordBatch` read, :class:`BatchBuilder` and :func:`encode` write;
+:func:`decode` and :class:`RecordBatch` read, :class:`BatchBuilder`, :class:`LegacyBuilder` and :func:`encode` write;
 :mod:`~aiokproto.records.control` knows transaction markers, :mod:`~aiokproto.records.patch` changes stored batches in
 place, and :mod:`~aiokproto.records.columns` turns batches into columns and Arrow (needs the ``arrow`` extra).
 """
 
 from __future__ import annotations
 
-from aiokproto.records.batch import RecordBatch, decode
+from aiokproto.records.batch import RecordBatch
 from aiokproto.records.builder import BatchBuilder, RecordLike, encode, estimate_size
 from aiokproto.records.compression import MAX_DECOMPRESSED, Compression, compress, decompress
 from aiokproto.records.control import ControlType, EndTransaction, parse_end_transaction
+from aiokproto.records.legacy import LegacyBatch
+from aiokproto.records.legacy_builder import LegacyBuilder
 from aiokproto.records.record import BatchRecord
+from aiokproto.records.record_set import decode, first_batch_size
+from aiokproto.records.v07 import MessageV07, decode_v07
 
 __all__ = [
     "MAX_DECOMPRESSED",
@@ -28,12 +34,17 @@ __all__ = [
     "Compression",
     "ControlType",
     "EndTransaction",
+    "LegacyBatch",
+    "LegacyBuilder",
+    "MessageV07",
     "RecordBatch",
     "RecordLike",
     "compress",
     "decode",
+    "decode_v07",
     "decompress",
     "encode",
     "estimate_size",
+    "first_batch_size",
     "parse_end_transaction",
 ]

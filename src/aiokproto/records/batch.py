@@ -1,4 +1,4 @@
-"""A record batch of magic 2, as it lies in a log, a Produce request or a Fetch response."""
+"""A record batch of magic 2, as it lies in a log, a Produce request or a Fetch response: the face of all formats."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RecordBatch:
         base_offset: Offset of the first record when the batch was written. Compaction may have removed that record.
         length: What the batch says of its size: bytes after the length field.
         partition_leader_epoch: Set by the broker; -1 in a Produce request.
-        magic: The format, 2.
+        magic: The format: 2; 0 or 1 for a :class:`~aiokproto.records.legacy.LegacyBatch`.
         crc: The checksum the batch carries.
         attributes: The flags as one number.
         last_offset_delta: Offset of the last record when the batch was written, less ``base_offset``.
@@ -55,7 +55,7 @@ class RecordBatch:
         base_sequence: Sequence number of the first record, else -1.
         count: Number of records.
         max_decompressed: Bytes the records may decompress to.
-        source: The record set this is part of, where :func:`decode` made it; else the same as ``raw``.
+        source: The record set this is part of, where ``decode`` made it; else the same as ``raw``.
         position: Where in ``source`` it begins.
     """
 
@@ -156,6 +156,11 @@ class RecordBatch:
         return bool(self.attributes & DELETE_HORIZON)
 
     @property
+    def delete_horizon(self) -> int | None:
+        """The time (ms) from which compaction may drop tombstones and markers (KIP-534); None if not set."""
+        return self.base_timestamp if self.has_delete_horizon else None
+
+    @property
     def last_offset(self) -> int:
         """Offset of the last record when the batch was written."""
         return self.base_offset + self.last_offset_delta
@@ -237,41 +242,3 @@ class RecordBatch:
 
     def _corrupt(self, why: object) -> CorruptRecordError:
         return CorruptRecordError(f"record batch at offset {self.base_offset}: {why}")
-
-
-def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_DECOMPRESSED) -> Iterator[RecordBatch]:
-    """The batches of a record set, such as a Fetch response's ``records`` or a log segment.
-
-    A broker may cut the last batch short to keep to a size: what is cut is left out without an error.
-
-    Args:
-        data: The record set. The batches are views of it.
-        check_crc: Compare each batch's checksum. If not, :meth:`RecordBatch.validate` can be called later, in a thread.
-        max_decompressed: Bytes that the records of a single batch may decompress to.
-
-    Raises:
-        CorruptRecordError: A batch is damaged. Those before it have been handed out by then.
-    """
-    view = memoryview(data)
-    end = len(view)
-    pos = 0
-    while end - pos > MAGIC_AT:
-        base_offset, length = _START.unpack_from(view, pos)
-        magic = view[pos + MAGIC_AT]
-        if magic != 2:
-            raise CorruptRecordError(f"record batch at offset {base_offset}: magic {magic} is unknown")
-        if length < HEADER.size - LOG_OVERHEAD:
-            raise CorruptRecordError(f"record batch at offset {base_offset}: length {length} is too small")
-        stop = pos + LOG_OVERHEAD + length
-        if stop > end:
-            return
-        batch = RecordBatch(view[pos:stop], max_decompressed=max_decompressed)
-        batch.source = view
-        batch.position = pos
-        if check_crc:
-            batch.validate()
-        yield batch
-        pos = stop
-
-
-_START = struct.Struct(">qi")

@@ -1,4 +1,4 @@
-"""Writing record batches of magic 2."""
+"""Writing record batches of magic 2, and :func:`encode` for all formats."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from aiokproto.errors import InvalidRecordError
 from aiokproto.records import varint
 from aiokproto.records.batch import CONTROL, HEADER, LOG_OVERHEAD, TRANSACTIONAL
 from aiokproto.records.compression import Compression, compress
+from aiokproto.records.legacy_builder import LegacyBuilder
 from aiokproto.records.patch import update_crc
 from aiokproto.types import Header
 
@@ -252,8 +253,9 @@ def encode(
 
     Args:
         records: At least one.
-        magic: The format, 2.
-        compression: none, gzip, snappy, lz4 or zstd.
+        magic: The format: 2, or 0 or 1 for a message set as Kafka before 0.11 has it. Those have no headers and no
+            producers, magic 0 no timestamps either.
+        compression: none, gzip, snappy, lz4 or (magic 2 only) zstd.
         level: The codec's level; None for its default.
         base_offset: Offset of the first record; brokers set their own.
         producer_id: The idempotent producer's id; -1 for none.
@@ -262,20 +264,26 @@ def encode(
         is_transactional: Whether the records belong to a transaction.
 
     Raises:
-        InvalidRecordError: There is no record, or one has an unusable timestamp.
-        UnsupportedCompressionError: The codec is unknown or its library is not installed.
-        ValueError: The magic is not 2.
+        InvalidRecordError: There is no record, or one has an unusable timestamp, or headers where there can be none.
+        UnsupportedCompressionError: The codec is unknown, not one of the magic, or its library is not installed.
+        ValueError: The magic is not 0, 1 or 2, or cannot carry producer or transaction.
     """
     codec = compression if isinstance(compression, Compression) else Compression.parse(compression)
-    builder = BatchBuilder(
-        compression=codec,
-        level=level,
-        magic=magic,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        is_transactional=is_transactional,
-    )
+    builder: BatchBuilder | LegacyBuilder
+    if magic in (0, 1):
+        if (producer_id, producer_epoch, base_sequence, is_transactional) != (-1, -1, -1, False):
+            raise ValueError(f"magic {magic} has neither producer ids nor transactions")
+        builder = LegacyBuilder(magic, compression=codec, level=level)
+    else:
+        builder = BatchBuilder(
+            compression=codec,
+            level=level,
+            magic=magic,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=is_transactional,
+        )
     for record in records:
         builder.append(record.timestamp, record.key, record.value, record.headers)
     return bytes(builder.close(base_offset=base_offset))

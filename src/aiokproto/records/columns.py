@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.batch import HEADER, TIMESTAMP_TYPE, RecordBatch
+from aiokproto.records.builder import encode_headers
 from aiokproto.records.record import read_headers
 from aiokproto.records.varint import read_unsigned
 from aiokproto.types import Header
@@ -80,7 +81,7 @@ class Columns:
     Attributes:
         offset: Offsets, int64.
         timestamp: Milliseconds since the epoch, int64; -1 where there is none.
-        timestamp_type: 0 for CreateTime, 1 for LogAppendTime, int32.
+        timestamp_type: 0 for CreateTime, 1 for LogAppendTime, -1 where there is none (magic 0), int32.
         key: The keys.
         value: The values.
         header_start: Where in ``value.data`` the headers lie, int64; read when asked for.
@@ -192,12 +193,17 @@ def _headers_type() -> Any:
 def to_columns(batches: Iterable[RecordBatch]) -> Columns:
     """The records of all ``batches`` as columns; control batches, too, if they are among them.
 
+    With batches of magic 0 or 1 among them, each record is read by itself, which takes many times as long.
+
     Raises:
         CorruptRecordError: A batch is damaged. Headers are looked at only when they are asked for.
         UnsupportedCompressionError: A codec is unknown or its library is missing.
         ValueError: The records take 2 GiB or more, which Arrow's binary columns cannot hold: give fewer batches.
     """
-    chosen = [batch for batch in batches if batch.count]
+    # Of legacy batches none is empty, and asking for their count could mean to decompress them.
+    chosen = [batch for batch in batches if batch.magic < 2 or batch.count]
+    if any(batch.magic < 2 for batch in chosen):
+        return _read_each(chosen)
     try:
         return _read(chosen)
     except (DecodeError, IndexError) as error:
@@ -233,6 +239,36 @@ def _read(batches: Sequence[RecordBatch]) -> Columns:
         newest = np.array([batch.max_timestamp for batch in batches], np.int64)
         timestamp = np.where(appended.repeat(counts), newest.repeat(counts), timestamp)
     return Columns(offset, timestamp, appended.astype(np.int32).repeat(counts), key, value, pos, ends)
+
+
+def _read_each(batches: Sequence[RecordBatch]) -> Columns:
+    """Columns by way of records, laid out anew: key, value and headers of each, one after the other."""
+    import numpy as np
+
+    parts: list[bytes] = []
+    numbers: list[tuple[int, int, int, bool, bool]] = []
+    for batch in batches:
+        kind = batch.timestamp_type
+        for record in batch:
+            key, value = record.key, record.value
+            numbers.append((record.offset, record.timestamp, kind, key is not None, value is not None))
+            parts += (key or b"", value or b"", encode_headers(record.headers))
+    data = b"".join(parts)
+    if len(data) > _MAX_DATA:
+        raise ValueError(f"{len(batches)} batches hold {len(data)} bytes of records, the limit is {_MAX_DATA}")
+    edges = np.array([0, *accumulate(map(len, parts))], np.int64)
+    offset, timestamp, kinds, has_key, has_value = np.ascontiguousarray(np.array(numbers, np.int64).reshape(-1, 5).T)
+    key_start, value_start, header_start = (edges[part:-1:3] for part in range(3))
+    header_end = edges[3::3]
+    return Columns(
+        offset,
+        timestamp,
+        kinds.astype(np.int32),
+        BytesColumn(data, key_start, value_start, has_key.astype(np.bool_)),
+        BytesColumn(data, value_start, header_start, has_value.astype(np.bool_)),
+        header_start,
+        header_end,
+    )
 
 
 def _gather(batches: Sequence[RecordBatch]) -> tuple[bytes | memoryview, list[tuple[int, int]]]:

@@ -101,6 +101,25 @@ def decompress(codec: Compression, data: Bytes, max_size: int = MAX_DECOMPRESSED
     return _DECOMPRESS[codec](data, max_size)
 
 
+class Budget:
+    """A limit that sets nested in one another share.
+
+    Attributes:
+        left: Bytes that may still be decompressed.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, max_size: int) -> None:
+        self.left = max_size
+
+    def decompress(self, codec: Compression, data: Bytes) -> bytes:
+        """As the function of that name, within what is left, from which the result is then taken off."""
+        unpacked = bytes(decompress(codec, data, self.left))
+        self.left -= len(unpacked)
+        return unpacked
+
+
 def _library(module: str, package: str, codec: Compression) -> Any:
     try:
         return importlib.import_module(module)

@@ -10,11 +10,20 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from aiokproto.errors import CorruptRecordError
+from aiokproto.codec.payloads.control_records import (
+    EndTxnMarker,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.batch import RecordBatch
-from aiokproto.records.builder import BatchBuilder
+from aiokproto.records.builder import BatchBuilder, RecordLike
 
 _KEY = struct.Struct(">hh")
+_VERSION = struct.Struct(">h")
 _END_TRANSACTION = struct.Struct(">hi")
 
 
@@ -41,6 +50,61 @@ class EndTransaction(NamedTuple):
 
     committed: bool
     coordinator_epoch: int
+
+
+ControlValue = (
+    EndTxnMarker | LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
+)
+"""What the value of a control record may hold."""
+
+_VALUES: dict[ControlType, type[ControlValue]] = {
+    ControlType.ABORT: EndTxnMarker,
+    ControlType.COMMIT: EndTxnMarker,
+    ControlType.LEADER_CHANGE: LeaderChangeMessage,
+    ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlType.KRAFT_VOTERS: VotersRecord,
+}
+
+
+class ControlRecord(NamedTuple):
+    """What a control record says.
+
+    Attributes:
+        type: Its type.
+        version: The version its value was written in.
+        value: The content; None where the type is ``UNKNOWN``.
+    """
+
+    type: ControlType
+    version: int
+    value: ControlValue | None
+
+
+def parse(record: RecordLike) -> ControlRecord:
+    """Read a record of a control batch. What later versions add to the end of a value is passed over.
+
+    Raises:
+        CorruptRecordError: The record is damaged.
+    """
+    kind = control_type(record.key)
+    value = record.value or b""
+    if len(value) < _VERSION.size:
+        raise CorruptRecordError(f"a control record of type {kind.name} has no version in its value {record.value!r}")
+    (version,) = _VERSION.unpack_from(value)
+    if version < 0:
+        raise CorruptRecordError(f"a control record of type {kind.name} has version {version}")
+    if kind is ControlType.UNKNOWN:
+        return ControlRecord(kind, version, None)
+    message = _VALUES[kind]
+    # The version is a field of KRaft's records, but comes before the one of a transaction marker.
+    start = _VERSION.size if message is EndTxnMarker else 0
+    try:
+        content, _ = message.decode_from(bytes(value), start, min(version, message.versions.highest))
+    except DecodeError as error:
+        raise CorruptRecordError(f"a control record of type {kind.name}: {error}") from None
+    return ControlRecord(kind, version, content)
 
 
 def control_type(key: bytes | None) -> ControlType:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from aiokproto.errors import CorruptRecordError, DecodeError
+from aiokproto.records.alike import read_alike
 from aiokproto.records.varint import INT64_MAX, read_unsigned, read_varint
 from aiokproto.types import Header
 
@@ -17,6 +18,10 @@ Make = Callable[[int, int, bytes | None, bytes | None, tuple[Header, ...]], T]
 # Up to these, no delta of two bytes (timestamps) or 32 bits (offsets) can lead out of int64.
 _SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 _SAFE_OFFSET = INT64_MAX - (1 << 31)
+
+# Runs of records that are not worth to be looked for; and the most records read without looking for one.
+_SHORT_RUN = 16
+_LONGEST_WAIT = 1024
 
 
 class BatchRecord:
@@ -71,8 +76,6 @@ def read_records(
 ) -> list[T]:
     """Read ``count`` records, which must fill ``data``, the decompressed records section of a batch.
 
-    One- and two-byte varints are read in line: nearly all are that short, and a call would cost more than the rest.
-
     Args:
         data: The records.
         count: How many there must be.
@@ -88,59 +91,15 @@ def read_records(
         make = _checked(make)
     records: list[T] = []
     pos = 0
+    patience = 1
     try:
-        for _ in range(count):
-            if (raw := data[pos]) < 128:
-                pos += 1
-            elif (high := data[pos + 1]) < 128:
-                raw, pos = raw + (high << 7) - 128, pos + 2
-            else:
-                raw, pos = read_unsigned(data, pos)
-            # An odd number is a negative length: with it, the record cannot end where it should.
-            end = -1 if raw & 1 else pos + (raw >> 1)
-
-            pos += 1  # the record's attributes, of which no bit has a meaning yet
-            if (raw := data[pos]) < 128:
-                pos += 1
-            elif (high := data[pos + 1]) < 128:
-                raw, pos = raw + (high << 7) - 128, pos + 2
-            else:
-                raw, pos = _read_far_timestamp(data, pos, base_timestamp)
-            timestamp = base_timestamp + (~(raw >> 1) if raw & 1 else raw >> 1)
-
-            if (raw := data[pos]) < 128:
-                pos += 1
-            elif (high := data[pos + 1]) < 128:
-                raw, pos = raw + (high << 7) - 128, pos + 2
-            else:
-                raw, pos = read_unsigned(data, pos)
-            offset = base_offset + (~(raw >> 1) if raw & 1 else raw >> 1)
-
-            key = value = None
-            if (raw := data[pos]) < 128:
-                pos += 1
-            else:
-                raw, pos = read_unsigned(data, pos)
-            if not raw & 1:
-                key = data[pos : (pos := pos + (raw >> 1))]
-            if (raw := data[pos]) < 128:
-                pos += 1
-            elif (high := data[pos + 1]) < 128:
-                raw, pos = raw + (high << 7) - 128, pos + 2
-            else:
-                raw, pos = read_unsigned(data, pos)
-            if not raw & 1:
-                value = data[pos : (pos := pos + (raw >> 1))]
-
-            headers: tuple[Header, ...] = ()
-            if data[pos]:
-                headers, pos = read_headers(data, pos)
-            else:
-                pos += 1
-            # Lengths inside the record need no check of their own: where one is wrong, this is not its end.
-            if pos != end:
-                raise CorruptRecordError(f"it ends at byte {pos} but should end at {end}")
-            records.append(make(offset, timestamp if append_time is None else append_time, key, value, headers))
+        while (left := count - len(records)) > _SHORT_RUN:
+            pos = read_alike(data, pos, left, base_offset, base_timestamp, append_time, make, records)
+            # Looking for a run costs as much as reading a few records: where there is none, it is done ever less often.
+            found = left - (left := count - len(records))
+            patience = 1 if found > _SHORT_RUN else min(2 * patience, _LONGEST_WAIT)
+            pos = _read_any(data, pos, min(patience, left), base_offset, base_timestamp, append_time, make, records)
+        pos = _read_any(data, pos, left, base_offset, base_timestamp, append_time, make, records)
     except IndexError:
         raise CorruptRecordError(f"the bytes end within record {len(records)} of {count}") from None
     except DecodeError as error:
@@ -148,6 +107,75 @@ def read_records(
     if pos != len(data):
         raise CorruptRecordError(f"{count} records end at byte {pos} of {len(data)}")
     return records
+
+
+def _read_any(
+    data: bytes,
+    pos: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+    make: Make[T],
+    records: list[T],
+) -> int:
+    """Append ``count`` records of any kind, from ``pos`` on; returns where the last one ends.
+
+    One- and two-byte varints are read in line: nearly all are that short, and a call would cost more than the rest.
+    """
+    for _ in range(count):
+        if (raw := data[pos]) < 128:
+            pos += 1
+        elif (high := data[pos + 1]) < 128:
+            raw, pos = raw + (high << 7) - 128, pos + 2
+        else:
+            raw, pos = read_unsigned(data, pos)
+        # An odd number is a negative length: with it, the record cannot end where it should.
+        end = -1 if raw & 1 else pos + (raw >> 1)
+
+        pos += 1  # the record's attributes, of which no bit has a meaning yet
+        if (raw := data[pos]) < 128:
+            pos += 1
+        elif (high := data[pos + 1]) < 128:
+            raw, pos = raw + (high << 7) - 128, pos + 2
+        else:
+            raw, pos = _read_far_timestamp(data, pos, base_timestamp)
+        timestamp = base_timestamp + (~(raw >> 1) if raw & 1 else raw >> 1)
+
+        if (raw := data[pos]) < 128:
+            pos += 1
+        elif (high := data[pos + 1]) < 128:
+            raw, pos = raw + (high << 7) - 128, pos + 2
+        else:
+            raw, pos = read_unsigned(data, pos)
+        offset = base_offset + (~(raw >> 1) if raw & 1 else raw >> 1)
+
+        key = value = None
+        if (raw := data[pos]) < 128:
+            pos += 1
+        else:
+            raw, pos = read_unsigned(data, pos)
+        if not raw & 1:
+            key = data[pos : (pos := pos + (raw >> 1))]
+        if (raw := data[pos]) < 128:
+            pos += 1
+        elif (high := data[pos + 1]) < 128:
+            raw, pos = raw + (high << 7) - 128, pos + 2
+        else:
+            raw, pos = read_unsigned(data, pos)
+        if not raw & 1:
+            value = data[pos : (pos := pos + (raw >> 1))]
+
+        headers: tuple[Header, ...] = ()
+        if data[pos]:
+            headers, pos = read_headers(data, pos)
+        else:
+            pos += 1
+        # Lengths inside the record need no check of their own: where one is wrong, this is not its end.
+        if pos != end:
+            raise CorruptRecordError(f"it ends at byte {pos} but should end at {end}")
+        records.append(make(offset, timestamp if append_time is None else append_time, key, value, headers))
+    return pos
 
 
 def _read_far_timestamp(data: bytes, pos: int, base_timestamp: int) -> tuple[int, int]:
@@ -174,20 +202,28 @@ def read_headers(data: bytes, pos: int) -> tuple[tuple[Header, ...], int]:
 
     Keys that are no valid UTF-8 get the replacement character, as in the Java client.
     """
-    count, pos = read_varint(data, pos)
-    if count < 0:
-        raise CorruptRecordError(f"header count {count}")
     headers: list[Header] = []
-    for _ in range(count):
-        length, pos = read_varint(data, pos)
-        if length < 0:
-            raise CorruptRecordError(f"header key of {length} bytes")
-        key = data[pos : pos + length].decode("utf-8", "replace")
-        pos += length
-        length, pos = read_varint(data, pos)
-        if length < 0:
-            headers.append((key, None))
-        else:
-            headers.append((key, data[pos : pos + length]))
-            pos += length
+    try:
+        count, pos = read_varint(data, pos)
+        if count < 0:
+            raise CorruptRecordError(f"header count {count}")
+        for _ in range(count):
+            # Nearly all sizes take a byte, which is read in line.
+            if (raw := data[pos]) < 128 and not raw & 1:
+                key = data[pos + 1 : (pos := pos + 1 + (raw >> 1))].decode("utf-8", "replace")
+            else:
+                length, pos = read_varint(data, pos)
+                if length < 0:
+                    raise CorruptRecordError(f"header key of {length} bytes")
+                key = data[pos : (pos := pos + length)].decode("utf-8", "replace")
+            if (raw := data[pos]) < 128 and not raw & 1:
+                headers.append((key, data[pos + 1 : (pos := pos + 1 + (raw >> 1))]))
+            else:
+                length, pos = read_varint(data, pos)
+                if length < 0:
+                    headers.append((key, None))
+                else:
+                    headers.append((key, data[pos : (pos := pos + length)]))
+    except IndexError:
+        raise CorruptRecordError(f"the bytes end within header {len(headers)}") from None
     return tuple(headers), pos

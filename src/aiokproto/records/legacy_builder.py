@@ -1,0 +1,171 @@
+"""Writing message sets of magic 0 and 1, which brokers before 0.11 take."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+
+from aiokproto.errors import InvalidRecordError, UnsupportedCompressionError
+from aiokproto.records.batch import LOG_OVERHEAD, TIMESTAMP_TYPE
+from aiokproto.records.compression import Compression, compress
+from aiokproto.records.lz4_v0 import to_v0
+from aiokproto.records.varint import INT64_MAX
+from aiokproto.types import Header
+
+_ENTRY = struct.Struct(">qiI")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_HEAD_V0 = struct.Struct(">BB")
+_HEAD_V1 = struct.Struct(">BBq")
+_WRAPPER = tuple(_ENTRY.size + head.size + 2 * _INT32.size for head in (_HEAD_V0, _HEAD_V1))
+
+
+class LegacyBuilder:
+    """A message set being filled, with the face of :class:`~aiokproto.records.builder.BatchBuilder`.
+
+    Attributes:
+        count: Records so far.
+    """
+
+    __slots__ = (
+        "_attributes",
+        "_buffer",
+        "_compression",
+        "_level",
+        "_log_append_time",
+        "_magic",
+        "_max_bytes",
+        "_max_timestamp",
+        "count",
+    )
+
+    def __init__(
+        self,
+        magic: int,
+        *,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
+        max_bytes: int | None = None,
+        log_append_time: int | None = None,
+    ) -> None:
+        """Begin a message set.
+
+        Args:
+            magic: The format: 0 or 1. Magic 0 has no timestamps.
+            compression: The codec, applied when the set is closed.
+            level: The codec's level; None for its default.
+            max_bytes: Size, before compression, that only the first record may exceed; None for no limit.
+            log_append_time: In magic 1, the timestamp (ms) a broker gives every record; None for the records' own.
+
+        Raises:
+            UnsupportedCompressionError: The codec is zstd, which begins with magic 2 (KIP-110).
+            ValueError: The magic is neither 0 nor 1.
+        """
+        if magic not in (0, 1):
+            raise ValueError(f"message sets have magic 0 or 1, not {magic}")
+        if compression is Compression.ZSTD:
+            raise UnsupportedCompressionError(f"magic {magic} has no zstd compression")
+        self.count = 0
+        self._magic = magic
+        self._compression = compression
+        self._level = level
+        self._max_bytes = max_bytes
+        self._max_timestamp = -1
+        self._log_append_time = log_append_time
+        self._attributes = TIMESTAMP_TYPE if magic and log_append_time is not None else 0
+        # Room for the message around the others, which is written when they are complete.
+        self._buffer = bytearray(_WRAPPER[magic] if compression else 0)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the message set so far, before compression, with the message around it if it will be compressed."""
+        return len(self._buffer)
+
+    def append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
+    ) -> int | None:
+        """Write a record.
+
+        Args:
+            timestamp: Milliseconds since the epoch; -1 for none. Magic 0 drops it.
+            key: The key; any bytes-like.
+            value: The value; any bytes-like.
+            headers: None: these formats cannot carry any.
+
+        Returns:
+            The record's place in the set, from 0; None if it does not fit or the set was closed, and then nothing was
+            written. The first record always fits.
+
+        Raises:
+            InvalidRecordError: There are headers; or the timestamp is negative (and not -1), or has more than 64 bits.
+            TypeError: The key or the value is not of its type; nothing was written then.
+        """
+        if headers:
+            raise InvalidRecordError(f"records of magic {self._magic} cannot have headers")
+        if not -1 <= timestamp <= INT64_MAX:
+            raise InvalidRecordError(f"timestamp {timestamp} is neither -1 nor milliseconds since the epoch in 63 bits")
+        if self._log_append_time is not None:
+            timestamp = self._log_append_time
+        index = self.count
+        entry = self._message(index, self._attributes, timestamp, key, value)
+        if index and self._max_bytes is not None and len(self._buffer) + len(entry) > self._max_bytes:
+            return None
+        self._max_timestamp = max(self._max_timestamp, timestamp)
+        self._buffer += entry
+        self.count = index + 1
+        return index
+
+    def close(self, *, base_offset: int = 0) -> bytearray:
+        """Compress the records and give out the message set; the builder is done then.
+
+        This is the costly part and touches nothing but the builder, so it may run in a thread.
+
+        Args:
+            base_offset: Offset of the first record; brokers set their own.
+
+        Raises:
+            InvalidRecordError: There is no record, or the set was closed before.
+            UnsupportedCompressionError: The codec's library is not installed.
+        """
+        data = self._buffer
+        if not self.count:
+            raise InvalidRecordError("the message set has no records")
+        if not data:
+            raise InvalidRecordError("the message set was closed before")
+        self._buffer = bytearray()
+        self._max_bytes = 0
+        start = _WRAPPER[self._magic] if self._compression else 0
+        # Magic 1 numbers the messages of a compressed set from 0.
+        if base_offset and not (self._magic and self._compression):
+            _renumber(data, start, base_offset)
+        if not self._compression:
+            return data
+        with memoryview(data) as view:
+            packed = compress(self._compression, view[start:], self._level)
+        if self._compression is Compression.LZ4 and not self._magic:
+            packed = to_v0(packed)
+        attributes = self._attributes | self._compression
+        return bytearray(self._message(base_offset + self.count - 1, attributes, self._max_timestamp, None, packed))
+
+    def _message(
+        self,
+        offset: int,
+        attributes: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | bytearray | memoryview | None,
+    ) -> bytes:
+        head = _HEAD_V1.pack(1, attributes, timestamp) if self._magic else _HEAD_V0.pack(0, attributes)
+        key_size = _INT32.pack(-1 if key is None else len(key))
+        value_size = _INT32.pack(-1 if value is None else len(value))
+        # Joined first: a value of a wrong type has to raise before anything is written.
+        message = b"".join((head, key_size, key or b"", value_size, value or b""))
+        return _ENTRY.pack(offset, len(message) + 4, zlib.crc32(message)) + message
+
+
+def _renumber(data: bytearray, pos: int, offset: int) -> None:
+    while pos < len(data):
+        _INT64.pack_into(data, pos, offset)
+        offset += 1
+        pos += LOG_OVERHEAD + _INT32.unpack_from(data, pos + _INT64.size)[0]

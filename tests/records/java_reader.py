@@ -1,0 +1,136 @@
+"""Kafka's own code as a judge of record sets: ``java/RecordSets.java``, compiled against the jars that are there."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from zipfile import ZipFile
+
+from aiokproto.records import RecordBatch, decode
+from aiokproto.types import TimestampType
+from tools.setup.project import CACHE, kafka_jars
+from tools.setup.system import find_java
+
+SOURCE = Path(__file__).parent / "java" / "RecordSets.java"
+TIMESTAMP_TYPES = {
+    TimestampType.NO_TIMESTAMP: "NoTimestampType",
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
+SECONDS = 60.0
+# The one of those the program uses that came last.
+NEWEST_CLASS = "org/apache/kafka/common/message/VotersRecord$KRaftVersionFeature.class"
+
+
+def client_jars() -> list[Path]:
+    """The client library of each release that is there and has the classes the program uses (from 3.9 on)."""
+    found = {jar.name: jar for jar in CACHE.glob("*/kafka-clients-*.jar")}
+    return [found[name] for name in sorted(found) if NEWEST_CLASS in classes_of(found[name])]
+
+
+def classes_of(jar: Path) -> set[str]:
+    with ZipFile(jar) as classes:
+        return set(classes.namelist())
+
+
+def can_compile() -> bool:
+    """Whether the Java found is more than one to run programs."""
+    java = find_java()
+    return java is not None and java.with_name("javac").exists()
+
+
+class Judge:
+    """The program, compiled for one release."""
+
+    def __init__(self, jar: Path, folder: Path) -> None:
+        java = find_java()
+        assert java is not None
+        self._java = java
+        # Compression libraries are the same for all; the release asked for comes before the other one there.
+        self._path = f"{folder}:{jar}:{kafka_jars()}/*"
+        source = folder / SOURCE.name
+        source.write_text(for_release(SOURCE.read_text(), jar))
+        self._run([java.with_name("javac"), "-proc:none", "-cp", self._path, "-d", folder, source])
+
+    def written(self) -> dict[str, tuple[bytes, list[str]]]:
+        """Record sets that Java wrote, by name, each with what Java reads in it."""
+        return parse(self._run([*self._program(), "write"]))
+
+    def read(self, sets: Mapping[str, bytes]) -> dict[str, list[str]]:
+        """What Java reads in record sets."""
+        given = "".join(f"{name} {data.hex()}\n" for name, data in sets.items())
+        return {name: lines for name, (_, lines) in parse(self._run([*self._program(), "read"], given)).items()}
+
+    def _program(self) -> list[str | Path]:
+        return [self._java, "-Xmx256m", "-cp", self._path, "RecordSets"]
+
+    def _run(self, command: list[str | Path], given: str = "") -> str:
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=SECONDS, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def for_release(source: str, jar: Path) -> str:
+    """The program with the packages of a release: classes moved in 4.x."""
+    names = classes_of(jar)
+    for package in ("record", "utils"):
+        if not any(name.startswith(f"org/apache/kafka/common/{package}/internal") for name in names):
+            source = source.replace(f"common.{package}.internals.", f"common.{package}.")
+            source = source.replace(f"common.{package}.internal.", f"common.{package}.")
+    return source
+
+
+def parse(output: str) -> dict[str, tuple[bytes, list[str]]]:
+    found: dict[str, tuple[bytes, list[str]]] = {}
+    lines: list[str] = []
+    for line in output.splitlines():
+        if line.startswith("set "):
+            _, name, text = line.split(" ")
+            lines = []
+            found[name] = bytes.fromhex(text.removeprefix(":")), lines
+        else:
+            lines.append(line)
+    return found
+
+
+def described(data: bytes) -> list[str]:
+    """What this package reads in a record set, in the program's words."""
+    return [line for batch in decode(data) for line in describe_batch(batch)]
+
+
+def describe_batch(batch: RecordBatch) -> Iterator[str]:
+    horizon = "none" if batch.delete_horizon is None else batch.delete_horizon
+    time = TIMESTAMP_TYPES[batch.timestamp_type]
+    yield (
+        f"batch {batch.base_offset} {batch.last_offset} {batch.next_offset} magic={batch.magic} "
+        f"codec={batch.compression.name.lower()} time={time} max={batch.max_timestamp} "
+        f"producer={batch.producer_id}/{batch.producer_epoch}/{batch.base_sequence}/{batch.last_sequence} "
+        f"txn={boolean(batch.is_transactional)} control={boolean(batch.is_control)} "
+        f"epoch={batch.partition_leader_epoch} horizon={horizon} size={batch.size_in_bytes} count={len(batch)}"
+    )
+    for record in batch:
+        headers = [f"{text(key.encode())}={text(value)}" for key, value in record.headers]
+        yield words("record", record.offset, record.timestamp, text(record.key), text(record.value), *headers)
+
+
+def boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def text(value: bytes | None) -> str:
+    return "null" if value is None else f":{value.hex()}"
+
+
+def words(*parts: object) -> str:
+    return " ".join(map(str, parts))
+
+
+def same(names: Iterable[str], ours: Mapping[str, list[str]], javas: Mapping[str, list[str]]) -> dict[str, str]:
+    """The first difference of each set; nothing when all is well."""
+    found: dict[str, str] = {}
+    for name in names:
+        pairs = zip([*ours[name], "end"], [*javas[name], "end"], strict=False)
+        if different := next((f"{one} <> {other}" for one, other in pairs if one != other), None):
+            found[name] = different
+    return found

@@ -1,0 +1,165 @@
+"""Kafka's own code writes and we read, we write and it reads: every field of every format is the same."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from aiokproto.codec.payloads.control_records import (
+    Endpoint,
+    EndTxnMarker,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeMessageVoter,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+    VotersRecordVoter,
+)
+from aiokproto.records import BatchRecord, Compression, LegacyBuilder, control, decode, encode
+from aiokproto.records.control import ControlRecord, ControlType, ControlValue, encode_end_transaction
+from aiokproto.records.patch import restamp, set_leader_epoch
+from tests.records.java_reader import Judge, can_compile, client_jars, described, same
+from tests.records.strategies import BASE_TIMESTAMP
+
+pytestmark = pytest.mark.kafka
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TYPES = ("COMMIT", "ABORT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
+
+
+@pytest.fixture(scope="module", params=client_jars(), ids=lambda jar: jar.stem)
+def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    """One for each release of Kafka whose jars are there."""
+    if not can_compile():
+        pytest.skip("compiling needs javac beside java")
+    return Judge(request.param, tmp_path_factory.mktemp("judge"))
+
+
+@pytest.fixture(scope="module")
+def written(judge: Judge) -> dict[str, tuple[bytes, list[str]]]:
+    return judge.written()
+
+
+def test_what_java_writes_is_read(written: dict[str, tuple[bytes, list[str]]]) -> None:
+    javas = {name: lines for name, (_, lines) in written.items()}
+    ours = {name: described(data) for name, (data, _) in written.items()}
+    assert len(written) > 80
+    assert same(written, ours, javas) == {}
+
+
+def test_what_we_write_is_read_by_java(judge: Judge) -> None:
+    sets = {**plain_sets(), **producer_sets()}
+    for committed in (True, False):
+        sets[f"marker-{committed}"] = bytes(
+            encode_end_transaction(
+                committed=committed, producer_id=9, producer_epoch=2, coordinator_epoch=5, timestamp=BASE_TIMESTAMP
+            )
+        )
+    javas = judge.read(sets)
+    assert all(any(line.startswith("record ") for line in lines) for lines in javas.values())
+    assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
+
+
+def test_columns_of_what_java_writes(written: dict[str, tuple[bytes, list[str]]]) -> None:
+    """All formats in one set of columns: offsets, timestamps, keys, values and headers as iteration has them."""
+    columns = pytest.importorskip("aiokproto.records.columns")
+    batches = [batch for data, _ in written.values() for batch in decode(data)]
+    table = columns.to_columns(batches)
+    expected = [record for batch in batches for record in batch]
+    assert {batch.magic for batch in batches} == {0, 1, 2}
+    assert table.offset.tolist() == [record.offset for record in expected]
+    assert table.timestamp.tolist() == [record.timestamp for record in expected]
+    assert table.timestamp_type.tolist() == [int(batch.timestamp_type) for batch in batches for _ in batch]
+    assert [table.key[row] for row in range(len(table))] == [record.key for record in expected]
+    assert [table.value[row] for row in range(len(table))] == [record.value for record in expected]
+    assert table.headers() == [record.headers for record in expected]
+
+
+def test_control_records_of_java(written: dict[str, tuple[bytes, list[str]]]) -> None:
+    found = {}
+    for kind in TYPES:
+        (batch,) = decode(written[f"control-{kind}"][0])
+        (record,) = batch
+        found[kind] = control.parse(record)
+        assert control.batch_control_type(batch) is ControlType[kind]
+    voters = {number: LeaderChangeMessageVoter(voter_id=number) for number in (1, 2, 3)}
+    voter = VotersRecordVoter(
+        voter_id=3,
+        voter_directory_id=(1).to_bytes(8, "big") + (2).to_bytes(8, "big"),
+        endpoints=[Endpoint(name="CONTROLLER", host="controller.example", port=65535)],
+        kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+    )
+    values: dict[str, ControlValue] = {
+        "COMMIT": EndTxnMarker(coordinator_epoch=42),
+        "ABORT": EndTxnMarker(coordinator_epoch=42),
+        "LEADER_CHANGE": LeaderChangeMessage(
+            version=0, leader_id=2, voters=list(voters.values()), granting_voters=[voters[2], voters[3]]
+        ),
+        "SNAPSHOT_HEADER": SnapshotHeaderRecord(version=0, last_contained_log_timestamp=BASE_TIMESTAMP - 1),
+        "SNAPSHOT_FOOTER": SnapshotFooterRecord(version=0),
+        "KRAFT_VERSION": KRaftVersionRecord(version=0, kraft_version=1),
+        "KRAFT_VOTERS": VotersRecord(version=0, voters=[voter]),
+    }
+    assert found == {kind: ControlRecord(ControlType[kind], 0, value) for kind, value in values.items()}
+
+
+def plain_sets() -> dict[str, bytes]:
+    """Every format, codec and kind of timestamp."""
+    sets: dict[str, bytes] = {}
+    for magic, codec in itertools.product((0, 1, 2), CODECS):
+        if magic < 2 and codec == "zstd":
+            continue
+        for kind, records in (("few", few(magic)), ("many", many())):
+            name = f"magic-{magic}-{codec}-{kind}"
+            sets[name] = encode(records, magic=magic, compression=codec, base_offset=500)
+            if magic == 2:
+                changed = bytearray(sets[name])
+                restamp(changed, 0, BASE_TIMESTAMP + 77)
+                set_leader_epoch(changed, 0, 12)
+                sets[f"{name}-appended"] = bytes(changed)
+            elif magic == 1:
+                sets[f"{name}-appended"] = appended(records, Compression.parse(codec))
+    return sets
+
+
+def producer_sets() -> dict[str, bytes]:
+    return {
+        f"producer-{codec}-{transactional}": encode(
+            many(),
+            compression=codec,
+            producer_id=2**40,
+            producer_epoch=7,
+            base_sequence=2**31 - 3,
+            is_transactional=transactional,
+        )
+        for codec, transactional in itertools.product(CODECS, (False, True))
+    }
+
+
+def appended(records: list[BatchRecord], codec: Compression) -> bytes:
+    builder = LegacyBuilder(1, compression=codec, log_append_time=BASE_TIMESTAMP + 77)
+    for record in records:
+        builder.append(record.timestamp, record.key, record.value)
+    return bytes(builder.close(base_offset=500))
+
+
+def few(magic: int) -> list[BatchRecord]:
+    headers = (("h", b"x"), ("h", None), ("é😀", b"")) if magic == 2 else ()
+    return [
+        BatchRecord(0, BASE_TIMESTAMP, b"key", b"value", headers),
+        BatchRecord(1, BASE_TIMESTAMP - 5, None, b"no key"),
+        BatchRecord(2, BASE_TIMESTAMP + 10_000, b"no value", None),
+        BatchRecord(3, BASE_TIMESTAMP, None, None),
+        BatchRecord(4, BASE_TIMESTAMP, b"", b""),
+    ]
+
+
+def many() -> list[BatchRecord]:
+    """More than a block of any codec."""
+    return [
+        BatchRecord(index, BASE_TIMESTAMP + index, b"key%d" % index, bytes([index % 251]) * (index * 3))
+        for index in range(300)
+    ]
