@@ -7,9 +7,11 @@ alone never imports asyncio or the client.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from aiokproto._version import __version__
+
+# The name is what type checkers go by; importing typing would take longer than a message's module.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from aiokproto.broker import Broker, Cluster

@@ -10,21 +10,31 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.codec import wire
 from aiokproto.codec.generate import DecoderWriter, EncoderWriter
-from aiokproto.codec.wire import packer
+from aiokproto.codec.limits import OverLimit, worst
 
 if TYPE_CHECKING:
     from aiokproto.codec.schema import Message, Struct
 
 
-def compile_decoder(message: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
-    """``decode(data, pos) -> (message, end)`` of one version."""
+def compile_decoder(message: type[Message], version: int) -> tuple[Callable[[Any, int], tuple[Any, int]], int]:
+    """``decode(data, pos) -> (message, end)`` of one version, and the most memory per byte that it can take."""
     writer = DecoderWriter(version, version in message.flexible)
     title = f"{message.__name__} v{version} decode"
     decode: Callable[[Any, int], tuple[Any, int]] = _build(writer.function(message), "decode", writer.names, title)
+    return decode, worst(message, version)
+
+
+@lru_cache(maxsize=256)
+def compile_counting_decoder(message: type[Message], version: int) -> Callable[[Any, int, int], tuple[Any, int]]:
+    """``decode(data, pos, memory) -> (message, end)``, which raises before it takes more memory (see ``limits``)."""
+    writer = DecoderWriter(version, version in message.flexible, counting=True)
+    title = f"{message.__name__} v{version} decode, counting"
+    decode: Callable[[Any, int, int], tuple[Any, int]] = _build(writer.function(message), "decode", writer.names, title)
     return decode
 
 
@@ -73,13 +83,13 @@ def source(message: type[Message], version: int) -> str:
 
 _RUNTIME: dict[str, Any] = {
     "MISSING": object(),
+    "OverLimit": OverLimit,
     "new": object.__new__,
-    "read_array": wire.read_array,
     "read_tag": wire.read_tag,
     "read_tags": wire.read_tags,
     "read_uvarint": wire.read_uvarint,
-    "write_array": wire.write_array,
     "write_tags": wire.write_tags,
+    "write_uuids": wire.write_uuids,
     "write_uvarint": wire.write_uvarint,
     "ZERO_UUID": wire.ZERO_UUID,
 }
@@ -89,11 +99,6 @@ def _build(lines: list[str], name: str, names: dict[str, Any], title: str) -> An
     text = "\n".join(lines) + "\n"
     filename = f"<aiokproto {title}>"
     scope: dict[str, Any] = {"__name__": "aiokproto.codec.generated", **_RUNTIME, **names}
-    for key in list(scope):
-        if key.startswith("unpack_"):
-            scope[key] = packer(scope[key]).unpack_from
-        elif key.startswith("pack_"):
-            scope[key] = packer(scope[key]).pack
     exec(compile(text, filename, "exec"), scope)
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     return scope[name]

@@ -10,6 +10,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.codec import wire
+from aiokproto.codec.limits import TAG, TAGS, item_cost
 from aiokproto.codec.wire import FORMATS, packer
 from aiokproto.errors import DecodeError, EncodeError
 
@@ -24,9 +25,11 @@ class _Bad(Exception):
         self.why = why
 
 
-def explain_decode(message: type[Message], data: Any, pos: int, version: int, cause: Exception) -> DecodeError:
+def explain_decode(
+    message: type[Message], data: Any, pos: int, version: int, limits: wire.Limits, cause: Exception
+) -> DecodeError:
     """The error that names message, version, field path and position for bytes which a decoder refused."""
-    walker = _Walker(memoryview(data).cast("B"), pos, version, version in message.flexible)
+    walker = _Walker(memoryview(data).cast("B"), pos, version, version in message.flexible, limits.memory)
     title = f"{message.__name__} v{version}"
     try:
         walker.struct(message, "")
@@ -38,15 +41,20 @@ def explain_decode(message: type[Message], data: Any, pos: int, version: int, ca
 class _Walker:
     """Follows a schema through bytes without building anything."""
 
-    def __init__(self, data: memoryview, pos: int, version: int, flexible: bool) -> None:
+    def __init__(self, data: memoryview, pos: int, version: int, flexible: bool, memory: int) -> None:
         self.data = data
         self.pos = pos
         self.version = version
         self.flexible = flexible
+        self.memory = memory
+        self.limit = memory
+        self.present: dict[type[Struct], list[FieldSpec]] = {}
 
     def struct(self, struct: type[Struct], path: str) -> None:
-        for spec in struct.fields():
-            if self.version in spec.versions and spec.tag is None:
+        if struct not in self.present:
+            self.present[struct] = [spec for spec in struct.fields() if self.version in spec.versions]
+        for spec in self.present[struct]:
+            if spec.tag is None:
                 self.field(spec, f"{path}.{spec.name}")
         if self.flexible:
             self.tag_section(struct, path)
@@ -55,12 +63,16 @@ class _Walker:
         compact = self.flexible and spec.flexible
         if spec.array:
             count = self.length(path, compact, short=False, nullable=self.version in spec.nullable)
-            if count > len(self.data) - self.pos:
-                raise _Bad(path, f"a count of {count}, more than the {len(self.data) - self.pos} bytes left")
+            left = len(self.data) - self.pos
+            if count > left:
+                raise _Bad(path, f"a count of {count}, more than the {left} bytes left")
+            self.spend(count * item_cost(spec), f"{count} items", path)
+            if spec.kind in FORMATS:
+                self.take(count * packer(FORMATS[spec.kind]).size, path, f"{count} {spec.kind}")
+                return
+            item = spec.item
             for index in range(count):
-                self.single(
-                    spec._replace(array=False, nullable=spec.nullable._replace(lowest=1, highest=0)), f"{path}[{index}]"
-                )
+                self.single(item, f"{path}[{index}]")
         else:
             self.single(spec, path)
 
@@ -74,6 +86,8 @@ class _Walker:
             short = spec.kind == "string"
             nullable = self.version in spec.nullable or spec.kind == "recordset"
             size = self.length(path, self.flexible and spec.flexible, short=short, nullable=nullable)
+            if short and size > wire.MAX_STRING:
+                raise _Bad(path, f"a string of {size} bytes; the protocol allows {wire.MAX_STRING}")
             start = self.pos
             self.take(size, path, spec.kind)
             if short:
@@ -81,6 +95,12 @@ class _Walker:
                     str(self.data[start : self.pos], "utf-8")
                 except UnicodeDecodeError as error:
                     raise _Bad(path, f"not UTF-8: {error.reason}") from None
+
+    def spend(self, cost: int, what: str, path: str) -> None:
+        """Count as a counting decoder does (see ``limits``)."""
+        self.memory -= cost
+        if self.memory < 0:
+            raise _Bad(path, f"{what} would bring the memory taken above the limit of {self.limit} bytes")
 
     def marker(self, spec: FieldSpec, path: str) -> bool:
         """The byte that says whether a nullable struct is there."""
@@ -118,11 +138,14 @@ class _Walker:
         return max(value, 0)
 
     def tag_section(self, struct: type[Struct], path: str) -> None:
-        known = {spec.tag: spec for spec in struct.fields() if spec.tag is not None and self.version in spec.versions}
-        last = -1
         count = self.uvarint(f"{path}.tags")
         if count * 2 > len(self.data) - self.pos:
             raise _Bad(f"{path}.tags", f"{count} tagged fields in {len(self.data) - self.pos} bytes")
+        if not count:
+            return
+        self.spend(TAGS + TAG * count, f"{count} tagged fields", f"{path}.tags")
+        known = {spec.tag: spec for spec in self.present[struct] if spec.tag is not None}
+        last = -1
         for _ in range(count):
             tag = self.uvarint(f"{path}.tags")
             if tag <= last:
@@ -178,8 +201,7 @@ def _check_field(spec: FieldSpec, value: Any, version: int, flexible: bool, path
         if isinstance(value, (str, bytes, bytearray, memoryview)) or not hasattr(value, "__len__"):
             raise _Bad(path, f"a list is needed, not {_brief(value)}")
         for index, item in enumerate(value):
-            single = spec._replace(array=False, nullable=spec.nullable._replace(lowest=1, highest=0))
-            _check_field(single, item, version, flexible, f"{path}[{index}]")
+            _check_field(spec.item, item, version, flexible, f"{path}[{index}]")
     elif spec.struct is not None:
         if not isinstance(value, spec.struct):
             raise _Bad(path, f"a {spec.struct.__name__} is needed, not {_brief(value)}")

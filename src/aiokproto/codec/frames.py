@@ -5,9 +5,12 @@ from __future__ import annotations
 from struct import Struct as Packer
 from typing import NamedTuple, TypeVar
 
+from aiokproto.codec.messages.api_versions import ApiVersionsResponse
 from aiokproto.codec.messages.header import RequestHeader, ResponseHeader
 from aiokproto.codec.registry import request as request_type
 from aiokproto.codec.schema import Buffer, Request, Response
+from aiokproto.codec.wire import DEFAULT_LIMITS, Limits
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError
 
 R = TypeVar("R", bound=Response)
@@ -72,14 +75,29 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
     return RequestFrame(api_key, version, header.correlation_id, header.client_id, body)
 
 
-def decode_response(frame: Buffer, response: type[R], version: int) -> R:
+def decode_response(frame: Buffer, response: type[R], version: int, *, limits: Limits = DEFAULT_LIMITS) -> R:
     """The body of a response frame (without its length).
 
     Raises:
-        DecodeError: Bytes are missing, wrong, or left over; names the field.
+        DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field.
     """
     _, pos = ResponseHeader.decode_from(frame, 0, response.header_version(version))
-    return response.decode(memoryview(frame)[pos:], version)
+    return response.decode(memoryview(frame)[pos:], version, limits=limits)
+
+
+def decode_api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:
+    """An answer to ApiVersions asked in ``version`` (without its length).
+
+    A broker that does not have the version answers UNSUPPORTED_VERSION in the form of version 0, naming since 2.4 the
+    versions of ApiVersions that it has (KIP-511).
+
+    Raises:
+        DecodeError: As :func:`decode_response`.
+    """
+    # Whatever the version, the error code is what follows the correlation id.
+    code = int.from_bytes(bytes(frame[4:6]), "big", signed=True)
+    form = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
+    return decode_response(frame, ApiVersionsResponse, form)
 
 
 def response_correlation_id(frame: Buffer) -> int:

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from aiokproto.codec import limits
 from aiokproto.codec.schema import MISSING
-from aiokproto.codec.wire import FORMATS, MAX_STRING, ZERO_UUID, packer
+from aiokproto.codec.wire import FORMATS, MAX_STRING, ZERO_UUID, array_packers, array_readers, packer
 
 if TYPE_CHECKING:
     from aiokproto.codec.schema import FieldSpec, Message, Struct
-
-
-def minimal_size(struct: type[Struct], version: int, flexible: bool) -> int:
-    """The fewest bytes an instance takes: what bounds a hostile count."""
-    size = 1 if flexible else 0
-    for spec in struct.fields():
-        if version in spec.versions and spec.tag is None:
-            compact = flexible and spec.flexible
-            if spec.array or spec.kind in ("string", "bytes", "recordset"):
-                size += 1 if compact else (2 if spec.kind == "string" and not spec.array else 4)
-            elif spec.struct is not None:
-                size += 1 if version in spec.nullable else minimal_size(spec.struct, version, flexible)
-            else:
-                size += packer(FORMATS[spec.kind]).size
-    return max(size, 1)
 
 
 def is_made_of_fields(spec: FieldSpec) -> bool:
@@ -53,14 +40,27 @@ class _Writer:
         self._serial += 1
         return f"{prefix}{self._serial}"
 
-    def named(self, prefix: str, value: Any) -> str:
-        name = (
-            f"{prefix}_{value.__name__}"
-            if isinstance(value, type)
-            else f"{prefix}_{value.replace('16s', 'U').replace('?', 'B')}"
-        )
-        self.names[name] = value
+    def new(self, struct: type[Struct]) -> str:
+        """An expression: an instance with nothing set."""
+        name = f"new_{struct.__name__}"
+        self.names[name] = struct
+        return f"new({name})"
+
+    def pack(self, formats: str) -> str:
+        name = f"pack_{_letters(formats)}"
+        self.names[name] = packer(formats).pack
         return name
+
+    def unpack(self, formats: str) -> str:
+        name = f"unpack_{_letters(formats)}"
+        self.names[name] = packer(formats).unpack_from
+        return name
+
+    def length_format(self, spec: FieldSpec) -> str:
+        """What a length or count begins with: a varint's first byte, or all of it."""
+        if self.compact(spec):
+            return "B"
+        return "h" if spec.kind == "string" and not spec.array else "i"
 
     def present(self, spec: FieldSpec) -> bool:
         return self.version in spec.versions
@@ -99,16 +99,34 @@ class _Block:
         self.writer.depth -= 1
 
 
+def _letters(formats: str) -> str:
+    """A name's part: U for a uuid, T for a bool."""
+    return formats.replace("16s", "U").replace("?", "T")
+
+
 def is_fixed(spec: FieldSpec) -> bool:
     """Whether the field always takes the same number of bytes."""
     return not spec.array and spec.kind in FORMATS
 
 
+def is_counted(spec: FieldSpec) -> bool:
+    """Whether the field begins with its length or count."""
+    return spec.array or (spec.struct is None and spec.kind not in FORMATS)
+
+
 class DecoderWriter(_Writer):
-    """``decode(data, pos)``: reads front to back; ``pos`` is where it is."""
+    """``decode(data, pos)``: reads front to back; ``pos`` is where it is.
+
+    A length that follows fixed-size fields is read together with them: ``ahead`` is the name it then has.
+    """
+
+    def __init__(self, version: int, flexible: bool, *, counting: bool = False) -> None:
+        super().__init__(version, flexible)
+        self.counting = counting
+        self.ahead = ""
 
     def function(self, message: type[Message]) -> list[str]:
-        self.lines = ["def decode(data, pos):"]
+        self.lines = ["def decode(data, pos, memory):" if self.counting else "def decode(data, pos):"]
         if message.in_place(self.version):
             self.line("view = memoryview(data)")
             self.line("data = view.obj if type(view.obj) is bytes and view.nbytes == len(view.obj) else view")
@@ -118,15 +136,19 @@ class DecoderWriter(_Writer):
         return self.lines
 
     def struct(self, struct: type[Struct], target: str) -> None:
-        self.line(f"{target} = new({self.named('new', struct)})")
+        self.line(f"{target} = {self.new(struct)}")
         for spec in struct.fields():
             if not self.present(spec) or spec.tag is not None:
                 self.absent(spec, f"{target}.{spec.name}")
-        for run in self.runs(struct):
-            if is_fixed(run[0]):
-                self.fixed(run, target)
-            else:
+        runs = self.runs(struct)
+        for index, run in enumerate(runs):
+            if not is_fixed(run[0]):
                 self.value(run[0], f"{target}.{run[0].name}")
+            elif index + 1 == len(runs):
+                self.fixed(run, target, "B" if self.flexible else "")
+            else:
+                following = runs[index + 1][0]
+                self.fixed(run, target, self.length_format(following) if is_counted(following) else "")
         self.line(f"{target}.unknown_tags = None")
         if self.flexible:
             self.tag_section(struct, target)
@@ -136,7 +158,7 @@ class DecoderWriter(_Writer):
         if is_made_of_fields(spec):
             assert spec.struct is not None
             item = self.fresh("s")
-            self.line(f"{item} = new({self.named('new', spec.struct)})")
+            self.line(f"{item} = {self.new(spec.struct)}")
             for inner in spec.struct.fields():
                 self.absent(inner, f"{item}.{inner.name}")
             self.line(f"{item}.unknown_tags = None")
@@ -147,26 +169,45 @@ class DecoderWriter(_Writer):
             value = spec.default_value()
             self.line(f"{target} = {'ZERO_UUID' if value == ZERO_UUID else repr(value)}")
 
-    def fixed(self, run: list[FieldSpec], target: str) -> None:
-        formats = "".join(FORMATS[spec.kind] for spec in run)
-        left = ", ".join(f"{target}.{spec.name}" for spec in run)
-        self.line(f"{left}, = {self.named('unpack', formats)}(data, pos)")
+    def fixed(self, run: list[FieldSpec], target: str, ahead: str) -> None:
+        """Read fixed-size fields, and the length of format ``ahead`` behind them."""
+        formats = "".join(FORMATS[spec.kind] for spec in run) + ahead
+        names = [f"{target}.{spec.name}" for spec in run]
+        if ahead:
+            self.ahead = self.fresh("n")
+            names.append(self.ahead)
+        self.line(f"{', '.join(names)}{'' if len(names) > 1 else ','} = {self.unpack(formats)}(data, pos)")
         self.line(f"pos += {packer(formats).size}")
 
-    def length(self, spec: FieldSpec, name: str, *, short: bool) -> None:
-        """Read a length into ``name``; null is -1."""
+    def length(self, spec: FieldSpec) -> str:
+        """Read a length; null is -1."""
         if self.compact(spec):
-            self.uvarint(name)
+            name = self.uvarint(MAX_STRING + 1 if spec.kind == "string" and not spec.array else 0)
             self.line(f"{name} -= 1")
+        elif self.ahead:
+            name, self.ahead = self.ahead, ""
         else:
-            self.line(f"{name}, = {self.named('unpack', 'h' if short else 'i')}(data, pos)")
-            self.line(f"pos += {2 if short else 4}")
+            name, form = self.fresh("n"), self.length_format(spec)
+            self.line(f"{name}, = {self.unpack(form)}(data, pos)")
+            self.line(f"pos += {packer(form).size}")
+        return name
 
-    def uvarint(self, name: str) -> None:
-        self.line(f"{name} = data[pos]")
-        self.line("pos += 1")
+    def uvarint(self, limit: int = 0) -> str:
+        name, self.ahead = self.ahead, ""
+        if not name:
+            name = self.fresh("n")
+            self.line(f"{name} = data[pos]")
+            self.line("pos += 1")
         with self.block(f"if {name} > 127:"):
             self.line(f"{name}, pos = read_uvarint(data, pos - 1)")
+            if limit:
+                self.line(f"if {name} > {limit}: raise ValueError")
+        return name
+
+    def spend(self, cost: str) -> None:
+        if self.counting:
+            self.line(f"memory -= {cost}")
+            self.line("if memory < 0: raise OverLimit")
 
     def value(self, spec: FieldSpec, target: str) -> None:
         if spec.array:
@@ -176,16 +217,20 @@ class DecoderWriter(_Writer):
         else:
             self.variable(spec, target)
 
-    def variable(self, spec: FieldSpec, target: str) -> None:
-        length = self.fresh("n")
-        self.length(spec, length, short=spec.kind == "string")
-        with self.block(f"if {length} < 0:"):
-            if self.nullable(spec) or spec.kind == "recordset":
-                self.line(f"if {length} != -1: raise ValueError")
+    def null(self, spec: FieldSpec, length: str, target: str) -> None:
+        """Deal with a negative length; an ``else`` may follow."""
+        if self.nullable(spec) or spec.kind == "recordset":
+            with self.block(f"if {length} < 0:"):
+                if not self.compact(spec):
+                    self.line(f"if {length} != -1: raise ValueError")
                 self.line(f"{target} = None")
-            else:
-                self.line("raise ValueError")
-        with self.block("else:"):
+        else:
+            self.line(f"if {length} < 0: raise ValueError")
+
+    def variable(self, spec: FieldSpec, target: str) -> None:
+        length = self.length(spec)
+        self.null(spec, length, target)
+        with self.block("else:") if self.nullable(spec) or spec.kind == "recordset" else nullcontext():
             self.line(f"end = pos + {length}")
             self.line("if end > size: raise IndexError")
             if spec.kind == "string":
@@ -197,31 +242,40 @@ class DecoderWriter(_Writer):
             self.line("pos = end")
 
     def array(self, spec: FieldSpec, target: str) -> None:
-        count = self.fresh("n")
-        self.length(spec, count, short=False)
-        with self.block(f"if {count} < 0:"):
-            if self.nullable(spec):
-                self.line(f"if {count} != -1: raise ValueError")
-                self.line(f"{target} = None")
+        count = self.length(spec)
+        self.null(spec, count, target)
+        with self.block("else:") if self.nullable(spec) else nullcontext():
+            self.items(spec, count, target)
+
+    def items(self, spec: FieldSpec, count: str, target: str) -> None:
+        if spec.kind == "uuid":
+            self.spend(f"{count} * {limits.item_cost(spec)}")
+            self.line(f"end = pos + 16 * {count}")
+            self.line("if end > size: raise IndexError")
+            self.line(f"{target} = [bytes(data[i : i + 16]) for i in range(pos, end, 16)]")
+            self.line("pos = end")
+            return
+        if spec.kind in FORMATS:
+            code = FORMATS[spec.kind]
+            width = packer(code).size
+            reader = f"unpack_n{_letters(code)}"
+            self.names[reader] = array_readers(code)
+            self.spend(f"{count} * {limits.item_cost(spec)}")
+            # Offline replicas are the most frequent numbers, and there are mostly none.
+            self.line(f"{target} = [*{reader}[{count}](data, pos)] if {count} else []")
+            self.line(f"pos += {width} * {count}" if width > 1 else f"pos += {count}")
+            return
+        least = limits.minimal_item(spec, self.version, self.flexible)
+        self.line(f"if {f'{count} * {least}' if least > 1 else count} > size - pos: raise IndexError")
+        self.spend(f"{count} * {limits.item_cost(spec)}")
+        items, item = self.fresh("a"), self.fresh("s")
+        self.line(f"{target} = {items} = []")
+        with self.block(f"for _ in range({count}):"):
+            if spec.struct is None:
+                self.variable(spec.item, item)
             else:
-                self.line("raise ValueError")
-        with self.block("else:"):
-            if spec.kind in FORMATS:
-                code = FORMATS[spec.kind]
-                width = packer(code).size
-                self.line(f"{target} = read_array({code!r}, {count}, data, pos)")
-                self.line(f"pos += {width} * {count}" if width > 1 else f"pos += {count}")
-                return
-            least = 1 if spec.struct is None else minimal_size(spec.struct, self.version, self.flexible)
-            self.line(f"if {count} * {least} > size - pos: raise IndexError")
-            items, item = self.fresh("a"), self.fresh("s")
-            self.line(f"{target} = {items} = []")
-            with self.block(f"for _ in range({count}):"):
-                if spec.struct is None:
-                    self.variable(spec._replace(array=False), item)
-                else:
-                    self.struct(spec.struct, item)
-                self.line(f"{items}.append({item})")
+                self.struct(spec.struct, item)
+            self.line(f"{items}.append({item})")
 
     def nested(self, spec: FieldSpec, target: str) -> None:
         assert spec.struct is not None
@@ -245,9 +299,9 @@ class DecoderWriter(_Writer):
 
     def tag_section(self, struct: type[Struct], target: str) -> None:
         specs = self.tagged(struct)
-        count = self.fresh("n")
-        self.uvarint(count)
+        count = self.uvarint()
         with self.block(f"if {count}:"):
+            self.spend(f"{limits.TAGS} + {limits.TAG} * {count}")
             if not specs:
                 self.line(f"{target}.unknown_tags, pos = read_tags(data, pos, {count})")
                 return
@@ -260,7 +314,7 @@ class DecoderWriter(_Writer):
                 for spec in specs:
                     with self.block(f"{branch} {tag} == {spec.tag}:"):
                         if is_fixed(spec):
-                            self.fixed([spec], target)
+                            self.fixed([spec], target, "")
                         else:
                             self.value(spec, f"{target}.{spec.name}")
                         self.line(f"if pos != {stop}: raise ValueError")
@@ -272,7 +326,14 @@ class DecoderWriter(_Writer):
 
 
 class EncoderWriter(_Writer):
-    """``encode(m, out)``: appends to ``out``."""
+    """``encode(m, out)``: appends to ``out``.
+
+    Fixed-size fields wait, to be packed together with a length behind them.
+    """
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        super().__init__(version, flexible)
+        self.waiting: list[tuple[str, str]] = []
 
     def function(self, message: type[Message]) -> list[str]:
         self.lines = ["def encode(m, out):"]
@@ -284,11 +345,14 @@ class EncoderWriter(_Writer):
         for spec in struct.fields():
             if not self.present(spec) and not spec.ignorable:
                 self.line(f"if {self.differs(spec, f'{source}.{spec.name}')}: raise ValueError")
-        for run in self.runs(struct):
-            if is_fixed(run[0]):
-                self.fixed(run, source, out)
-            else:
+        runs = self.runs(struct)
+        for index, run in enumerate(runs):
+            if not is_fixed(run[0]):
                 self.value(run[0], f"{source}.{run[0].name}", out)
+                continue
+            self.fixed(run, source)
+            if index + 1 == len(runs) or not is_counted(runs[index + 1][0]):
+                self.flush(out)
         if self.flexible:
             self.tag_section(struct, source, out)
         else:
@@ -298,8 +362,9 @@ class EncoderWriter(_Writer):
         """An expression: the value is not the default."""
         if is_made_of_fields(spec):
             assert spec.struct is not None
-            inner = [self.differs(field, f"{source}.{field.name}") for field in spec.struct.fields()]
-            return " or ".join([f"{source} is None", *inner, f"{source}.unknown_tags"])
+            item = self.fresh("s")
+            inner = [self.differs(field, f"{item}.{field.name}") for field in spec.struct.fields()]
+            return " or ".join([f"({item} := {source}) is None", *inner, f"{item}.unknown_tags"])
         value = spec.default_value()
         if value is None:
             return f"{source} is not None"
@@ -309,30 +374,40 @@ class EncoderWriter(_Writer):
             return f"{source} is not {value}"
         return f"{source} != {value!r}"
 
-    def fixed(self, run: list[FieldSpec], source: str, out: str) -> None:
+    def fixed(self, run: list[FieldSpec], source: str) -> None:
+        """Have fixed-size fields written, with what comes next."""
         for spec in run:
             if spec.kind == "uuid":
                 self.line(f"if len({source}.{spec.name}) != 16: raise ValueError")
-        formats = "".join(FORMATS[spec.kind] for spec in run)
-        values = ", ".join(f"{source}.{spec.name}" for spec in run)
-        self.line(f"{out} += {self.named('pack', formats)}({values})")
+        self.waiting = [(FORMATS[spec.kind], f"{source}.{spec.name}") for spec in run]
 
-    def length(self, spec: FieldSpec, name: str, out: str, *, short: bool) -> None:
+    def flush(self, out: str, *more: tuple[str, str]) -> None:
+        """Write the fixed-size fields that wait, and ``more``, each a format and a value."""
+        parts = [*self.waiting, *more]
+        self.waiting = []
+        if [form for form, _ in parts] == ["B"]:
+            self.line(f"{out}.append({parts[0][1]})")
+        elif parts:
+            formats = "".join(form for form, _ in parts)
+            self.line(f"{out} += {self.pack(formats)}({', '.join(value for _, value in parts)})")
+
+    def length(self, spec: FieldSpec, name: str, out: str) -> None:
+        """Write the length ``name``, as it is on the wire."""
         if not self.compact(spec):
-            self.line(f"{out} += {self.named('pack', 'h' if short else 'i')}({name})")
+            self.flush(out, (self.length_format(spec), name))
             return
-        self.line(f"{name} += 1")
-        self.line(f"if {name} < 128: {out}.append({name})")
-        self.line(f"else: write_uvarint({out}, {name})")
+        waiting = self.waiting
+        with self.block(f"if {name} < 128:"):
+            self.flush(out, ("B", name))
+        self.waiting = waiting
+        with self.block("else:"):
+            if spec.kind == "string" and not spec.array:
+                self.line(f"if {name} > {MAX_STRING + 1}: raise ValueError")
+            self.flush(out)
+            self.line(f"write_uvarint({out}, {name})")
 
-    def null(self, spec: FieldSpec, out: str, *, short: bool) -> None:
-        """Write null, if this version can say it."""
-        if not self.nullable(spec) and spec.kind != "recordset":
-            self.line("raise ValueError")
-        elif self.compact(spec):
-            self.line(f"{out}.append(0)")
-        else:
-            self.line(f"{out} += {self.named('pack', 'h' if short else 'i')}(-1)")
+    def can_be_null(self, spec: FieldSpec) -> bool:
+        return self.nullable(spec) or spec.kind == "recordset"
 
     def value(self, spec: FieldSpec, source: str, out: str) -> None:
         if spec.array:
@@ -343,41 +418,74 @@ class EncoderWriter(_Writer):
             self.variable(spec, source, out)
 
     def variable(self, spec: FieldSpec, source: str, out: str) -> None:
-        short = spec.kind == "string"
         data, length = self.fresh("b"), self.fresh("n")
-        self.line(f"{data} = {source}")
-        with self.block(f"if {data} is None:"):
-            self.null(spec, out, short=short)
-        with self.block("else:"):
-            if short:
-                self.line(f"{data} = {data}.encode()")
-            self.line(f"{length} = len({data})")
-            if short and self.compact(spec):
-                self.line(f"if {length} > {MAX_STRING}: raise ValueError")
-            if not short:
-                self.line(f"if type({data}) is str: raise TypeError")
-            self.length(spec, length, out, short=short)
-            self.line(f"{out} += {data}")
+        encoded = ".encode()" if spec.kind == "string" else ""
+        plus = " + 1" if self.compact(spec) else ""
+        if not self.can_be_null(spec):
+            self.line(f"{data} = {source}{encoded}")
+            self.line(f"{length} = len({data}){plus}")
+        else:
+            self.line(f"{data} = {source}")
+            with self.block(f"if {data} is None:"):
+                self.line(f"{data}, {length} = b'', {0 if self.compact(spec) else -1}")
+            with self.block("else:"):
+                if encoded:
+                    self.line(f"{data} = {data}{encoded}")
+                self.line(f"{length} = len({data}){plus}")
+        self.length(spec, length, out)
+        self.line(f"{out} += {data}")
 
     def array(self, spec: FieldSpec, source: str, out: str) -> None:
         items, count = self.fresh("a"), self.fresh("n")
         self.line(f"{items} = {source}")
-        with self.block(f"if {items} is None:"):
-            self.null(spec, out, short=False)
-        with self.block("else:"):
-            self.line(f"{count} = len({items})")
-            self.length(spec, count, out, short=False)
-            if spec.kind in FORMATS:
-                self.line(f"write_array({FORMATS[spec.kind]!r}, {out}, {items})")
-                return
+        plus = " + 1" if self.compact(spec) else ""
+        if self.can_be_null(spec):
+            with self.block(f"if {items} is None:"):
+                self.line(f"{items}, {count} = (), {0 if self.compact(spec) else -1}")
+            self.line(f"else: {count} = len({items}){plus}")
+        else:
+            self.line(f"{count} = len({items}){plus}")
+        if spec.kind in FORMATS and spec.kind != "uuid" and not self.can_be_null(spec):
+            self.integers(spec, items, count, out)
+            return
+        self.length(spec, count, out)
+        if spec.kind == "uuid":
+            self.line(f"write_uuids({out}, {items})")
+        elif spec.kind in FORMATS:
+            self.line(f"{out} += {self.packers('', spec)}[len({items})](*{items})")
+        else:
+            if spec.kind == "string":
+                # A lone str is iterable, too.
+                self.line(f"if type({items}) is str: raise TypeError")
             item = self.fresh("s")
             with self.block(f"for {item} in {items}:"):
                 if spec.struct is None:
-                    self.variable(
-                        spec._replace(array=False, nullable=spec.nullable._replace(lowest=1, highest=0)), item, out
-                    )
+                    self.variable(spec.item, item, out)
                 else:
                     self.struct(spec.struct, item, out)
+
+    def integers(self, spec: FieldSpec, items: str, count: str, out: str) -> None:
+        """Write fixed-size fields that wait, the count, and the items with one pack; many items with another."""
+        waiting = self.waiting
+        before = "".join(form for form, _ in waiting) + self.length_format(spec)
+        values = [value for _, value in waiting]
+        index = f"{count} - 1" if self.compact(spec) else count
+        whole = f"{out} += {self.packers(before, spec)}[{index}]({', '.join([*values, count, f'*{items}'])})"
+        if not self.compact(spec):
+            self.waiting = []
+            self.line(whole)
+            return
+        self.line(f"if {count} < 128: {whole}")
+        with self.block("else:"):
+            self.flush(out)
+            self.line(f"write_uvarint({out}, {count})")
+            self.line(f"{out} += {self.packers('', spec)}[{index}](*{items})")
+
+    def packers(self, before: str, spec: FieldSpec) -> str:
+        code = FORMATS[spec.kind]
+        name = f"pack_{_letters(before)}n{_letters(code)}"
+        self.names[name] = array_packers(before, code)
+        return name
 
     def nested(self, spec: FieldSpec, source: str, out: str) -> None:
         assert spec.struct is not None
@@ -403,13 +511,14 @@ class EncoderWriter(_Writer):
         known = self.fresh("known")
         self.names[known] = frozenset(spec.tag for spec in specs)
         self.line(f"{tags} = dict({unknown}) if {unknown} else {{}}")
-        self.line(f"if not {known}.isdisjoint({tags}): raise ValueError")
+        self.line(f"if {tags} and not {known}.isdisjoint({tags}): raise ValueError")
         for spec in specs:
             body = self.fresh("o")
             with self.block(f"if {self.differs(spec, f'{source}.{spec.name}')}:"):
                 self.line(f"{tags}[{spec.tag}] = {body} = bytearray()")
                 if is_fixed(spec):
-                    self.fixed([spec], source, body)
+                    self.fixed([spec], source)
+                    self.flush(body)
                 else:
                     self.value(spec, f"{source}.{spec.name}", body)
         self.line(f"if {tags}: write_tags({out}, {tags})")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any, cast
 
 from aiokproto.codec.registry_table import APIS, PAYLOADS
 from aiokproto.codec.schema import Message, Request, Response
 from aiokproto.errors import DecodeError
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _KEYS = {name: key for key, (_, name) in APIS.items()}
 
@@ -30,13 +34,15 @@ def request(api_key: int) -> type[Request[Any]]:
     Raises:
         DecodeError: No such ApiKey is known.
     """
-    return cast("type[Request[Any]]", _load(api_key, "Request"))
+    found: type[Request[Any]] = _load(api_key, "Request")
+    return found
 
 
 @cache
 def response(api_key: int) -> type[Response]:
     """The response class of an ApiKey. Raises as :func:`request`."""
-    return cast("type[Response]", _load(api_key, "Response"))
+    found: type[Response] = _load(api_key, "Response")
+    return found
 
 
 def lookup(name: str) -> type[Message]:
@@ -48,10 +54,12 @@ def lookup(name: str) -> type[Message]:
     for suffix in ("Request", "Response"):
         api = name.removesuffix(suffix)
         if api != name and api in _KEYS:
-            return _load(_KEYS[api], suffix)
+            message: type[Message] = _load(_KEYS[api], suffix)
+            return message
     if name not in PAYLOADS:
         raise KeyError(f"no message is called {name!r}")
-    return cast("type[Message]", getattr(import_module(f"aiokproto.codec.{PAYLOADS[name]}"), name))
+    payload: type[Message] = getattr(import_module(f"aiokproto.codec.{PAYLOADS[name]}"), name)
+    return payload
 
 
 def payload_names() -> list[str]:
@@ -59,8 +67,8 @@ def payload_names() -> list[str]:
     return list(PAYLOADS)
 
 
-def _load(api_key: int, suffix: str) -> type[Message]:
+def _load(api_key: int, suffix: str) -> Any:
     if api_key not in APIS:
         raise DecodeError(f"ApiKey {api_key} is unknown")
     stem, name = APIS[api_key]
-    return cast("type[Message]", getattr(import_module(f"aiokproto.codec.messages.{stem}"), name + suffix))
+    return getattr(import_module(f"aiokproto.codec.messages.{stem}"), name + suffix)

@@ -9,6 +9,11 @@ A message is one class for all its versions. An annotation names the wire type; 
 
 Ranges are written as Kafka writes them: ``"3"``, ``"0-2"``, ``"4+"``, ``"none"``. The annotations stay text until a
 codec is compiled from them, and ``__init__`` is made on first use: importing the whole protocol costs next to nothing.
+
+Bytes can claim what they like: a message is refused if a count or length is more than the bytes left, if it is longer
+than :attr:`~aiokproto.codec.wire.Limits.size`, or if its objects would take more than
+:attr:`~aiokproto.codec.wire.Limits.memory` (1 GiB unless told otherwise). Below that, objects take at most 189 times
+the message's bytes (see ``limits``): ``MetadataResponse.decode(data, 12, limits=Limits(memory=64 << 20))``.
 """
 
 from __future__ import annotations
@@ -16,19 +21,33 @@ from __future__ import annotations
 import sys
 from enum import Enum
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from types import GenericAlias
 
-from aiokproto.codec.wire import FORMATS, ZERO_UUID
+from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, ZERO_UUID, Limits
 from aiokproto.errors import DecodeError, EncodeError
+
+# The name is what type checkers go by. Importing typing would take longer than all that is here.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
     from typing_extensions import Self, dataclass_transform
+
+    R_co = TypeVar("R_co", bound="Response", covariant=True)
 else:
 
     def dataclass_transform(**_: object) -> Callable[[type], type]:
         return lambda cls: cls
+
+    class Generic:
+        """What :class:`Request` needs of ``typing.Generic``."""
+
+        __slots__ = ()
+        __class_getitem__ = classmethod(GenericAlias)
+
+    R_co = None
 
 
 int8: TypeAlias = int
@@ -44,11 +63,27 @@ recordset: TypeAlias = "bytes | bytearray | memoryview"
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 
-class Versions(NamedTuple):
-    """An inclusive range of versions; empty when ``highest < lowest``."""
+class Versions(tuple[int, int]):
+    """An inclusive range of versions, ``(lowest, highest)``; empty when ``highest < lowest``."""
 
-    lowest: int
-    highest: int
+    __slots__ = ()
+
+    def __new__(cls, lowest: int, highest: int) -> Versions:
+        return tuple.__new__(cls, (lowest, highest))
+
+    def __getnewargs__(self) -> tuple[int, int]:
+        return self.lowest, self.highest
+
+    @property
+    def lowest(self) -> int:
+        return self[0]
+
+    @property
+    def highest(self) -> int:
+        return self[1]
+
+    def __repr__(self) -> str:
+        return f"Versions(lowest={self.lowest}, highest={self.highest})"
 
     @classmethod
     def parse(cls, text: str) -> Versions:
@@ -56,7 +91,7 @@ class Versions(NamedTuple):
         return _parse_versions(text)
 
     def __contains__(self, version: object) -> bool:
-        return isinstance(version, int) and self.lowest <= version <= self.highest
+        return isinstance(version, int) and self[0] <= version <= self[1]
 
     def __str__(self) -> str:
         if self.highest < self.lowest:
@@ -108,16 +143,28 @@ class _Missing:
 MISSING: Any = _Missing()
 
 
-class Field(NamedTuple):
+class Field:
     """What :func:`field` was told."""
 
-    versions: str
-    nullable: str | None
-    tag: int | None
-    default: Any
-    factory: Callable[[], Any] | None
-    ignorable: bool
-    flexible: bool
+    __slots__ = ("default", "factory", "flexible", "ignorable", "nullable", "tag", "versions")
+
+    def __init__(
+        self,
+        versions: str,
+        nullable: str | None,
+        tag: int | None,
+        default: Any,
+        factory: Callable[[], Any] | None,
+        ignorable: bool,
+        flexible: bool,
+    ) -> None:
+        self.versions = versions
+        self.nullable = nullable
+        self.tag = tag
+        self.default = default
+        self.factory = factory
+        self.ignorable = ignorable
+        self.flexible = flexible
 
 
 def field(
@@ -145,24 +192,60 @@ def field(
     return Field(versions, nullable, tag, default, factory, ignorable, flexible)
 
 
-_PLAIN = Field("0+", None, None, MISSING, None, False, True)
+_PLAIN: Field = field()
 
 
-class FieldSpec(NamedTuple):
-    """A field as the codecs see it: its declaration with the annotation resolved."""
+class FieldSpec:
+    """A field as the codecs see it: its declaration with the annotation resolved.
 
-    name: str
-    kind: str
-    """A wire type's name, or "struct"."""
-    array: bool
-    struct: type[Struct] | None
-    versions: Versions
-    nullable: Versions
-    tag: int | None
-    default: Any
-    factory: Callable[[], Any] | None
-    ignorable: bool
-    flexible: bool
+    ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class.
+    """
+
+    __slots__ = (
+        "array",
+        "default",
+        "factory",
+        "flexible",
+        "ignorable",
+        "kind",
+        "name",
+        "nullable",
+        "struct",
+        "tag",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        struct: type[Struct] | None,
+        *,
+        array: bool = False,
+        versions: Versions = ALL,
+        nullable: Versions = NEVER,
+        tag: int | None = None,
+        default: Any = MISSING,
+        factory: Callable[[], Any] | None = None,
+        ignorable: bool = False,
+        flexible: bool = True,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.struct = struct
+        self.array = array
+        self.versions = versions
+        self.nullable = nullable
+        self.tag = tag
+        self.default = default
+        self.factory = factory
+        self.ignorable = ignorable
+        self.flexible = flexible
+
+    @property
+    def item(self) -> FieldSpec:
+        """What an array has: the same, alone, never null, without a default."""
+        return FieldSpec(self.name, self.kind, self.struct, versions=self.versions, flexible=self.flexible)
 
     @property
     def required(self) -> bool:
@@ -201,7 +284,9 @@ class StructType(type):
         for attribute, annotation in annotations.items():
             if not annotation.startswith("ClassVar"):
                 value = namespace.pop(attribute, _PLAIN)
-                declared[attribute] = value if isinstance(value, Field) else _PLAIN._replace(default=value)
+                declared[attribute] = (
+                    value if isinstance(value, Field) else Field("0+", None, None, value, None, False, True)
+                )
         namespace["__slots__"] = tuple(declared)
         namespace["_declared"] = declared
         namespace["_specs"] = None
@@ -268,8 +353,8 @@ def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:
     return FieldSpec(
         name=name,
         kind="struct" if struct else base,
-        array=array,
         struct=struct,
+        array=array,
         versions=Versions.parse(declared.versions),
         nullable=nullable,
         tag=declared.tag,
@@ -287,8 +372,8 @@ def _has_records(spec: FieldSpec, version: int) -> bool:
     return spec.kind == "recordset" or any(_has_records(field, version) for field in inner)
 
 
-class _Codecs(dict[int, Any]):
-    """Version → compiled function, compiled when first asked for."""
+class _Codecs(dict[int, "Any"]):
+    """Version → compiled function, compiled when first asked for; a decoder comes with its worst memory per byte."""
 
     def __init__(self, message: type[Message], *, decode: bool) -> None:
         super().__init__()
@@ -302,9 +387,9 @@ class _Codecs(dict[int, Any]):
         if version not in message.versions:
             error = DecodeError if self.decode else EncodeError
             raise error(f"{message.__name__} has versions {message.versions}, not {version}")
-        function = compile_decoder(message, version) if self.decode else compile_encoder(message, version)
-        self[version] = function
-        return function
+        found: Any = compile_decoder(message, version) if self.decode else compile_encoder(message, version)
+        self[version] = found
+        return found
 
 
 class Message(Struct):
@@ -349,18 +434,23 @@ class Message(Struct):
             raise explain_encode(self, version, error) from error
 
     @classmethod
-    def decode(cls, data: Buffer, version: int) -> Self:
+    def decode(cls, data: Buffer, version: int, *, limits: Limits = DEFAULT_LIMITS) -> Self:
         """Read a whole body.
 
         ``recordset`` fields become views of ``data``, not copies: keep it unchanged while they are used.
 
+        Args:
+            data: The body, without header.
+            version: The version it is in.
+            limits: What it may cost.
+
         Raises:
-            DecodeError: Bytes are missing, wrong, or left over; names the field and position.
+            DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field and position.
         """
-        if not cls.in_place(version):
+        if not cls.in_place(version) and len(data) <= limits.size:
             # Slices of bytes are cheaper than slices of a view, and one copy of a small message is next to nothing.
             data = bytes(data)
-        message, end = cls.decode_from(data, 0, version)
+        message, end = cls.decode_from(data, 0, version, limits=limits)
         if end != len(data):
             raise DecodeError(f"{cls.__name__} v{version}: {len(data) - end} bytes left over after {end}")
         return message
@@ -372,16 +462,31 @@ class Message(Struct):
         return any(_has_records(spec, version) for spec in cls.fields())
 
     @classmethod
-    def decode_from(cls, data: Buffer, pos: int, version: int) -> tuple[Self, int]:
+    def decode_from(cls, data: Buffer, pos: int, version: int, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Self, int]:
         """Read a body that starts at ``pos``; returns it and the position after it. Raises as :meth:`decode`."""
-        decoder = cls._decoders[version]
+        decoder, worst = cls._decoders[version]
+        size = len(data) - pos
         try:
+            if size > limits.size or size * worst > limits.memory:
+                return cls._decode_within(limits, data, pos, version)
             result: tuple[Self, int] = decoder(data, pos)
+        except DecodeError:
+            raise
         except Exception as error:
             from aiokproto.codec.explain import explain_decode
 
-            raise explain_decode(cls, data, pos, version, error) from error
+            raise explain_decode(cls, data, pos, version, limits, error) from error
         return result
+
+    @classmethod
+    def _decode_within(cls, limits: Limits, data: Buffer, pos: int, version: int) -> tuple[Self, int]:
+        """Decode what could become too large, counting."""
+        from aiokproto.codec.compiler import compile_counting_decoder
+
+        if len(data) - pos > limits.size:
+            raise DecodeError(f"{cls.__name__} v{version}: {len(data) - pos} bytes, over the limit of {limits.size}")
+        decoded: tuple[Self, int] = compile_counting_decoder(cls, version)(data, pos, limits.memory)
+        return decoded
 
     @classmethod
     def source(cls, version: int) -> str:
@@ -408,9 +513,6 @@ class Response(Message):
     def header_version(cls, version: int) -> int:
         """The response header's version. ApiVersions keeps 0: who reads it does not know yet what is understood."""
         return 1 if version in cls.flexible and cls.api_key != 18 else 0
-
-
-R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 
 class Request(Message, Generic[R_co]):

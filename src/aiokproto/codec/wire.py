@@ -6,10 +6,15 @@ raises on bad input; ``explain`` then finds out which field it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct as Packer
-from typing import Any
+
+# See ``schema``: typing is not imported.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 ZERO_UUID = bytes(16)
 """The uuid that means "none"."""
@@ -18,6 +23,33 @@ MAX_STRING = 0x7FFF
 """Longest string in bytes of UTF-8; Kafka keeps this limit also where the length field could say more."""
 
 UVARINT_BYTES_MAX = 5
+
+
+class Limits:
+    """What one message may cost to decode; one that would cost more is refused with :exc:`.DecodeError`.
+
+    Counts need no limit of their own: one that claims more items than the bytes left could hold is refused before
+    anything is made. Nor does nesting: no schema contains itself, and the deepest is six structs deep.
+
+    Args:
+        size: Bytes that the message has. The default is what a frame's length can say.
+        memory: Bytes that the decoded structs, lists and values may take. The contents of strings and bytes fields
+            come on top, at most six times the message's size; a record set is not copied at all. Without a limit,
+            the most that any message can take is 189 times its size (ListGroupsResponse v3); a MetadataResponse
+            v12 takes at most 96 times, a FetchResponse v12 162 times.
+    """
+
+    __slots__ = ("memory", "size")
+
+    def __init__(self, size: int = 0x7FFFFFFF, memory: int = 1 << 30) -> None:
+        self.size = size
+        self.memory = memory
+
+    def __repr__(self) -> str:
+        return f"Limits(size={self.size}, memory={self.memory})"
+
+
+DEFAULT_LIMITS = Limits()
 
 FORMATS = {
     "bool": "?",
@@ -39,43 +71,38 @@ def packer(formats: str) -> Packer:
     return Packer(">" + formats)
 
 
-class _Readers(dict[int, Callable[[Any, int], tuple[Any, ...]]]):
-    """Count → ``unpack_from`` of so many values; a topic's replica lists are mostly of one length."""
+class _Counted(dict[int, "Callable[..., Any]"]):
+    """Count → packing or unpacking of so many values; those of a topic's replica lists are mostly of one length."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, before: str, code: str, method: str) -> None:
         super().__init__()
+        self.before = before
         self.code = code
+        self.method = method
 
-    def __missing__(self, count: int) -> Callable[[Any, int], tuple[Any, ...]]:
-        reader = Packer(f">{count}{self.code}").unpack_from
+    def __missing__(self, count: int) -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(Packer(f">{self.before}{count}{self.code}"), self.method)
         if count <= 64:
-            self[count] = reader
-        return reader
+            self[count] = function
+        return function
 
 
-_READERS = {code: _Readers(code) for code in FORMATS.values()}
+@lru_cache(maxsize=64)
+def array_readers(code: str) -> _Counted:
+    """Count → ``unpack_from`` of so many fixed-size values."""
+    return _Counted("", code, "unpack_from")
 
 
-def read_array(code: str, count: int, data: Any, pos: int) -> list[Any]:
-    """``count`` fixed-size values at ``pos``."""
-    if count > len(data) - pos:
-        # Before a format of that size is even made.
-        raise IndexError
-    if code == "16s":
-        end = pos + 16 * count
-        if end > len(data):
-            raise IndexError
-        return [bytes(data[i : i + 16]) for i in range(pos, end, 16)]
-    return list(_READERS[code][count](data, pos))
+@lru_cache(maxsize=512)
+def array_packers(before: str, code: str) -> _Counted:
+    """Count → ``pack`` of the fixed-size values ``before``, and so many of an array."""
+    return _Counted(before, code, "pack")
 
 
-def write_array(code: str, out: bytearray, values: list[Any]) -> None:
-    """Append fixed-size values."""
-    if code == "16s":
-        for value in values:
-            write_uuid(out, value)
-    else:
-        out += packer(f"{len(values)}{code}").pack(*values)
+def write_uuids(out: bytearray, values: list[bytes]) -> None:
+    """Append uuids."""
+    for value in values:
+        write_uuid(out, value)
 
 
 def write_uuid(out: bytearray, value: bytes) -> None:
@@ -87,17 +114,22 @@ def write_uuid(out: bytearray, value: bytes) -> None:
 
 def read_uvarint(data: Any, pos: int) -> tuple[int, int]:
     """An unsigned 32-bit varint at ``pos``; returns it and the position after it."""
-    value = shift = 0
-    for _ in range(UVARINT_BYTES_MAX):
+    value = data[pos]
+    if value < 0x80:
+        return value, pos + 1
+    # Record sets and counts above 127 mostly take two bytes.
+    byte = data[pos + 1]
+    value = value & 0x7F | (byte & 0x7F) << 7
+    pos += 2
+    shift = 14
+    while byte > 0x7F:
         byte = data[pos]
         pos += 1
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > 0xFFFFFFFF:
-                break
-            return value, pos
         shift += 7
-    raise ValueError
+        if value > 0xFFFFFFFF or shift > 7 * UVARINT_BYTES_MAX:
+            raise ValueError
+    return value, pos
 
 
 def write_uvarint(out: bytearray, value: int) -> None:

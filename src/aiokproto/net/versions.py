@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiokproto._version import __version__
-from aiokproto.codec.frames import decode_response
-from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from aiokproto.codec.frames import decode_api_versions
+from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Buffer, Request, Versions
 from aiokproto.error_codes import ErrorCode
@@ -114,10 +114,8 @@ class Negotiation:
             NotKafkaError: It rejects also the version that every broker has.
             DecodeError: The answer is broken.
         """
-        # Whatever the version, the error code is what follows the correlation id.
-        code = int.from_bytes(bytes(frame[4:6]), "big", signed=True)
-        unsupported = code == ErrorCode.UNSUPPORTED_VERSION
-        answer = decode_response(frame, ApiVersionsResponse, 0 if unsupported else self.version)
+        answer = decode_api_versions(frame, self.version)
+        unsupported = answer.error_code == ErrorCode.UNSUPPORTED_VERSION
         if not unsupported and answer.error_code:
             raise error_for(answer.error_code, f"ApiVersions v{self.version} to {self.peer}")
         ranges = ranges_of(answer.api_keys)

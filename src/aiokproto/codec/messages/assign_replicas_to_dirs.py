@@ -15,7 +15,7 @@ class AssignReplicasToDirsResponseTopicData(Struct):
     partitions: list[AssignReplicasToDirsResponsePartitionData]
 
 
-class DirectoryData(Struct):
+class AssignReplicasToDirsResponseDirectoryData(Struct):
     id: uuid
     topics: list[AssignReplicasToDirsResponseTopicData]
 
@@ -23,7 +23,7 @@ class DirectoryData(Struct):
 class AssignReplicasToDirsResponse(Response, key=73, versions="0", flexible="0+"):
     throttle_time_ms: int32
     error_code: int16
-    directories: list[DirectoryData]
+    directories: list[AssignReplicasToDirsResponseDirectoryData]
 
 
 class AssignReplicasToDirsRequestPartitionData(Struct):
@@ -35,9 +35,14 @@ class AssignReplicasToDirsRequestTopicData(Struct):
     partitions: list[AssignReplicasToDirsRequestPartitionData]
 
 
+class AssignReplicasToDirsRequestDirectoryData(Struct):
+    id: uuid
+    topics: list[AssignReplicasToDirsRequestTopicData]
+
+
 class AssignReplicasToDirsRequest(
     Request[AssignReplicasToDirsResponse], key=73, versions="0", flexible="0+", route=Route.CONTROLLER
 ):
     broker_id: int32
     broker_epoch: int64 = field(default=-1)
-    directories: list[DirectoryData]
+    directories: list[AssignReplicasToDirsRequestDirectoryData]

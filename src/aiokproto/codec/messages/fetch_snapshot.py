@@ -36,10 +36,10 @@ class FetchSnapshotResponsePartitionSnapshot(Struct):
     current_leader: LeaderIdAndEpoch = field(tag=0, factory=LeaderIdAndEpoch)
     size: int64
     position: int64
-    unaligned_records: recordset | None
+    unaligned_records: recordset
 
 
-class TopicSnapshot(Struct):
+class FetchSnapshotResponseTopicSnapshot(Struct):
     name: string
     partitions: list[FetchSnapshotResponsePartitionSnapshot]
 
@@ -53,7 +53,7 @@ class NodeEndpoint(Struct):
 class FetchSnapshotResponse(Response, key=59, versions="0-1", flexible="0+"):
     throttle_time_ms: int32
     error_code: int16
-    topics: list[TopicSnapshot]
+    topics: list[FetchSnapshotResponseTopicSnapshot]
     node_endpoints: list[NodeEndpoint] = field("1+", tag=0, factory=list)
 
 
@@ -65,8 +65,13 @@ class FetchSnapshotRequestPartitionSnapshot(Struct):
     replica_directory_id: uuid = field("1+", tag=0, default=ZERO_UUID, ignorable=True)
 
 
+class FetchSnapshotRequestTopicSnapshot(Struct):
+    name: string
+    partitions: list[FetchSnapshotRequestPartitionSnapshot]
+
+
 class FetchSnapshotRequest(Request[FetchSnapshotResponse], key=59, versions="0-1", flexible="0+", route=Route.QUORUM):
     cluster_id: string | None = field(tag=0, default=None)
     replica_id: int32 = field(default=-1)
     max_bytes: int32 = field(default=2147483647)
-    topics: list[TopicSnapshot]
+    topics: list[FetchSnapshotRequestTopicSnapshot]

@@ -9,7 +9,7 @@ class RequestHeader(Payload, versions="0-2", flexible="2+"):
     request_api_key: int16
     request_api_version: int16
     correlation_id: int32
-    client_id: string | None = field("1+", default="", flexible=False)
+    client_id: string | None = field("1+", default="", ignorable=True, flexible=False)
 
 
 class ResponseHeader(Payload, versions="0-1", flexible="1+"):
