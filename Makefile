@@ -5,10 +5,10 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test style types bench docs kafka setup-test clean
+.PHONY: help demo test style types bench docs kafka schema-check setup-test clean
 
 help:  ## list the verbs
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-6s %s\n' "$$verb" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-12s %s\n' "$$verb" "$$text"; done
 
 demo:  ## load flights through Kafka into Spark (BOOTSTRAP=host:port uses that cluster instead of the embedded broker)
 	@$(SETUP) demo -- $(BIN)/python examples/flights/main.py
@@ -34,6 +34,9 @@ docs:  ## build the documentation into .cache/site
 
 kafka:  ## fetch the jars of real Kafka (`python -m tests.kafka` then runs a cluster)
 	@$(SETUP) kafka
+
+schema-check:  ## compare the messages declared here with those of Kafka (JARS="kafka-clients.jar ..." takes these instead)
+	@$(SETUP) schema-check -- $(BIN)/python -m tools.schema_check $(JARS)
 
 clean:  ## remove everything that was made here
 	rm -rf .venv .cache build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

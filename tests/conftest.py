@@ -12,10 +12,11 @@ from functools import cache
 import pytest
 
 from tests.clusters import BehaviourCluster, embedded_cluster, real_cluster
+from tests.java import judge
 from tests.kafka import cluster as kafka
 from tools.setup.system import find_java, java_home
 
-pytest_plugins = ["pytester", "tests.hygiene"]
+pytest_plugins = ["pytester", "tests.hygiene", "tests.java.plugin"]
 
 ON_BOTH = ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)]
 
@@ -37,7 +38,16 @@ def spark_missing() -> str | None:
     return None
 
 
-REQUIREMENTS: dict[str, Callable[[], str | None]] = {"kafka": kafka_missing, "spark": spark_missing}
+@cache
+def java_missing() -> str | None:
+    return judge.missing()
+
+
+REQUIREMENTS: dict[str, Callable[[], str | None]] = {
+    "java": java_missing,
+    "kafka": kafka_missing,
+    "spark": spark_missing,
+}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

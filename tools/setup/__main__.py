@@ -38,6 +38,7 @@ NEEDS = {
     "bench": Needs("bench", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE),
     "docs": Needs("docs"),
     "kafka": Needs(None, java=Want.MUST, kafka=Want.MUST),
+    "schema-check": Needs("dev", java=Want.MUST, kafka=Want.MUST),
 }
 
 
@@ -65,7 +66,7 @@ def prepare(needs: Needs) -> Path | None:
         if needs.java is not Want.NO:
             with _forgiving(needs.java):
                 java = ensure_java()
-        if needs.kafka is not Want.NO and java is not None and not project.kafka_ready():
+        if needs.kafka is not Want.NO and java is not None and not _jars_ready():
             with _forgiving(needs.kafka):
                 maven = ensure_maven()
         if needs.extra is not None:
@@ -73,8 +74,18 @@ def prepare(needs: Needs) -> Path | None:
             project.install(needs.extra)
         if maven is not None:
             with _forgiving(needs.kafka):
-                project.fetch_kafka(maven)
+                _fetch_jars(maven)
     return java
+
+
+def _jars_ready() -> bool:
+    return project.kafka_ready() and project.messages_ready()
+
+
+def _fetch_jars(maven: Path) -> None:
+    if not project.kafka_ready():
+        project.fetch_kafka(maven)
+    project.fetch_messages(maven)
 
 
 @contextmanager

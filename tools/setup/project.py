@@ -1,4 +1,4 @@
-"""What the project keeps in its own folder: the virtual environment and the jars of real Kafka."""
+"""What the project keeps in its own folder: the virtual environment, and the jars of real Kafka and of its messages."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 VENV = ROOT / ".venv"
 POM = ROOT / "tests" / "kafka" / "pom.xml"
+MESSAGES_POM = ROOT / "tests" / "java" / "pom.xml"
+# The newest, and the last that still had the versions which 4.0 removed: together they know almost the whole protocol.
+MESSAGES_RELEASES = ("4.4.0", "3.9.2")
+QUIET = ("-q", "-B", "-Dstyle.color=never")
 
 
 def kafka_version() -> str:
@@ -39,9 +43,30 @@ def fetch_kafka(maven: Path) -> None:
     jars = kafka_jars()
     say(f"fetching the jars of Apache Kafka {kafka_version()} with Maven into {jars.relative_to(ROOT)}")
     shutil.rmtree(jars, ignore_errors=True)
-    quiet = ("-q", "-B", "-Dstyle.color=never")
-    run([maven, *quiet, "-f", POM, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"])
+    run([maven, *QUIET, "-f", POM, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"])
     (jars / ".complete").write_text(_digest(POM))
+
+
+def messages_jars(release: str) -> Path:
+    """The folder for the jars with a release's generated messages; `messages_ready` says whether all are there."""
+    return CACHE / f"kafka-messages-{release}"
+
+
+def messages_ready() -> bool:
+    return all(_messages_fresh(release) for release in MESSAGES_RELEASES)
+
+
+def fetch_messages(maven: Path) -> None:
+    """Fetch the jars with the generated messages of every release that lacks them."""
+    for release in MESSAGES_RELEASES:
+        if _messages_fresh(release):
+            continue
+        jars = messages_jars(release)
+        say(f"fetching the messages of Apache Kafka {release} with Maven into {jars.relative_to(ROOT)}")
+        shutil.rmtree(jars, ignore_errors=True)
+        target = (f"-Dkafka.version={release}", "dependency:copy", f"-DoutputDirectory={jars}")
+        run([maven, *QUIET, "-f", MESSAGES_POM, *target])
+        (jars / ".complete").write_text(_digest(MESSAGES_POM))
 
 
 def make_environment() -> None:
@@ -61,6 +86,10 @@ def install(extra: str) -> None:
     say(f"installing the project with its `{extra}` extra into .venv (a few minutes the first time)")
     run([VENV / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", f".[{extra}]"])
     stamp.write_text(digest)
+
+
+def _messages_fresh(release: str) -> bool:
+    return _is_fresh(messages_jars(release) / ".complete", _digest(MESSAGES_POM))
 
 
 def _works(python: Path) -> bool:

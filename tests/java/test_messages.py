@@ -1,0 +1,148 @@
+"""Java's bytes of every message in every version: each value is ours too, and the bytes come back the same."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from aiokproto.codec import registry
+from aiokproto.codec.schema import Message, Versions
+from aiokproto.errors import DecodeError
+from tests.codec.fill import all_messages, all_versions
+from tests.java import exceptions, judge
+from tests.java.compare import Comparison, to_be_seen, unknown_tags
+from tests.java.plugin import FIGURES
+from tools.setup.project import MESSAGES_RELEASES
+
+pytestmark = pytest.mark.java
+
+Seen = dict[int, set[tuple[str, str]]]
+Vectors = dict[str, list[judge.Vector]]
+
+
+@pytest.fixture(scope="session")
+def verdict(request: pytest.FixtureRequest) -> judge.Verdict:
+    made = judge.ask(request.config.option.java_seeds)
+    request.config.stash[FIGURES].extend(figures(made))
+    return made
+
+
+@pytest.fixture(scope="session")
+def vectors(verdict: judge.Verdict) -> Vectors:
+    """Those that judge a message, by its name here."""
+    by_name = defaultdict(list)
+    for vector in verdict.vectors:
+        if not exceptions.is_redefined(vector):
+            by_name[exceptions.name_here(vector)].append(vector)
+    return by_name
+
+
+def numbers(versions: Versions) -> range:
+    return range(versions.lowest, versions.highest + 1)
+
+
+def figures(verdict: judge.Verdict) -> Iterator[str]:
+    ours = {(key, version) for key in registry.api_keys() for version in numbers(registry.request(key).versions)}
+    judged = {(row.api_key, row.version) for row in verdict.headers}
+    for release in MESSAGES_RELEASES:
+        pairs = {(row.api_key, row.version) for row in verdict.headers if row.release == release}
+        keys = len({key for key, _ in pairs})
+        yield f"Kafka {release}: {keys} ApiKeys, {len(pairs)} pairs of request and response"
+    yield f"together: {len({key for key, _ in judged & ours})} of {len(registry.api_keys())} ApiKeys"
+    yield f"pairs: {len(judged & ours)} of {len(ours)} known to Java, {len(ours - judged)} declared from facts alone"
+    versions = {
+        (exceptions.name_here(vector), exceptions.version_here(vector))
+        for vector in verdict.vectors
+        if not exceptions.is_redefined(vector)
+    }
+    yield f"message-versions: {len(versions)} of {len(all_versions())}"
+    styles = Counter(vector.style.rstrip("0123456789") for vector in verdict.vectors)
+    yield f"vectors: {len(verdict.vectors)} ({', '.join(f'{count} {style}' for style, count in styles.items())})"
+
+
+def faults(vector: judge.Vector, seen: Seen, *, without: str | None = None) -> list[str]:
+    """What is not as Java has it. ``without``: one of the fields' old names that is not to be understood."""
+    message, version = registry.lookup(exceptions.name_here(vector)), exceptions.version_here(vector)
+    try:
+        made = message.decode(vector.data, version)
+    except DecodeError as error:
+        return [f"{vector}: {error}"]
+    renamed = {old: new for old, new in exceptions.old_fields(vector).items() if old != without}
+    comparison = Comparison(version, renamed, seen.setdefault(version, set()))
+    found = list(comparison.differences(made, vector.values, message.__name__))
+    if (tags := list(unknown_tags(made))) != vector.unknown_tags:
+        found.append(f"unknown tags: ours {tags}, Java's {vector.unknown_tags}")
+    if (again := made.encode(version)) != vector.data:
+        found.append(f"ours encodes to {again.hex()}, Java to {vector.data.hex()}")
+    return [f"{vector}: {line}" for line in found]
+
+
+@pytest.mark.parametrize("message", all_messages(), ids=lambda message: message.__name__)
+def test_every_value_is_the_one_java_wrote(message: type[Message], vectors: Vectors) -> None:
+    """Nothing is left out: all fields of all versions were seen set, and null where they can be."""
+    seen: Seen = {}
+    assert not [fault for vector in vectors[message.__name__] for fault in faults(vector, seen)]
+    for version, kinds in seen.items():
+        assert set(to_be_seen(message, version)) - kinds == set()
+
+
+def test_java_knows_every_version_but_the_listed(vectors: Vectors) -> None:
+    judged = {(name, exceptions.version_here(vector)) for name, found in vectors.items() for vector in found}
+    listed = {(name, v) for name, text in exceptions.UNKNOWN_TO_JAVA.items() for v in numbers(Versions.parse(text))}
+    ours = {(message.__name__, version) for message, version in all_versions()}
+    assert ours - judged == listed
+
+
+def test_every_version_that_java_knows_is_here(vectors: Vectors) -> None:
+    judged = {(name, exceptions.version_here(vector)) for name, found in vectors.items() for vector in found}
+    assert judged - {(message.__name__, version) for message, version in all_versions()} == set()
+
+
+def test_every_exception_is_needed(verdict: judge.Verdict) -> None:
+    old = [vector for vector in verdict.vectors if vector.release.startswith("3.")]
+    assert set(exceptions.OLD_NAMES) <= {vector.name for vector in old}
+    assert {vector.name for vector in old if exceptions.is_redefined(vector) and faults(vector, {})} == set(
+        exceptions.REDEFINED
+    )
+    for name, renamed in exceptions.OLD_FIELDS.items():
+        its = [vector for vector in old if exceptions.name_here(vector) == name]
+        assert not [field for field in renamed if not any(faults(vector, {}, without=field) for vector in its)]
+    renumbered = {(vector.name, vector.version) for vector in old if exceptions.version_here(vector) != vector.version}
+    assert renumbered == {(name, v) for name, found in exceptions.RECORD_TYPE_AS_VERSION.items() for v in found}
+    assert not [name for name, v in renumbered if v in registry.lookup(name).versions]
+
+
+def test_header_versions_are_those_of_java(verdict: judge.Verdict) -> None:
+    assert verdict.headers
+    for row in verdict.headers:
+        request, response = registry.request(row.api_key), registry.response(row.api_key)
+        ours = request.header_version(row.version), response.header_version(row.version)
+        assert ours == (row.request, row.response), row
+
+
+def test_what_is_wrong_is_named(vectors: Vectors) -> None:
+    """Each kind of difference in turn, made by changing what Java said."""
+    right = next(it for it in vectors["MetadataResponse"] if it.version == 12 and it.style == "set0")
+    assert faults(right, {}) == []
+
+    def complaint(**changes: Any) -> str:
+        wrong = copy.deepcopy(right)
+        unknown = changes.pop("unknown", wrong.unknown_tags)
+        broker = wrong.values["brokers"][0]
+        broker.update(changes)
+        return "\n".join(faults(wrong._replace(unknown_tags=unknown), {}))
+
+    assert "MetadataResponse.brokers[].port: ours" in complaint(port=0)
+    assert "MetadataResponse.brokers[].port: ours" in complaint(port=True)
+    assert "MetadataResponse.brokers[].host: ours" in complaint(host=None)
+    assert "MetadataResponse.brokers[].new_thing: we have no such field" in complaint(newThing=1)
+    assert "unknown tags: ours []" in complaint(unknown=[{100: b""}])
+    shorter = right._replace(values={**right.values, "topics": []})
+    assert "elements, Java's 0" in faults(shorter, {})[0]
+    lacking = right._replace(values={name: value for name, value in right.values.items() if name != "clusterId"})
+    assert faults(lacking, {})[0].endswith("MetadataResponse.cluster_id: Java has no such field")
+    assert "left over" in faults(right._replace(data=right.data + b"\0"), {})[0]
