@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 from aiokproto.records import RecordBatch, decode
 from aiokproto.types import TimestampType
-from tools.setup.project import CACHE, kafka_jars
+from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
 from tools.setup.system import find_java
 
 SOURCE = Path(__file__).parent / "java" / "RecordSets.java"
@@ -19,25 +19,16 @@ TIMESTAMP_TYPES = {
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
 SECONDS = 60.0
-# The one of those the program uses that came last.
-NEWEST_CLASS = "org/apache/kafka/common/message/VotersRecord$KRaftVersionFeature.class"
 
 
 def client_jars() -> list[Path]:
-    """The client library of each release that is there and has the classes the program uses (from 3.9 on)."""
-    found = {jar.name: jar for jar in CACHE.glob("*/kafka-clients-*.jar")}
-    return [found[name] for name in sorted(found) if NEWEST_CLASS in classes_of(found[name])]
+    """The client library of each release whose jars are there."""
+    return [jar for release in MESSAGES_RELEASES for jar in messages_jars(release).glob("kafka-clients-*.jar")]
 
 
 def classes_of(jar: Path) -> set[str]:
     with ZipFile(jar) as classes:
         return set(classes.namelist())
-
-
-def can_compile() -> bool:
-    """Whether the Java found is more than one to run programs."""
-    java = find_java()
-    return java is not None and java.with_name("javac").exists()
 
 
 class Judge:
@@ -51,7 +42,10 @@ class Judge:
         self._path = f"{folder}:{jar}:{kafka_jars()}/*"
         source = folder / SOURCE.name
         source.write_text(for_release(SOURCE.read_text(), jar))
-        self._run([java.with_name("javac"), "-proc:none", "-cp", self._path, "-d", folder, source])
+        # The compiler comes with the jars: a runtime of Java has none.
+        compiler = next(jar.parent.glob("ecj-*.jar"))
+        libraries = ":".join(map(str, [jar, *kafka_jars().glob("*.jar")]))
+        self._run([java, "-jar", compiler, "-17", "-nowarn", "-cp", libraries, "-d", folder, source])
 
     def written(self) -> dict[str, tuple[bytes, list[str]]]:
         """Record sets that Java wrote, by name, each with what Java reads in it."""

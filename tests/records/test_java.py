@@ -21,10 +21,10 @@ from aiokproto.codec.payloads.control_records import (
 from aiokproto.records import BatchRecord, Compression, LegacyBuilder, control, decode, encode
 from aiokproto.records.control import ControlRecord, ControlType, ControlValue, encode_end_transaction
 from aiokproto.records.patch import restamp, set_leader_epoch
-from tests.records.java_reader import Judge, can_compile, client_jars, described, same
+from tests.records.java_reader import Judge, client_jars, described, same
 from tests.records.strategies import BASE_TIMESTAMP
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TYPES = ("COMMIT", "ABORT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
@@ -33,8 +33,6 @@ TYPES = ("COMMIT", "ABORT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER
 @pytest.fixture(scope="module", params=client_jars(), ids=lambda jar: jar.stem)
 def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """One for each release of Kafka whose jars are there."""
-    if not can_compile():
-        pytest.skip("compiling needs javac beside java")
     return Judge(request.param, tmp_path_factory.mktemp("judge"))
 
 

@@ -77,7 +77,8 @@ def visible(batches: Sequence[RecordBatch], aborted: Sequence[AbortedTransaction
     """The batches that are for users.
 
     A producer's aborted transaction reaches from its first offset to its abort marker; between those, all its
-    transactional batches are left out. Control batches always are.
+    transactional batches are left out. Control batches always are, and what compaction has emptied; a message set of
+    an old format never is empty, and to count it would be to decompress it.
     """
     upcoming = deque(sorted(aborted, key=lambda one: one.first_offset))
     aborting: set[int] = set()
@@ -87,7 +88,7 @@ def visible(batches: Sequence[RecordBatch], aborted: Sequence[AbortedTransaction
         if batch.is_control:
             if aborting and batch.producer_id in aborting and batch_control_type(batch) is ControlType.ABORT:
                 aborting.discard(batch.producer_id)
-        elif batch.count and not (batch.is_transactional and batch.producer_id in aborting):
+        elif (batch.magic < 2 or batch.count) and not (batch.is_transactional and batch.producer_id in aborting):
             yield batch
 
 

@@ -222,6 +222,6 @@ def visible(batches: Iterable[RecordBatch], aborted: Sequence[AbortedTransaction
         if batch.is_control:
             if batch.producer_id in aborting and batch_control_type(batch) is ControlType.ABORT:
                 aborting.discard(batch.producer_id)
-        elif batch.count and not (batch.is_transactional and batch.producer_id in aborting):
+        elif (batch.magic < 2 or batch.count) and not (batch.is_transactional and batch.producer_id in aborting):
             kept.append(batch)
     return kept
