@@ -16,7 +16,7 @@ from tests.java import judge
 from tests.kafka import cluster as kafka
 from tools.setup.system import find_java, java_home
 
-pytest_plugins = ["pytester", "tests.hygiene", "tests.java.plugin"]
+pytest_plugins = ["pytester", "tests.hygiene", "tests.figures", "tests.java.plugin"]
 
 ON_BOTH = ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)]
 

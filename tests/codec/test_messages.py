@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -29,7 +30,10 @@ def refusal(message: type[Message], data: bytearray, version: int) -> str:
     return ""
 
 
-def test_the_whole_protocol_is_there() -> None:
+def test_the_whole_protocol_is_there(tally: Counter[str]) -> None:
+    tally["ApiKeys"] = len(api_keys())
+    tally["pairs of request and response"] = sum(len(versions(request(key))) for key in api_keys())
+    tally["message-versions"] = len(all_versions())
     assert api_keys() == list(range(95))
     assert sum(len(versions(request(key))) for key in api_keys()) == 368
     assert len(MESSAGES) == 292
@@ -55,9 +59,10 @@ def test_zero_values_round_trip(message: type[Message]) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.__name__)
-def test_every_truncation_is_refused(message: type[Message]) -> None:
+def test_every_truncation_is_refused(message: type[Message], tally: Counter[str]) -> None:
     for version in versions(message):
         data = fill(message, version, seed=7).encode(version)
+        tally["truncated messages"] += len(data)
         for size in range(len(data)):
             with pytest.raises(DecodeError, match=f"{message.__name__} v{version}"):
                 message.decode(data[:size], version)
@@ -72,7 +77,7 @@ def test_trailing_bytes_are_reported(message: type[Message]) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.__name__)
-def test_mutations_decode_or_are_refused_by_name(message: type[Message]) -> None:
+def test_mutations_decode_or_are_refused_by_name(message: type[Message], tally: Counter[str]) -> None:
     rng = random.Random(message.__name__)
     for version in versions(message):
         data = bytearray(fill(message, version, seed=9).encode(version))
@@ -83,6 +88,7 @@ def test_mutations_decode_or_are_refused_by_name(message: type[Message]) -> None
             at = rng.randrange(len(mutant))
             extreme = rng.choice((b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", rng.randbytes(1)))
             mutant[at : at + len(extreme)] = extreme
+            tally["mutated messages"] += 1
             assert "cannot be decoded" not in refusal(message, mutant, version)
 
 

@@ -13,9 +13,9 @@ from aiokproto.codec import registry
 from aiokproto.codec.schema import Message, Versions
 from aiokproto.errors import DecodeError
 from tests.codec.fill import all_messages, all_versions
+from tests.figures import LINES
 from tests.java import exceptions, judge
 from tests.java.compare import Comparison, to_be_seen, unknown_tags
-from tests.java.plugin import FIGURES
 from tools.setup.project import MESSAGES_RELEASES
 
 pytestmark = pytest.mark.java
@@ -27,7 +27,7 @@ Vectors = dict[str, list[judge.Vector]]
 @pytest.fixture(scope="session")
 def verdict(request: pytest.FixtureRequest) -> judge.Verdict:
     made = judge.ask(request.config.option.java_seeds)
-    request.config.stash[FIGURES].extend(figures(made))
+    request.config.stash[LINES].extend(f"judged by Java, {line}" for line in figures(made))
     return made
 
 
