@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import RecordBatch, decode
-from aiokproto.records.control import ControlType, batch_control_type
+from aiokproto.records.isolation import visible
 from aiokproto.types import Header, Record, TopicPartition
 
 
@@ -71,25 +71,6 @@ class Chunk:
         batch = self.batches.popleft()
         self.size -= batch.size_in_bytes
         return batch.next_offset if self.batches or self.damage else self.end
-
-
-def visible(batches: Sequence[RecordBatch], aborted: Sequence[AbortedTransaction]) -> Iterator[RecordBatch]:
-    """The batches that are for users.
-
-    A producer's aborted transaction reaches from its first offset to its abort marker; between those, all its
-    transactional batches are left out. Control batches always are, and what compaction has emptied; a message set of
-    an old format never is empty, and to count it would be to decompress it.
-    """
-    upcoming = deque(sorted(aborted, key=lambda one: one.first_offset))
-    aborting: set[int] = set()
-    for batch in batches:
-        while upcoming and upcoming[0].first_offset <= batch.last_offset:
-            aborting.add(upcoming.popleft().producer_id)
-        if batch.is_control:
-            if aborting and batch.producer_id in aborting and batch_control_type(batch) is ControlType.ABORT:
-                aborting.discard(batch.producer_id)
-        elif (batch.magic < 2 or batch.count) and not (batch.is_transactional and batch.producer_id in aborting):
-            yield batch
 
 
 def open_batch(batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool) -> list[Record]:

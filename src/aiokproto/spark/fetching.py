@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.fetch import (
-    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -19,8 +17,8 @@ from aiokproto.codec.messages.fetch import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, BrokerError, DeadlineError, error_for
-from aiokproto.records import ControlType, RecordBatch, decode
-from aiokproto.records.control import batch_control_type
+from aiokproto.records import RecordBatch, decode
+from aiokproto.records.isolation import visible
 from aiokproto.spark.offsets import EARLIEST, DataLossError, OffsetRange
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import CONSUMER, TopicChangedError, list_offsets
@@ -203,25 +201,3 @@ class RangeFetcher:
 
     def _broker(self, node_id: int) -> str:
         return str(self._cluster.snapshot.brokers.get(node_id, f"broker {node_id}"))
-
-
-def visible(batches: Iterable[RecordBatch], aborted: Sequence[AbortedTransaction]) -> list[RecordBatch]:
-    """The batches that hold records for users: no control batches, none of a transaction that was aborted.
-
-    Args:
-        batches: Those of a response, in order.
-        aborted: The response's list: each producer's transaction is aborted from the offset on where it begins, up to
-            the producer's abort marker. It covers all of the response, whatever was fetched before.
-    """
-    waiting = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
-    aborting: set[int] = set()
-    kept = []
-    for batch in batches:
-        while waiting and waiting[-1].first_offset <= batch.last_offset:
-            aborting.add(waiting.pop().producer_id)
-        if batch.is_control:
-            if batch.producer_id in aborting and batch_control_type(batch) is ControlType.ABORT:
-                aborting.discard(batch.producer_id)
-        elif (batch.magic < 2 or batch.count) and not (batch.is_transactional and batch.producer_id in aborting):
-            kept.append(batch)
-    return kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.records import BatchBuilder, RecordBatch, decode
 from aiokproto.records.control import encode_end_transaction
-from aiokproto.spark.fetching import visible
+from aiokproto.records.isolation import visible
 
 PRODUCERS = 3
 
@@ -84,7 +85,7 @@ def written(script: list[tuple[int, str]]) -> Log:
     return log
 
 
-def offsets(batches: list[RecordBatch]) -> list[int]:
+def offsets(batches: Iterable[RecordBatch]) -> list[int]:
     return [batch.base_offset for batch in batches]
 
 
