@@ -9,6 +9,7 @@ import pytest
 
 from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BootstrapError, DeadlineError, MessageTooLargeError, UnknownTopicError
@@ -36,18 +37,30 @@ async def stored_batches(servers: str, topic: str) -> dict[int, list[RecordBatch
 
 async def _log(cluster: Cluster, topic: str, partition: int, leader: int) -> list[RecordBatch]:
     batches: list[RecordBatch] = []
-    offset, end = 0, -1
-    while offset != end:
+    offset, end = 0, await _end(cluster, topic, partition, leader)
+    while offset < end:
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
         request = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[wanted])])
         response = await cluster.send(request, leader, max_version=LAST_FETCH_WITH_NAMES)
         data = response.responses[0].partitions[0]
         assert data.error_code == 0, ErrorCode(data.error_code)
-        end = data.high_watermark
         for batch in decode(bytes(data.records or b"")):
             batches.append(batch)
             offset = batch.next_offset
     return batches
+
+
+async def _end(cluster: Cluster, topic: str, partition: int, leader: int) -> int:
+    """Where the log ends. A new leader may know of a lower high watermark for a while: it says so here (KIP-207)."""
+    wanted = ListOffsetsPartition(partition_index=partition, timestamp=-1)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
+    # Each question takes a round trip; a leader comes to know within some of its followers' fetches.
+    for _ in range(10_000):
+        answer = (await cluster.send(request, leader)).topics[0].partitions[0]
+        if answer.error_code != ErrorCode.OFFSET_NOT_AVAILABLE:
+            assert answer.error_code == 0, ErrorCode(answer.error_code)
+            return answer.offset
+    raise AssertionError(f"{topic}-{partition}: the leader does not come to know where its log ends")
 
 
 async def stored(servers: str, topic: str) -> dict[int, list[BatchRecord]]:
