@@ -84,7 +84,6 @@ def source(message: type[Message], version: int) -> str:
 _RUNTIME: dict[str, Any] = {
     "MISSING": object(),
     "OverLimit": OverLimit,
-    "new": object.__new__,
     "read_tag": wire.read_tag,
     "read_tags": wire.read_tags,
     "read_uvarint": wire.read_uvarint,

@@ -72,31 +72,35 @@ def packer(formats: str) -> Packer:
 
 
 class _Counted(dict[int, "Callable[..., Any]"]):
-    """Count → packing or unpacking of so many values; those of a topic's replica lists are mostly of one length."""
+    """Count, as it is on the wire, → packing or unpacking of so many values; replica lists are mostly of one length."""
 
-    def __init__(self, before: str, code: str, method: str) -> None:
+    def __init__(self, before: str, code: str, compact: bool, method: str) -> None:
         super().__init__()
         self.before = before
         self.code = code
+        self.compact = compact
         self.method = method
 
     def __missing__(self, count: int) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(Packer(f">{self.before}{count}{self.code}"), self.method)
-        if count <= 64:
+        values = count - self.compact
+        if values < 0:
+            raise ValueError
+        function: Callable[..., Any] = getattr(Packer(f">{self.before}{values}{self.code}"), self.method)
+        if values <= 64:
             self[count] = function
         return function
 
 
 @lru_cache(maxsize=64)
-def array_readers(code: str) -> _Counted:
-    """Count → ``unpack_from`` of so many fixed-size values."""
-    return _Counted("", code, "unpack_from")
+def array_readers(before: str, code: str, compact: bool) -> _Counted:
+    """Count → ``unpack_from`` of so many fixed-size values; ``before`` is what to skip. Compact counts are one more."""
+    return _Counted(before, code, compact, "unpack_from")
 
 
 @lru_cache(maxsize=512)
-def array_packers(before: str, code: str) -> _Counted:
+def array_packers(before: str, code: str, compact: bool) -> _Counted:
     """Count → ``pack`` of the fixed-size values ``before``, and so many of an array."""
-    return _Counted(before, code, "pack")
+    return _Counted(before, code, compact, "pack")
 
 
 def write_uuids(out: bytearray, values: list[bytes]) -> None:

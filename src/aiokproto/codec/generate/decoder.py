@@ -1,0 +1,262 @@
+"""Writes the source of a decoder."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from aiokproto.codec import limits
+from aiokproto.codec.generate.writer import Writer, is_counted, is_fixed, is_made_of_fields, letters
+from aiokproto.codec.wire import FORMATS, MAX_STRING, ZERO_UUID, array_readers, packer
+
+if TYPE_CHECKING:
+    from aiokproto.codec.schema import FieldSpec, Message, Struct
+
+
+class DecoderWriter(Writer):
+    """``decode(data, pos)``: reads front to back; ``pos`` is where it is.
+
+    A length that follows fixed-size fields is read together with them: ``ahead`` is the name it then has.
+    """
+
+    def __init__(self, version: int, flexible: bool, *, counting: bool = False) -> None:
+        super().__init__(version, flexible)
+        self.counting = counting
+        self.ahead = ""
+
+    def function(self, message: type[Message]) -> list[str]:
+        self.lines = ["def decode(data, pos, memory):" if self.counting else "def decode(data, pos):"]
+        if message.in_place(self.version):
+            self.line("view = memoryview(data)")
+            self.line("data = view.obj if type(view.obj) is bytes and view.nbytes == len(view.obj) else view")
+        self.line("size = len(data)")
+        self.struct(message, "m")
+        self.line("return m, pos")
+        return self.lines
+
+    def struct(self, struct: type[Struct], target: str) -> None:
+        self.line(f"{target} = {self.new(struct)}")
+        for spec in struct.fields():
+            if not self.present(spec) or spec.tag is not None:
+                self.absent(spec, f"{target}.{spec.name}")
+        runs = self.runs(struct)
+        for index, run in enumerate(runs):
+            if is_fixed(run[0]):
+                self.fixed(run, target, self.behind(runs[index + 1 :]))
+            else:
+                self.value(run[0], f"{target}.{run[0].name}")
+        self.line(f"{target}.unknown_tags = None")
+        if self.flexible:
+            self.tag_section(struct, target)
+
+    def behind(self, following: list[list[FieldSpec]]) -> str:
+        """The format of the length that comes next, if one does."""
+        if not following:
+            return "B" if self.flexible else ""
+        return self.length_format(following[0][0]) if is_counted(following[0][0]) else ""
+
+    def absent(self, spec: FieldSpec, target: str) -> None:
+        """Give a field that is not there its default. A struct is made in line: its ``__init__`` costs a call."""
+        if is_made_of_fields(spec):
+            assert spec.struct is not None
+            item = self.fresh("s")
+            self.line(f"{item} = {self.new(spec.struct)}")
+            for inner in spec.struct.fields():
+                self.absent(inner, f"{item}.{inner.name}")
+            self.line(f"{item}.unknown_tags = None")
+            self.line(f"{target} = {item}")
+        elif spec.factory is list or (spec.array and spec.required):
+            self.line(f"{target} = []")
+        else:
+            value = spec.default_value()
+            self.line(f"{target} = {'ZERO_UUID' if value == ZERO_UUID else repr(value)}")
+
+    def fixed(self, run: list[FieldSpec], target: str, ahead: str) -> None:
+        """Read fixed-size fields, and the length of format ``ahead`` behind them."""
+        formats = "".join(FORMATS[spec.kind] for spec in run) + ahead
+        names = [f"{target}.{spec.name}" for spec in run]
+        if ahead:
+            self.ahead = self.fresh("n")
+            names.append(self.ahead)
+        self.line(f"{', '.join(names)}{'' if len(names) > 1 else ','} = {self.unpack(formats)}(data, pos)")
+        self.line(f"pos += {packer(formats).size - (ahead == 'B')}")
+
+    def length(self, spec: FieldSpec) -> str:
+        """Read a length. Null is -1 and ``pos`` behind it; a compact one is 0 or one more than what follows, and
+        ``pos`` at its last byte: then ``pos`` + length is the end of what follows."""
+        if self.compact(spec):
+            name = self.first_byte()
+            self.rest_of_varint(name, MAX_STRING + 1 if spec.kind == "string" and not spec.array else 0)
+        elif self.ahead:
+            name, self.ahead = self.ahead, ""
+        else:
+            name, form = self.fresh("n"), self.length_format(spec)
+            self.line(f"{name}, = {self.unpack(form)}(data, pos)")
+            self.line(f"pos += {packer(form).size}")
+        return name
+
+    def first_byte(self) -> str:
+        """Read a varint's first byte, and stay there."""
+        name, self.ahead = self.ahead, ""
+        if not name:
+            name = self.fresh("n")
+            self.line(f"{name} = data[pos]")
+        return name
+
+    def rest_of_varint(self, name: str, limit: int = 0) -> None:
+        with self.block(f"if {name} > 127:"):
+            self.line(f"{name}, pos = read_uvarint(data, pos)")
+            if limit:
+                self.line(f"if {name} > {limit}: raise ValueError")
+            self.line("pos -= 1")
+
+    def spend(self, cost: str) -> None:
+        if self.counting:
+            self.line(f"memory -= {cost}")
+            self.line("if memory < 0: raise OverLimit")
+
+    def value(self, spec: FieldSpec, target: str) -> None:
+        if spec.array:
+            self.array(spec, target)
+        elif spec.struct is not None:
+            self.nested(spec, target)
+        else:
+            self.variable(spec, target)
+
+    def null(self, spec: FieldSpec, length: str, target: str) -> AbstractContextManager[None]:
+        """Deal with the length of null; what follows is for all others."""
+        null = f"not {length}" if self.compact(spec) else f"{length} < 0"
+        if not (self.nullable(spec) or spec.kind == "recordset"):
+            self.line(f"if {null}: raise ValueError")
+            return nullcontext()
+        with self.block(f"if {null}:"):
+            if self.compact(spec):
+                self.line("pos += 1")
+            else:
+                self.line(f"if {length} != -1: raise ValueError")
+            self.line(f"{target} = None")
+        return self.block("else:")
+
+    def variable(self, spec: FieldSpec, target: str) -> None:
+        length = self.length(spec)
+        with self.null(spec, length, target):
+            start = "pos + 1" if self.compact(spec) else "pos"
+            self.line(f"end = pos + {length}")
+            self.line("if end > size: raise IndexError")
+            if spec.kind == "string":
+                self.line(f"{target} = str(data[{start}:end], 'utf-8')")
+            elif spec.kind == "recordset":
+                self.line(f"{target} = view[{start}:end]")
+            else:
+                self.line(f"{target} = bytes(data[{start}:end])")
+            self.line("pos = end")
+
+    def array(self, spec: FieldSpec, target: str) -> None:
+        if self.compact(spec) and spec.kind in FORMATS and spec.kind != "uuid" and not self.nullable(spec):
+            self.compact_numbers(spec, target)
+            return
+        count = self.length(spec)
+        with self.null(spec, count, target):
+            if self.compact(spec):
+                self.line(f"{count} -= 1")
+                self.line("pos += 1")
+            self.items(spec, count, target)
+
+    def compact_numbers(self, spec: FieldSpec, target: str) -> None:
+        """Read the most frequent kind of array in the fewest steps."""
+        code = FORMATS[spec.kind]
+        width = packer(code).size
+        reader = f"unpack_m{letters(code)}"
+        self.names[reader] = array_readers("x", code, True)
+        count = self.first_byte()
+        # Replicas that are offline, for one: mostly there are none.
+        with self.block(f"if {count} == 1:"):
+            self.line(f"{target} = []")
+            self.line("pos += 1")
+        with self.block("else:"):
+            self.rest_of_varint(count)
+            self.spend(f"({count} - 1) * {limits.item_cost(spec)}")
+            # It begins at the last byte of the count, and knows no count of 0.
+            self.line(f"{target} = [*{reader}[{count}](data, pos)]")
+            self.line(f"pos += {width} * {count} - {width - 1}" if width > 1 else f"pos += {count}")
+
+    def items(self, spec: FieldSpec, count: str, target: str) -> None:
+        if spec.kind == "uuid":
+            self.spend(f"{count} * {limits.item_cost(spec)}")
+            self.line(f"end = pos + 16 * {count}")
+            self.line("if end > size: raise IndexError")
+            self.line(f"{target} = [bytes(data[i : i + 16]) for i in range(pos, end, 16)]")
+            self.line("pos = end")
+            return
+        if spec.kind in FORMATS:
+            code = FORMATS[spec.kind]
+            width = packer(code).size
+            reader = f"unpack_n{letters(code)}"
+            self.names[reader] = array_readers("", code, False)
+            self.spend(f"{count} * {limits.item_cost(spec)}")
+            self.line(f"{target} = [*{reader}[{count}](data, pos)] if {count} else []")
+            self.line(f"pos += {width} * {count}" if width > 1 else f"pos += {count}")
+            return
+        least = limits.minimal_item(spec, self.version, self.flexible)
+        self.line(f"if {f'{count} * {least}' if least > 1 else count} > size - pos: raise IndexError")
+        self.spend(f"{count} * {limits.item_cost(spec)}")
+        items, item = self.fresh("a"), self.fresh("s")
+        self.line(f"{target} = {items} = []")
+        with self.block(f"for _ in range({count}):"):
+            if spec.struct is None:
+                self.variable(spec.item, item)
+            else:
+                self.struct(spec.struct, item)
+            self.line(f"{items}.append({item})")
+
+    def nested(self, spec: FieldSpec, target: str) -> None:
+        assert spec.struct is not None
+        item = self.fresh("s")
+        if not self.nullable(spec):
+            self.struct(spec.struct, item)
+            self.line(f"{target} = {item}")
+            return
+        # A null struct is marked by one signed byte, -1; as a tagged field by an unsigned varint, 0.
+        present = self.fresh("n")
+        self.line(f"{present} = data[pos]")
+        self.line("pos += 1")
+        absent = 255 if spec.tag is None else 0
+        with self.block(f"if {present} == {absent}:"):
+            self.line(f"{target} = None")
+        with self.block(f"elif {present} != 1:"):
+            self.line("raise ValueError")
+        with self.block("else:"):
+            self.struct(spec.struct, item)
+            self.line(f"{target} = {item}")
+
+    def tag_section(self, struct: type[Struct], target: str) -> None:
+        specs = self.tagged(struct)
+        count = self.first_byte()
+        with self.block(f"if {count}:"):
+            self.line(f"{count}, pos = read_uvarint(data, pos)")
+            self.spend(f"{limits.TAGS} + {limits.TAG} * {count}")
+            if not specs:
+                self.line(f"{target}.unknown_tags, pos = read_tags(data, pos, {count})")
+            else:
+                self.known_tags(specs, target, count)
+        self.line("else: pos += 1")
+
+    def known_tags(self, specs: list[FieldSpec], target: str, count: str) -> None:
+        tag, last, stop = (self.fresh(x) for x in ("tag", "last", "stop"))
+        self.line(f"{last} = -1")
+        with self.block(f"for _ in range({count}):"):
+            self.line(f"{tag}, {stop}, pos = read_tag(data, pos, {last})")
+            self.line(f"{last} = {tag}")
+            branch = "if"
+            for spec in specs:
+                with self.block(f"{branch} {tag} == {spec.tag}:"):
+                    if is_fixed(spec):
+                        self.fixed([spec], target, "")
+                    else:
+                        self.value(spec, f"{target}.{spec.name}")
+                    self.line(f"if pos != {stop}: raise ValueError")
+                branch = "elif"
+            with self.block("else:"):
+                self.line(f"if {target}.unknown_tags is None: {target}.unknown_tags = {{}}")
+                self.line(f"{target}.unknown_tags[{tag}] = bytes(data[pos:{stop}])")
+                self.line(f"pos = {stop}")

@@ -1,0 +1,113 @@
+"""What the writers of decoders and encoders have in common."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiokproto.codec.schema import MISSING
+from aiokproto.codec.wire import FORMATS, packer
+
+if TYPE_CHECKING:
+    from aiokproto.codec.schema import FieldSpec, Struct
+
+
+def is_made_of_fields(spec: FieldSpec) -> bool:
+    """Whether the field's default is a struct of defaults, rather than null, a number or a list."""
+    return spec.struct is not None and not spec.array and spec.default is MISSING
+
+
+class Writer:
+    """Lines with indentation, and the names the code refers to."""
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        self.version = version
+        self.flexible = flexible
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {}
+        self.depth = 1
+        self._serial = 0
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def block(self, text: str) -> _Block:
+        self.line(text)
+        return _Block(self)
+
+    def fresh(self, prefix: str) -> str:
+        self._serial += 1
+        return f"{prefix}{self._serial}"
+
+    def new(self, struct: type[Struct]) -> str:
+        """An expression: an instance with nothing set."""
+        name = f"new_{struct.__name__}"
+        self.names[name] = partial(object.__new__, struct)
+        return f"{name}()"
+
+    def pack(self, formats: str) -> str:
+        name = f"pack_{letters(formats)}"
+        self.names[name] = packer(formats).pack
+        return name
+
+    def unpack(self, formats: str) -> str:
+        name = f"unpack_{letters(formats)}"
+        self.names[name] = packer(formats).unpack_from
+        return name
+
+    def length_format(self, spec: FieldSpec) -> str:
+        """What a length or count begins with: a varint's first byte, or all of it."""
+        if self.compact(spec):
+            return "B"
+        return "h" if spec.kind == "string" and not spec.array else "i"
+
+    def present(self, spec: FieldSpec) -> bool:
+        return self.version in spec.versions
+
+    def nullable(self, spec: FieldSpec) -> bool:
+        return self.version in spec.nullable
+
+    def compact(self, spec: FieldSpec) -> bool:
+        return self.flexible and spec.flexible
+
+    def runs(self, struct: type[Struct]) -> list[list[FieldSpec]]:
+        """The untagged fields of this version; adjacent fixed-size ones together."""
+        runs: list[list[FieldSpec]] = []
+        for spec in struct.fields():
+            if not self.present(spec) or spec.tag is not None:
+                continue
+            if is_fixed(spec) and runs and is_fixed(runs[-1][-1]):
+                runs[-1].append(spec)
+            else:
+                runs.append([spec])
+        return runs
+
+    def tagged(self, struct: type[Struct]) -> list[FieldSpec]:
+        found = [spec for spec in struct.fields() if self.present(spec) and spec.tag is not None]
+        return sorted(found, key=lambda spec: spec.tag or 0)
+
+
+class _Block:
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    def __enter__(self) -> None:
+        self.writer.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.writer.depth -= 1
+
+
+def letters(formats: str) -> str:
+    """A name's part: U for a uuid, T for a bool."""
+    return formats.replace("16s", "U").replace("?", "T")
+
+
+def is_fixed(spec: FieldSpec) -> bool:
+    """Whether the field always takes the same number of bytes."""
+    return not spec.array and spec.kind in FORMATS
+
+
+def is_counted(spec: FieldSpec) -> bool:
+    """Whether the field begins with its length or count."""
+    return spec.array or (spec.struct is None and spec.kind not in FORMATS)
