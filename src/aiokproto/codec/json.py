@@ -23,6 +23,9 @@ M = TypeVar("M", bound=Message)
 RecordsForm: TypeAlias = Callable[[str, Buffer], tuple[str, Any]]
 """How a record set is shown: field name and bytes → key and value in the JSON."""
 
+RecordsReader: TypeAlias = Callable[[object], bytes]
+"""How what was shown for a record set is read back. Raises DecodeError, whose text goes on from the field's path."""
+
 UNKNOWN_TAGS = "_unknownTaggedFields"
 
 _SIZE_SUFFIX = "SizeInBytes"
@@ -58,18 +61,24 @@ def to_json(message: Message, version: int, *, records: RecordsForm = records_as
     return _Writer(f"{cls.__name__} v{version}", version, records).struct(message, "")
 
 
-def from_json(message: type[M], data: object, version: int) -> M:
+def from_json(message: type[M], data: object, version: int, *, records: RecordsReader | None = None) -> M:
     """The message that JSON tells, as :func:`json.loads` gave it.
 
     Fields with a default may be missing. Those that the version lacks may be there: encoding will ignore or refuse
     them by the same rules as always.
+
+    Args:
+        message: What it is.
+        data: The JSON.
+        version: One of its versions.
+        records: Reads record sets that are not base64; by default there are none.
 
     Raises:
         DecodeError: The version does not exist, a field is missing, unknown, or does not fit; names the field.
     """
     if version not in message.versions:
         raise DecodeError(f"{message.__name__} has versions {message.versions}, not {version}")
-    made: M = _Reader(f"{message.__name__} v{version}", version).struct(message, data, "")
+    made: M = _Reader(f"{message.__name__} v{version}", version, records).struct(message, data, "")
     return made
 
 
@@ -144,13 +153,14 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, title: str, version: int) -> None:
+    def __init__(self, title: str, version: int, records: RecordsReader | None) -> None:
         self.title = title
         self.version = version
+        self.records = records
 
     def struct(self, struct: type[Struct], data: object, path: str) -> Any:
         if not isinstance(data, dict):
-            raise self.bad(path, f"an object is needed, not {_brief(data)}")
+            raise self.bad(path, f"an object is needed, not {brief(data)}")
         left = dict(data)
         values: dict[str, Any] = {}
         for spec in struct.fields():
@@ -179,12 +189,17 @@ class _Reader:
         if not spec.array:
             return self.single(spec, data, path)
         if not isinstance(data, list):
-            raise self.bad(path, f"an array is needed, not {_brief(data)}")
+            raise self.bad(path, f"an array is needed, not {brief(data)}")
         return [self.single(spec, item, f"{path}[{index}]") for index, item in enumerate(data)]
 
     def single(self, spec: FieldSpec, data: Any, path: str) -> Any:
         if spec.struct is not None:
             return self.struct(spec.struct, data, path)
+        if spec.kind == "recordset" and self.records is not None and not isinstance(data, str):
+            try:
+                return self.records(data)
+            except DecodeError as error:
+                raise DecodeError(f"{self.title}: {path.lstrip('.')}{error}") from None
         if spec.kind in ("bytes", "recordset"):
             return self.base64(data, path)
         if spec.kind == "uuid":
@@ -192,19 +207,19 @@ class _Reader:
         if spec.kind == "float64" and isinstance(data, str):
             data = _NOT_FINITE.get(data, data)
         if not _is_a(spec.kind, data):
-            raise self.bad(path, f"a {spec.kind} is needed, not {_brief(data)}")
+            raise self.bad(path, f"a {spec.kind} is needed, not {brief(data)}")
         if spec.kind in FORMATS:
             try:
                 packer(FORMATS[spec.kind]).pack(data)
             except (StructError, OverflowError):
-                raise self.bad(path, f"{_brief(data)} is no {spec.kind}") from None
+                raise self.bad(path, f"{brief(data)} is no {spec.kind}") from None
         return float(data) if spec.kind == "float64" else data
 
     def base64(self, data: object, path: str) -> bytes:
         try:
             return b64decode(data, validate=True)  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            raise self.bad(path, f"base64 is needed, not {_brief(data)}") from None
+            raise self.bad(path, f"base64 is needed, not {brief(data)}") from None
 
     def uuid(self, data: object, path: str) -> bytes:
         try:
@@ -212,16 +227,16 @@ class _Reader:
         except ValueError:
             value = b""
         if len(value) != 16:
-            raise self.bad(path, f"a uuid of 22 characters of url-safe base64 is needed, not {_brief(data)}")
+            raise self.bad(path, f"a uuid of 22 characters of url-safe base64 is needed, not {brief(data)}")
         return value
 
     def tags(self, data: object, path: str) -> dict[int, bytes] | None:
         if not isinstance(data, dict):
-            raise self.bad(path, f"an object is needed, not {_brief(data)}")
+            raise self.bad(path, f"an object is needed, not {brief(data)}")
         tags: dict[int, bytes] = {}
         for key, value in data.items():
             if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= _TAG_MAX):
-                raise self.bad(path, f"{_brief(key)} is no tag")
+                raise self.bad(path, f"{brief(key)} is no tag")
             tags[int(key)] = self.base64(value, f"{path}.{key}")
         return dict(sorted(tags.items())) or None
 
@@ -235,7 +250,8 @@ def _is_a(kind: str, data: object) -> bool:
     return isinstance(data, wanted) and (kind == "bool" or not isinstance(data, bool))
 
 
-def _brief(value: object) -> str:
+def brief(value: object) -> str:
+    """A value out of JSON, as an error quotes it."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "an array"
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)

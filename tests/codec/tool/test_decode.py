@@ -46,13 +46,17 @@ def values(text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("length", [True, False], ids=["length", "bare"])
-@pytest.mark.parametrize("form", ["hex", "0x", "base64", "url-safe", "spaced", "@hex", "@binary", "-base64", "-binary"])
+@pytest.mark.parametrize(
+    "form", ["hex", "0x", "C", "colons", "base64", "url-safe", "spaced", "@hex", "@binary", "-base64", "-binary"]
+)
 def test_a_request_in_every_form_of_input(run: Run, tmp_path: Path, form: str, length: bool) -> None:
     data = METADATA if length else METADATA[4:]
     file, stdin = tmp_path / "input", b""
     texts = {
         "hex": data.hex(),
         "0x": f"0x{data.hex().upper()}",
+        "C": ", ".join(f"{byte:#04x}" for byte in data),
+        "colons": data.hex(":"),
         "base64": b64encode(data).decode(),
         "url-safe": b64encode(data).decode().translate(str.maketrans("+/", "-_")).rstrip("="),
         "spaced": data.hex(" ", 2),
@@ -144,6 +148,11 @@ def test_bodies_and_payloads(run: Run) -> None:
     assert document == {"payload": "OffsetCommitKey", "version": 0, "body": key}
     (document,) = values(run("decode", "--as", "OffsetCommitKey", "000100016700017400000007").out)
     assert document == {"payload": "OffsetCommitKey", "prefix": 1, "version": 0, "body": key}
+    topic = {"name": "t", "topicId": "AAAAAAAAAAAAAAAAAAAAAA"}
+    (document,) = values(run("decode", "--as", "TopicRecord", f"0102000274{'0' * 34}").out)
+    assert document == {"payload": "TopicRecord", "frameVersion": 1, "version": 0, "body": topic}
+    (document,) = values(run("decode", "--as", "SnapshotFooterRecord", "000000").out)
+    assert document == {"payload": "SnapshotFooterRecord", "version": 0, "body": {"version": 0}}
     (document,) = values(run("decode", "--as", "EndTxnMarker", "000000000005").out)
     assert document == {"payload": "EndTxnMarker", "prefix": 0, "version": 0, "body": {"coordinatorEpoch": 5}}
 
@@ -168,12 +177,32 @@ def test_record_sets_in_three_ways(run: Run) -> None:
     assert shown("--records-base64") == {"index": 0, "records": b64encode(data).decode()}
     (batch,) = shown("--records")["records"]
     assert (batch["baseOffset"], batch["lastOffset"], batch["magic"], batch["compression"]) == (0, 1, 2, "gzip")
+    assert (batch["position"], batch["timestampType"]) == (0, "CREATE_TIME")
     assert (batch["producerId"], batch["isTransactional"], batch["isControl"]) == (-1, False, False)
     assert batch["sizeInBytes"] == len(data)
     assert batch["records"] == [
         {"offset": 0, "timestamp": 1000, "key": "aw==", "value": None, "headers": [{"key": "h", "value": "dg=="}]},
         {"offset": 1, "timestamp": 1001, "key": None, "value": "dw==", "headers": []},
     ]
+
+
+def test_opened_record_sets_are_encoded_again(run: Run) -> None:
+    """Also what is damaged, or cut short as brokers do."""
+    whole = records.encode([records.BatchRecord(0, 1000, b"k", b"v", (("h", None), ("h", b"v")))], compression="zstd")
+    for data in (whole, whole + whole[:-1], b"\xff" * 70, b""):
+        frame = produced(data)
+        code, out, err = run("decode", "--records", frame)
+        assert (code, err) == (0, "")
+        assert run("encode", out) == (0, f"{frame}\n", "")
+
+
+def test_record_sets_of_kafkas_own_topics(run: Run) -> None:
+    key = b"\0\x01\0\x01g\0\x01t\0\0\0\x07"
+    frame = produced(records.encode([records.BatchRecord(0, 1000, key, None)]))
+    (document,) = values(run("decode", "--records-as", "consumer-offsets", frame).out)
+    (batch,) = document["body"]["topicData"][0]["partitionData"][0]["records"]
+    assert batch["records"][0]["key"]["body"] == {"group": "g", "topic": "t", "partition": 7}
+    assert run("encode", json.dumps(document)).out == f"{frame}\n"
 
 
 def test_a_control_record_says_what_it_is(run: Run) -> None:
@@ -192,8 +221,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["not base64!"], "error: the input is neither hex nor base64\n"),
     ([""], "error: the input is empty\n"),
     (["--from", "hex", "abc"], "error: the input is no hex\n"),
-    (["--from", "binary", "abc"], "error: binary input comes from a @file or from - (standard input)\n"),
     (["000300000"], "error: the input has an odd number of hex digits\n"),
+    (["0x0, 0x3"], "error: the input has an odd number of hex digits\n"),
     (["@missing"], "error: [Errno 2] No such file or directory: 'missing'\n"),
     ([METADATA[:20].hex()], "error: frame: its length is 38, but only 16 bytes are there\n"),
     ([(METADATA + METADATA[:9]).hex()], "error: frame 2 at byte 46: its length is 38, but only 5 bytes are there\n"),
@@ -202,26 +231,31 @@ WRONG: list[tuple[list[str], str]] = [
     ([METADATA[4:20].hex()], "error: MetadataRequest v12: topics"),
     (["0000000a7fff0000000000000000"], "error: ApiKey 32767 is unknown\n"),
     (["0000000b0003006300000000ffff00"], "error: MetadataRequest has versions 0-13, not 99\n"),
+    (["--response", "--as", "7=Metadata:8", ANSWER.hex()], "error: MetadataResponse v8: "),
+    (["--response", "--requests", METADATA[:-1].hex(), "00"], "error: request frame 1 at byte 4: its length is 38"),
+    (["--response", "--requests", "00000001ff", "00"], "error: request frame 1 at byte 4: a request frame of 1 bytes"),
+    (["--as", "OffsetCommitKey", "00"], "error: OffsetCommitKey: 1 bytes are no room for the two in front\n"),
+    (["--as", "TopicRecord", "010300"], "error: record type 3, while TopicRecord has 2\n"),
+    (["--as", "OffsetCommitValue", "0009"], "error: OffsetCommitValue has versions 0-4, not 9\n"),
+]
+USAGE: list[tuple[list[str], str]] = [
+    (["--from", "binary", "abc"], "error: binary input comes from a @file or from - (standard input)\n"),
     (["--as", "Metadata:12", "00"], "error: a request's header says what it is"),
     (["--no-header", "00"], "error: without a header, --as NAME:VERSION must say what it is\n"),
     (["--response", ANSWER.hex()], "error: nothing says what correlation id 7 answers"),
-    (["--response", "--as", "7=Metadata:8", ANSWER.hex()], "error: MetadataResponse v8: "),
     (["--response", "--as", "Metadata", "00"], "error: 'Metadata' lacks a version: Metadata:13, for example\n"),
     (["--response", "--as", "x=Metadata:1", "00"], "error: 'x' is no correlation id\n"),
     (["--response", "--as", "Metadata:x", "00"], "error: 'x' is no version\n"),
     (["--response", "--as", "FetchRequest:1", ANSWER.hex()], "error: FetchRequest is no response\n"),
-    (["--response", "--requests", METADATA[:-1].hex(), "00"], "error: request frame 1 at byte 4: its length is 38"),
-    (["--response", "--requests", "00000001ff", "00"], "error: request frame 1 at byte 4: a request frame of 1 bytes"),
-    (["--as", "OffsetCommitKey", "00"], "error: OffsetCommitKey: 1 bytes are no room for the two in front\n"),
-    (["--as", "OffsetCommitValue", "0009"], "error: OffsetCommitValue has versions 0-4, not 9\n"),
-    (["--records", produced(b"\xff" * 70)], "error: record batch at offset -1"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "complaint"), WRONG, ids=[complaint[7:60] for _, complaint in WRONG])
-def test_what_is_wrong_is_one_line(run: Run, arguments: list[str], complaint: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "complaint", "expected"), [*((*row, 1) for row in WRONG), *((*row, 2) for row in USAGE)]
+)
+def test_what_is_wrong_is_one_line(run: Run, arguments: list[str], complaint: str, expected: int) -> None:
     code, _, err = run("decode", *arguments)
-    assert code == 1
+    assert code == expected
     assert err.startswith(complaint)
     assert err.count("\n") == 1
 

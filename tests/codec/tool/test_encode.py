@@ -86,12 +86,13 @@ def test_other_forms_of_output(to: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 HEADER = '"header": {"requestApiKey": 3, "requestApiVersion": 4, "correlationId": 1}'
+PARTITION = '{"index": 0, "records": [{"baseOffset": 3}]}'
+PRODUCE = f'{{"acks": 1, "timeoutMs": 1, "topicData": [{{"name": "t", "partitionData": [{PARTITION}]}}]}}'
 WRONG = [
     (["{"], "error: not JSON: Expecting property name"),
     (["-"], "error: the input is empty\n"),
     (["[" * 100_000], "error: not JSON: maximum recursion depth exceeded"),
     (["@missing"], "error: [Errno 2] No such file"),
-    (["{}"], "error: the JSON does not say which message it is (--as NAME:VERSION does)\n"),
     (["--as", "Metadata:4", "[]"], "error: MetadataRequest v4: body: an object is needed, not an array\n"),
     (["--as", "Metadata:4", '{"topics": [{"name": 1}]}'], "error: MetadataRequest v4: topics[0].name: a string is"),
     (["--as", "Metadata:4", BODY + '{"topic": null}'], "error: document 2: MetadataRequest v4: topics: missing\n"),
@@ -100,7 +101,6 @@ WRONG = [
         ["--as", "Metadata:0", '{"topics": [], "allowAutoTopicCreation": false}'],
         "error: MetadataRequest v0: allow_auto",
     ),
-    (["--as", "OffsetCommitKey", "{}"], "error: OffsetCommitKey needs a version: --as OffsetCommitKey:0\n"),
     (['{"request": "Metadata", "body": {}}'], "error: '(none given)' is no version\n"),
     (['{"request": "Nothing", "version": 1, "body": {}}'], "error: no API or message is called 'Nothing'"),
     (['{"request": "EndTxnMarker", "version": 0, "body": {}}'], "error: EndTxnMarker is no request\n"),
@@ -121,12 +121,27 @@ WRONG = [
         [f'{{"request": "Metadata", "version": 4, "trailingBytes": 1, "body": {BODY}}}'],
         "error: trailingBytes is not base64\n",
     ),
+    (
+        ['{"payload": "EndTxnMarker", "version": 0, "frameVersion": 1, "body": {"coordinatorEpoch": 1}}'],
+        "error: EndTxnMarker has no frame of version 1\n",
+    ),
+    (['{"records": [{"value": 1}]}'], "error: records[0].value: base64 is needed, not 1\n"),
+    (
+        ["--as", "Produce:3", PRODUCE],
+        "error: ProduceRequest v3: topicData[0].partitionData[0].records[0].records: missing\n",
+    ),
+]
+USAGE = [
+    (["{}"], "error: the JSON does not say which message it is (--as NAME:VERSION does)\n"),
+    (["--as", "OffsetCommitKey", "{}"], "error: OffsetCommitKey needs a version: --as OffsetCommitKey:0\n"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "complaint"), WRONG, ids=[complaint[7:60] for _, complaint in WRONG])
-def test_what_is_wrong_is_one_line(run: Run, arguments: list[str], complaint: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "complaint", "expected"), [*((*row, 1) for row in WRONG), *((*row, 2) for row in USAGE)]
+)
+def test_what_is_wrong_is_one_line(run: Run, arguments: list[str], complaint: str, expected: int) -> None:
     code, _, err = run("encode", *arguments)
-    assert code == 1
+    assert code == expected
     assert err.startswith(complaint)
     assert err.count("\n") == 1

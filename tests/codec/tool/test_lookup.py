@@ -242,13 +242,25 @@ def test_a_reference_knows_every_field_of_every_message(run: Run) -> None:
 )
 def test_what_does_not_exist_is_one_line(run: Run, arguments: list[str], complaint: str) -> None:
     code, out, err = run(*arguments)
-    assert code == 1
+    assert code == 2
     assert err.startswith(complaint)
     assert err.count("\n") == 1
     assert out == ""
 
 
-@pytest.mark.parametrize("verb", [[], ["list"], ["show"], ["diff"], ["decode"], ["encode"], ["export"]])
+@pytest.mark.parametrize("arguments", [[], ["open"], ["show"], ["list", "--all"], ["records", "--as", "x", "f"]])
+def test_what_the_verbs_do_not_have_is_one_line(
+    run: Run, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        run(*arguments)
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", [[], ["list"], ["show"], ["diff"], ["decode"], ["encode"], ["records"], ["export"]])
 def test_help(run: Run, verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         run(*verb, "--help")

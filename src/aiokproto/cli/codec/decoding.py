@@ -5,21 +5,19 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from struct import Struct as Packer
 from typing import Any, NamedTuple
 
+from aiokproto.cli.codec.document import kind_of, payload_document
 from aiokproto.cli.codec.inputs import Frame, split
-from aiokproto.cli.codec.names import Target, UsageError, checked_version, find
-from aiokproto.codec.frames import decode_request_header, response_correlation_id
+from aiokproto.cli.codec.names import InputError, Target, ToolError, UsageError, checked_version, find
+from aiokproto.codec.frames import decode_api_versions, decode_request_header, response_correlation_id
 from aiokproto.codec.json import RecordsForm, to_json
+from aiokproto.codec.messages.api_versions import ApiVersionsResponse
 from aiokproto.codec.messages.header import RequestHeader, ResponseHeader
 from aiokproto.codec.registry import api_name, request
-from aiokproto.codec.schema import Message, Request, Response
-from aiokproto.errors import CodecError, DecodeError, KafkaError
-
-_INT16 = Packer(">h")
-_UNSUPPORTED_VERSION = 35
-_API_VERSIONS = 18
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import CodecError, KafkaError
 
 
 class Reading(NamedTuple):
@@ -46,11 +44,11 @@ class Answers:
         for number, frame in enumerate(split(data, "length", lambda _: False), 1):
             with_place = f"request frame {number} at byte {frame.offset}"
             if frame.fault:
-                raise UsageError(f"{with_place}: {frame.fault}")
+                raise InputError(f"{with_place}: {frame.fault}")
             try:
                 header = decode_request_header(frame.data)
             except CodecError as error:
-                raise UsageError(f"{with_place}: {error}") from None
+                raise InputError(f"{with_place}: {error}") from None
             reading = Reading(find(str(header.api_key)), header.api_version)
             self._by_id.setdefault(header.correlation_id, deque()).append(reading)
 
@@ -91,17 +89,20 @@ def documents(frames: Iterable[Frame], decode: Callable[[memoryview], dict[str, 
     """One document a frame; the first that is not whole, or wrong, ends it.
 
     Raises:
-        UsageError: A frame is wrong; says which, and where it begins.
+        InputError: A frame is wrong; says which, and where it begins.
+        UsageError: Nothing says what a frame is.
     """
     frames = list(frames)
     for number, frame in enumerate(frames, 1):
         place = f"frame {number} at byte {frame.offset}: " if len(frames) > 1 else ""
         if frame.fault:
-            raise UsageError(f"{place or 'frame: '}{frame.fault}")
+            raise InputError(f"{place or 'frame: '}{frame.fault}")
         try:
             yield decode(frame.data)
-        except (KafkaError, UsageError) as error:
-            raise UsageError(f"{place}{error}") from error
+        except ToolError as error:
+            raise type(error)(f"{place}{error}") from error
+        except KafkaError as error:
+            raise InputError(f"{place}{error}") from error
 
 
 def request_document(frame: memoryview, records: RecordsForm) -> dict[str, Any]:
@@ -140,47 +141,35 @@ def response_document(frame: memoryview, answers: Answers, records: RecordsForm)
         raise UsageError(f"{reading.target.name} is no response")
     header_version = message.header_version(version)
     header, start = ResponseHeader.decode_from(frame, 0, header_version)
-    if message.api_key == _API_VERSIONS and frame[start : start + 2] == _INT16.pack(_UNSUPPORTED_VERSION):
+    body: Response
+    if message is ApiVersionsResponse:
+        body = decode_api_versions(frame, version)
         # A broker that does not have the version answers in the one that everybody can read (KIP-511).
-        version = 0
+        version = 0 if body.error_code == ErrorCode.UNSUPPORTED_VERSION else version
+    else:
+        body = message.decode(frame[start:], version)
     return {
         "response": api_name(message.api_key),
         "version": version,
         "header": to_json(header, header_version),
-        "body": to_json(message.decode(frame[start:], version), version, records=records),
+        "body": to_json(body, version, records=records),
     }
 
 
 def body_document(data: memoryview, reading: Reading, is_response: bool, records: RecordsForm) -> dict[str, Any]:
     """A body without header, or a payload."""
     message = reading.target.response() if is_response else reading.target.request()
-    version, document = reading.version, kind_of(message)
+    version = reading.version
     if version is None:
-        if len(data) < _INT16.size:
-            raise DecodeError(f"{message.__name__}: {len(data)} bytes are no room for the two in front")
-        (prefix,) = _INT16.unpack_from(data)
-        data = data[_INT16.size :]
-        # A value's version stands there; a key, which has only one, has its record type there.
-        version = message.versions.lowest if message.__name__.endswith("Key") else prefix
-        document["prefix"] = prefix
-    document["version"] = version
-    document["body"] = to_json(message.decode(data, version), version, records=records)
-    return document
-
-
-def kind_of(message: type[Message]) -> dict[str, Any]:
-    """How documents name a message."""
-    if issubclass(message, Request):
-        return {"request": api_name(message.api_key)}
-    if issubclass(message, Response):
-        return {"response": api_name(message.api_key)}
-    return {"payload": message.__name__}
+        return payload_document(message, data)
+    body = to_json(message.decode(data, version), version, records=records)
+    return kind_of(message) | {"version": version, "body": body}
 
 
 def fits(decode: Callable[[memoryview], object], data: memoryview) -> bool:
     """Whether the bytes can be decoded that way."""
     try:
         decode(data)
-    except (KafkaError, UsageError):
+    except (KafkaError, ToolError):
         return False
     return True

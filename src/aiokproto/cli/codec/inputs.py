@@ -10,11 +10,14 @@ from pathlib import Path
 from struct import Struct as Packer
 from typing import NamedTuple
 
-from aiokproto.cli.codec.names import UsageError
+from aiokproto.cli.codec.names import InputError, UsageError
 
 _LENGTH = Packer(">i")
 _SPACE = re.compile(rb"\s+")
-_HEX = re.compile(rb"(?:0[xX])?((?:[0-9a-fA-F]{2})*)")
+# As programs print it: 0x000a; 0x00 0x0a; 00, 0a; 00:0a.
+_BETWEEN_DIGITS = re.compile(rb"(?<![^\s,:])0[xX]|[\s,:]+")
+_HALF_A_BYTE = re.compile(rb"(?<![^\s,:])0[xX](?:[0-9a-fA-F]{2})*[0-9a-fA-F](?![0-9a-fA-F])")
+_HEX = re.compile(rb"(?:[0-9a-fA-F]{2})*")
 _DIGITS = re.compile(rb"[0-9a-fA-F]{8,}")
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
 
@@ -39,10 +42,12 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
     Args:
         source: As typed.
         form: ``hex``, ``base64``, ``binary``, or ``auto``: hex if it can be hex, else base64 if it can be that, else,
-            from a file or standard input, the bytes as they are. White space does not count in text.
+            from a file or standard input, the bytes as they are. White space does not count in text, nor do ``0x``,
+            commas and colons in hex.
 
     Raises:
-        UsageError: It is not in that form.
+        UsageError: Text is said to be binary.
+        InputError: It is not in that form.
         OSError: The file cannot be read.
     """
     if source == "-":
@@ -55,18 +60,20 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
             raise UsageError("binary input comes from a @file or from - (standard input)")
     if form == "binary":
         return raw
+    digits = _BETWEEN_DIGITS.sub(b"", raw)
+    is_hex = _HEX.fullmatch(digits) and form in ("auto", "hex")
+    if is_hex and not _HALF_A_BYTE.search(raw):
+        return bytes.fromhex(digits.decode())
+    if is_hex or (form == "auto" and _DIGITS.fullmatch(digits)):
+        raise InputError(f"{where} has an odd number of hex digits")
     text = _SPACE.sub(b"", raw)
-    if form in ("auto", "hex") and (found := _HEX.fullmatch(text)):
-        return bytes.fromhex(found[1].decode())
-    if form == "auto" and _DIGITS.fullmatch(text):
-        raise UsageError(f"{where} has an odd number of hex digits")
     # As a URL-safe variant is often what was copied out of a log.
     standard = text.translate(bytes.maketrans(b"-_", b"+/"))
     if form in ("auto", "base64") and _BASE64.fullmatch(standard) and len(standard.rstrip(b"=")) % 4 != 1:
         return b64decode(standard.rstrip(b"=") + b"=" * (-len(standard.rstrip(b"=")) % 4))
     if form == "auto" and (source == "-" or source.startswith("@")):
         return raw
-    raise UsageError(f"{where} is {'neither hex nor base64' if form == 'auto' else f'no {form}'}")
+    raise InputError(f"{where} is {'neither hex nor base64' if form == 'auto' else f'no {form}'}")
 
 
 def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, bare_first: bool = False) -> list[Frame]:
@@ -80,11 +87,11 @@ def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, b
         bare_first: Whether that is asked first, and not only where the lengths do not lead to the end of the input.
 
     Raises:
-        UsageError: There is nothing in it.
+        InputError: There is nothing in it.
     """
     view = memoryview(data)
     if not data:
-        raise UsageError("the input is empty")
+        raise InputError("the input is empty")
     if framing == "none" or (framing == "auto" and bare_first and is_bare(view)):
         return [Frame(0, view)]
     frames = _walk(view)

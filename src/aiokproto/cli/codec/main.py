@@ -7,8 +7,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from aiokproto.cli.codec.contents import PLAIN, form_of_folder
 from aiokproto.cli.codec.decoding import (
     Answers,
     Reading,
@@ -24,9 +26,9 @@ from aiokproto.cli.codec.diff import changes
 from aiokproto.cli.codec.encoding import Wanted, encode_document, read_json
 from aiokproto.cli.codec.grammar import common, grammar
 from aiokproto.cli.codec.inputs import Frame, read_bytes, split
-from aiokproto.cli.codec.names import Target, UsageError, checked_version, find, newest
-from aiokproto.cli.codec.opened import records_opened
+from aiokproto.cli.codec.names import InputError, Target, ToolError, UsageError, checked_version, find, newest
 from aiokproto.cli.codec.options import parser
+from aiokproto.cli.codec.record_sets import open_batches, problems, records_opened
 from aiokproto.cli.codec.reference import reference
 from aiokproto.codec.json import RecordsForm, records_as_base64, records_as_size
 from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, request
@@ -35,7 +37,10 @@ from aiokproto.errors import KafkaError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; returns the exit code: 1, and a line on standard error, if the input was wrong."""
+    """Run one verb; returns the exit code.
+
+    It is 1 if the input was wrong, 2 if the command line was; then there is a line on standard error.
+    """
     options = parser().parse_args(argv)
     try:
         for text in _VERBS[options.verb](options):
@@ -45,10 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever reads has seen enough. Or Python would try to flush once more at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (KafkaError, UsageError, OSError) as error:
+    except (KafkaError, ToolError, OSError) as error:
         sys.stdout.flush()
         sys.stderr.write(f"error: {' '.join(str(error).split())}\n")
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     return 0
 
 
@@ -123,8 +128,8 @@ def _decoder(
 ) -> tuple[Callable[[memoryview], dict[str, Any]], Callable[[memoryview], bool], bool]:
     """How a frame is decoded, whether bytes make sense as one without a length, and whether they have no header."""
     records: RecordsForm = records_as_size
-    if options.records:
-        records = records_opened
+    if options.records or options.records_as:
+        records = records_opened(options.records_as or PLAIN)
     elif options.records_base64:
         records = records_as_base64
     default = readings.get(None)
@@ -167,13 +172,27 @@ def _encode(options: argparse.Namespace) -> Iterator[str]:
     for number, document in enumerate(read_json(text), 1):
         try:
             data = encode_document(document, wanted)
-        except (KafkaError, UsageError) as error:
-            raise UsageError(f"document {number}: {error}" if number > 1 else str(error)) from error
+        except (KafkaError, ToolError) as error:
+            kind = UsageError if isinstance(error, UsageError) else InputError
+            raise kind(f"document {number}: {error}" if number > 1 else str(error)) from error
         if options.to == "binary":
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
             continue
         yield (data.hex() if options.to == "hex" else records_as_base64("", data)[1]) + "\n"
+
+
+def _records(options: argparse.Namespace) -> Iterator[str]:
+    source = options.file if options.file == "-" else f"@{options.file}"
+    form = options.form or form_of_folder(Path(options.file).resolve().parent.name)
+    data = read_bytes(source, options.encoding)
+    found: list[str] = []
+    for entry in open_batches(data, form):
+        found += problems(entry)
+        yield json.dumps(entry, ensure_ascii=False) + "\n"
+    if found:
+        more = f" (and {len(found) - 1} more)" if found[1:] else ""
+        raise InputError(f"{found[0]}{more}")
 
 
 _VERBS: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
@@ -183,4 +202,5 @@ _VERBS: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
     "export": _export,
     "decode": _decode,
     "encode": _encode,
+    "records": _records,
 }

@@ -9,8 +9,16 @@ from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, 
 from aiokproto.codec.schema import Message
 
 
-class UsageError(Exception):
-    """Something on the command line, or in its input, that cannot be: the text is the one line to show."""
+class ToolError(Exception):
+    """What the tool cannot do: the text is the one line to show."""
+
+
+class UsageError(ToolError):
+    """The command line says something that cannot be."""
+
+
+class InputError(ToolError):
+    """The input holds something that cannot be."""
 
 
 class Target(NamedTuple):

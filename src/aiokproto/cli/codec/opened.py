@@ -1,66 +1,92 @@
-"""Record sets opened into batches and records, for reading."""
+"""Record batches as JSON: header and records, by name."""
 
 from __future__ import annotations
 
 from base64 import b64encode
 from typing import Any
 
-from aiokproto import records
-from aiokproto.codec.json import records_as_base64
-from aiokproto.codec.schema import Buffer
+from aiokproto.cli.codec.contents import contents
+from aiokproto.codec.json import json_name
+from aiokproto.errors import CodecError
+from aiokproto.records import BatchRecord, RecordBatch
+from aiokproto.records.batch import CONTROL, DELETE_HORIZON, TIMESTAMP_TYPE, TRANSACTIONAL
 from aiokproto.records.control import control_type
+from aiokproto.records.record import read_records
+from aiokproto.types import TimestampType
+
+COMPRESSION = 0x07
+KNOWN_FLAGS = COMPRESSION | TIMESTAMP_TYPE | TRANSACTIONAL | CONTROL | DELETE_HORIZON
+KNOWN_LEGACY_FLAGS = COMPRESSION | TIMESTAMP_TYPE
 
 
-def records_opened(name: str, data: Buffer) -> tuple[str, Any]:
-    """Every batch with its header and records. What :func:`~aiokproto.codec.json.to_json` takes as ``records``."""
-    if name.startswith("unaligned"):
-        # A piece of a snapshot, cut anywhere: its first bytes need not begin a batch.
-        return records_as_base64(name, data)
-    return name, [_batch(batch) for batch in records.decode(data)]
+def batch_json(batch: RecordBatch, form: str) -> dict[str, Any]:
+    """A batch of any magic, its records opened as ``form`` says; what it lacks in its magic is left out.
 
-
-def _batch(batch: records.RecordBatch) -> dict[str, Any]:
-    told = {_camel(name): getattr(batch, name) for name in _HEADER}
-    told["compression"] = batch.compression.name.lower()
-    told["timestampType"] = batch.timestamp_type.name
-    told["isTransactional"] = batch.is_transactional
-    told["isControl"] = batch.is_control
-    told["sizeInBytes"] = batch.size_in_bytes
-    told["records"] = [_record(record, batch.is_control) for record in batch]
-    return told
-
-
-_HEADER = (
-    "base_offset",
-    "last_offset",
-    "partition_leader_epoch",
-    "magic",
-    "crc",
-    "base_timestamp",
-    "max_timestamp",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-)
-
-
-def _record(record: records.BatchRecord, is_control: bool) -> dict[str, Any]:
-    told = {
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": _base64(record.key),
-        "value": _base64(record.value),
-        "headers": [{"key": key, "value": _base64(value)} for key, value in record.headers],
+    Raises:
+        KafkaError: The records are damaged, or cannot be decompressed here.
+    """
+    if batch.magic < 2:
+        return _legacy(batch, form)
+    unknown = batch.attributes & ~KNOWN_FLAGS
+    return {
+        "position": batch.position,
+        **_told(batch, "base_offset", "last_offset", "partition_leader_epoch", "magic", "crc"),
+        "compression": batch.compression.name.lower(),
+        "timestampType": batch.timestamp_type.name,
+        **_told(batch, "is_transactional", "is_control"),
+        **({"hasDeleteHorizon": True} if batch.has_delete_horizon else {}),
+        **({"unknownAttributes": unknown} if unknown else {}),
+        **_told(batch, "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence"),
+        **_told(batch, "size_in_bytes"),
+        "records": [_record(record, batch, form) for record in _as_stored(batch)],
     }
-    if is_control:
+
+
+def _as_stored(batch: RecordBatch) -> list[BatchRecord]:
+    """The records with the timestamps they came with, over which a broker's time may have been set."""
+    body = bytes(batch.body())
+    try:
+        return read_records(body, batch.count, batch.base_offset, batch.base_timestamp, None, BatchRecord)
+    except CodecError:
+        # Once more, for an error that names the batch.
+        return list(batch)
+
+
+def _record(record: BatchRecord, batch: RecordBatch, form: str) -> dict[str, Any]:
+    key, value, problem = contents(record, form, batch.is_control)
+    told: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
+    if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        told |= {"timestamp": batch.max_timestamp, "producerTimestamp": record.timestamp}
+    if batch.is_control and not problem:
         told["controlType"] = control_type(record.key).name
-    return told
+    told |= {"key": key, "value": value}
+    told["headers"] = [
+        {"key": name, "value": None if data is None else b64encode(data).decode()} for name, data in record.headers
+    ]
+    return told | ({"problem": problem} if problem else {})
 
 
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else b64encode(data).decode()
+def _legacy(batch: RecordBatch, form: str) -> dict[str, Any]:
+    unknown = batch.attributes & ~KNOWN_LEGACY_FLAGS
+    times: dict[str, Any] = {"timestampType": batch.timestamp_type.name} if batch.magic else {}
+    if batch.magic and batch.compression:
+        times["maxTimestamp"] = batch.max_timestamp
+    records = []
+    for record in batch:
+        key, value, problem = contents(record, form, False)
+        time = {"timestamp": record.timestamp} if batch.magic else {}
+        told = {"offset": record.offset, **time, "key": key, "value": value}
+        records.append(told | ({"problem": problem} if problem else {}))
+    return {
+        "position": batch.position,
+        **_told(batch, "base_offset", "last_offset", "magic", "crc"),
+        "compression": batch.compression.name.lower(),
+        **times,
+        **({"unknownAttributes": unknown} if unknown else {}),
+        **_told(batch, "size_in_bytes"),
+        "records": records,
+    }
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.title() for word in rest)
+def _told(batch: RecordBatch, *names: str) -> dict[str, Any]:
+    return {json_name(name): getattr(batch, name) for name in names}

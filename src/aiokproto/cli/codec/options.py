@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import NoReturn
+
+from aiokproto.cli.codec.contents import FORMS
 
 _PROG = "python -m aiokproto.codec"
 
@@ -23,20 +26,40 @@ examples:
   {_PROG} decode --as OffsetCommitKey 000100016700017400000007
 """
 _ENCODE = """\
-Encode JSON: documents as `decode` prints them, one or several, or with --as the body of one message.
+Encode JSON: documents as `decode` prints them, batches as `records` does, one or several, or with --as the body of one
+message. Lengths and checksums are computed.
 
 INPUT is the JSON itself, @file, or - (standard input). Prints the frames, one a line.
 """
 _ENCODE_EXAMPLES = f"""\
 examples:
   {_PROG} encode --as Metadata:4 '{{"topics": null, "allowAutoTopicCreation": true}}'
-  {_PROG} decode --records-base64 @sent.bin | {_PROG} encode --to binary - > again.bin
+  {_PROG} decode --records @sent.bin | {_PROG} encode --to binary - > again.bin
+  {_PROG} records 00000000000000000000.log | {_PROG} encode --to binary - > again.log
 """
+_RECORDS = """\
+Open a stored segment (.log), a snapshot (.checkpoint) or any other record set; prints one line of JSON a batch.
+
+What is damaged is shown with its problem, and what follows is read if it can be found. If there was a problem, the
+first is repeated on standard error, and the exit code is 1.
+"""
+_RECORDS_EXAMPLES = f"""\
+examples:
+  {_PROG} records data/__cluster_metadata-0/00000000000000000000.log
+  {_PROG} records --as consumer-offsets segment.log | jq '.records[].value'
+  {_PROG} records --from base64 -
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, as for everything else that is wrong."""
+        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line; the verb is in ``verb``."""
-    top = argparse.ArgumentParser(prog=_PROG, description="The Kafka protocol: look it up, decode and encode it.")
+    top = _Parser(prog=_PROG, description="The Kafka protocol: look it up, decode and encode it.")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     verbs.add_parser("list", help="all APIs and payloads, with their versions")
@@ -54,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
 
     _decode(verbs)
     _encode(verbs)
+    _records(verbs)
 
     export = verbs.add_parser(
         "export",
@@ -65,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _decode(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _decode(verbs: argparse._SubParsersAction[_Parser]) -> None:
     decode = verbs.add_parser(
         "decode",
         help="bytes to JSON",
@@ -82,15 +106,16 @@ def _decode(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default=[],
         metavar="[ID=]NAME:VERSION",
         help="what a response, a body without header or a payload is; ID= says it of one correlation id, and can be "
-        "repeated. A payload without :VERSION starts with the two bytes that it has in front in records",
+        "repeated. A payload without :VERSION starts with the bytes that it has in front in records",
     )
     decode.add_argument("--requests", metavar="INPUT", help="the requests that the responses answer, with headers")
     decode.add_argument("--no-header", dest="header", action="store_false", help="it is a body alone")
     records = decode.add_mutually_exclusive_group()
     records.add_argument("--records", action="store_true", help="open record sets (default: show their size)")
     records.add_argument(
-        "--records-base64", action="store_true", help="record sets whole, so that `encode` can go back"
+        "--records-as", choices=FORMS, metavar="FORM", help=f"open record sets, and keys and values as {_forms()}"
     )
+    records.add_argument("--records-base64", action="store_true", help="show record sets whole, as base64")
     decode.add_argument(
         "--from",
         dest="form",
@@ -107,7 +132,7 @@ def _decode(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     decode.add_argument("--lines", action="store_true", help="one line a document")
 
 
-def _encode(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _encode(verbs: argparse._SubParsersAction[_Parser]) -> None:
     encode = verbs.add_parser(
         "encode",
         help="JSON to bytes",
@@ -125,6 +150,35 @@ def _encode(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     encode.add_argument(
         "--to", choices=("hex", "base64", "binary"), default="hex", help="form of the output (default: %(default)s)"
     )
+
+
+def _records(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    records = verbs.add_parser(
+        "records",
+        help="a log segment or record set to JSON",
+        description=_RECORDS,
+        epilog=_RECORDS_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    records.add_argument("file", metavar="FILE", help="file, or - for standard input")
+    records.add_argument(
+        "--as",
+        dest="form",
+        choices=FORMS,
+        metavar="FORM",
+        help=f"what keys and values are: {_forms()} (default: what the name of the file's folder says, else plain)",
+    )
+    records.add_argument(
+        "--from",
+        dest="encoding",
+        choices=("binary", "hex", "base64"),
+        default="binary",
+        help="form of the input (default: %(default)s)",
+    )
+
+
+def _forms() -> str:
+    return f"{', '.join(FORMS[:-1])} or {FORMS[-1]}"
 
 
 def _name(verb: argparse.ArgumentParser) -> None:

@@ -1,0 +1,160 @@
+"""Record batches from JSON, in the form that :mod:`aiokproto.cli.codec.opened` gives them.
+
+Sizes, counts and checksums are never taken from the JSON, so that a changed record makes a valid batch. What is left
+out has its usual value: ``{"records": [{"value": "dg=="}]}`` is a batch.
+"""
+
+from __future__ import annotations
+
+from aiokproto.cli.codec.document import document_body
+from aiokproto.cli.codec.fields import Fields
+from aiokproto.cli.codec.names import InputError
+from aiokproto.cli.codec.opened import KNOWN_FLAGS
+from aiokproto.cli.codec.packing_legacy import pack_legacy
+from aiokproto.errors import CodecError
+from aiokproto.records import BatchRecord, Compression, compress
+from aiokproto.records.batch import CONTROL, DELETE_HORIZON, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE, TRANSACTIONAL
+from aiokproto.records.builder import encode_headers
+from aiokproto.records.control import control_type
+from aiokproto.records.patch import update_crc
+from aiokproto.records.varint import encode as varint
+from aiokproto.types import TimestampType
+
+TOLD = ("position", "crc", "sizeInBytes", "problem", "raw")
+"""What a batch's JSON tells without being asked for it again, and what is there when the rest cannot say it all."""
+
+_BATCH = (
+    *TOLD,
+    "baseOffset",
+    "lastOffset",
+    "partitionLeaderEpoch",
+    "magic",
+    "compression",
+    "timestampType",
+    "isTransactional",
+    "isControl",
+    "hasDeleteHorizon",
+    "unknownAttributes",
+    "baseTimestamp",
+    "maxTimestamp",
+    "producerId",
+    "producerEpoch",
+    "baseSequence",
+    "records",
+)
+_RECORD = ("offset", "timestamp", "producerTimestamp", "controlType", "key", "value", "headers", "problem")
+_CODECS = {codec.name.lower(): codec.value for codec in Compression}
+_TIMESTAMP_TYPES = {TimestampType.CREATE_TIME.name: 0, TimestampType.LOG_APPEND_TIME.name: TIMESTAMP_TYPE}
+_FLAGS = {"isTransactional": TRANSACTIONAL, "isControl": CONTROL, "hasDeleteHorizon": DELETE_HORIZON}
+
+
+def pack_batch(data: object, path: str) -> bytes:
+    """One batch, from its JSON at ``path``.
+
+    Raises:
+        DecodeError: Something is unknown or does not fit; names it.
+        UnsupportedCompressionError: The codec's library is not installed.
+    """
+    magic = Fields(data, path).number("magic", 8, 2)
+    if magic in (0, 1):
+        return pack_legacy(data, path, magic, TOLD, record_content)
+    batch = Fields(data, path, _BATCH)
+    if magic != 2:
+        raise batch.bad("magic", f"{magic} is unknown")
+    return _pack(batch)
+
+
+def _pack(batch: Fields) -> bytes:
+    attributes = _attributes(batch)
+    rows = [Fields(row, f"{batch.path}.records[{i}]", _RECORD) for i, row in enumerate(batch.array("records"))]
+    base_offset = batch.number("baseOffset", 64, rows[0].number("offset", 64, 0) if rows else 0)
+    records = [_record(row, base_offset + index, attributes) for index, row in enumerate(rows)]
+    base_timestamp = batch.number("baseTimestamp", 64, records[0].timestamp if records else -1)
+    # Compaction leaves it beyond the last record; records that were added lead beyond it.
+    last = max(batch.number("lastOffset", 64, base_offset), *(one.offset for one in records), base_offset)
+    if last - base_offset >= 1 << 31:
+        raise batch.bad("lastOffset", f"{last} is too far from the batch's {base_offset}")
+    body = b"".join(
+        _record_bytes(record, base_offset, base_timestamp, row) for row, record in zip(rows, records, strict=True)
+    )
+    # As compaction leaves it: a batch without records keeps its codec, but has nothing to compress.
+    packed = compress(Compression(attributes & 7), body) if records else body
+    out = bytearray(HEADER.size) + packed
+    HEADER.pack_into(
+        out,
+        0,
+        base_offset,
+        len(out) - LOG_OVERHEAD,
+        batch.number("partitionLeaderEpoch", 32, -1),
+        2,
+        0,
+        attributes,
+        last - base_offset,
+        base_timestamp,
+        batch.number("maxTimestamp", 64, max((one.timestamp for one in records), default=-1)),
+        batch.number("producerId", 64, -1),
+        batch.number("producerEpoch", 16, -1),
+        batch.number("baseSequence", 32, -1),
+        len(records),
+    )
+    update_crc(out)
+    return bytes(out)
+
+
+def _attributes(batch: Fields) -> int:
+    unknown = batch.number("unknownAttributes", 16, 0)
+    if unknown & KNOWN_FLAGS:
+        raise batch.bad("unknownAttributes", f"{unknown:#x} has bits that have names of their own")
+    named = sum(bit for name, bit in _FLAGS.items() if batch.flag(name))
+    codec = batch.choice("compression", _CODECS, "none")
+    return unknown | named | codec | batch.choice("timestampType", _TIMESTAMP_TYPES, TimestampType.CREATE_TIME.name)
+
+
+def _record(row: Fields, offset: int, attributes: int) -> BatchRecord:
+    time = "producerTimestamp" if attributes & TIMESTAMP_TYPE and "producerTimestamp" in row else "timestamp"
+    headers = []
+    for index, header in enumerate(row.array("headers")):
+        fields = Fields(header, f"{row.path}.headers[{index}]", ("key", "value"))
+        headers.append((fields.text("key"), fields.data("value")))
+    key = record_content(row, "key")
+    if "controlType" in row and (told := row.get("controlType")) != (says := control_type(key).name):
+        raise row.bad("controlType", f"{told!r}, while the key says {says}")
+    return BatchRecord(
+        row.number("offset", 64, offset), row.number(time, 64, -1), key, record_content(row, "value"), tuple(headers)
+    )
+
+
+def record_content(row: Fields, name: str) -> bytes | None:
+    """A key or value: null, base64, or the document of a payload."""
+    document = row.get(name)
+    if not isinstance(document, dict):
+        return row.data(name)
+    if "payload" not in document:
+        raise row.bad(name, "a payload is needed")
+    try:
+        return document_body(document).data
+    except (InputError, CodecError) as error:
+        raise row.bad(name, str(error)) from None
+
+
+def _record_bytes(record: BatchRecord, base_offset: int, base_timestamp: int, row: Fields) -> bytes:
+    delta, offset = record.timestamp - base_timestamp, record.offset - base_offset
+    if not -(1 << 63) <= delta < 1 << 63:
+        raise row.bad("timestamp", f"{record.timestamp} is too far from the batch's {base_timestamp}")
+    if not -(1 << 31) <= offset < 1 << 31:
+        raise row.bad("offset", f"{record.offset} is too far from the batch's {base_offset}")
+    content = b"".join(
+        (
+            b"\0",
+            varint(delta),
+            varint(offset),
+            _sized(record.key),
+            _sized(record.value),
+            encode_headers(record.headers),
+        )
+    )
+    return varint(len(content)) + content
+
+
+def _sized(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
