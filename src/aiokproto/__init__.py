@@ -14,6 +14,7 @@ from aiokproto._version import __version__
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from aiokproto.accelerator import accelerated
     from aiokproto.broker import Broker, Cluster
     from aiokproto.client import Client
     from aiokproto.consumer import Consumer
@@ -31,6 +32,7 @@ __all__ = [
     "Record",
     "TopicPartition",
     "__version__",
+    "accelerated",
 ]
 
 _HOME = {
@@ -42,6 +44,7 @@ _HOME = {
     "Producer": "aiokproto.producer",
     "Record": "aiokproto.types",
     "TopicPartition": "aiokproto.types",
+    "accelerated": "aiokproto.accelerator",
 }
 
 

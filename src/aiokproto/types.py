@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from aiokproto.accelerator import twin
+
 Header = tuple[str, bytes | None]
 """A record header: its key and value. Keys may repeat; order is kept."""
 
@@ -59,6 +61,7 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
+@twin("objects")
 class Record:
     """A record read from a topic.
 

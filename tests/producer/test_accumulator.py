@@ -139,7 +139,7 @@ def test_the_budget_is_reserved_as_a_batch_fills() -> None:
     assert acc.used == 4096
     while acc.used == 4096:
         put(acc, b"x" * 100)
-    assert acc.used == 8192
+    assert acc.used == 16384
 
 
 def test_a_full_budget_takes_nothing_and_makes_all_due() -> None:
@@ -216,7 +216,7 @@ def test_delivery_timeout_names_partition_attempts_and_last_error() -> None:
     drain(acc, 2.0)
     assert acc.expire(29.9) == []
     assert acc.expire(30.0) == [batch]
-    outcome = batch.outcome(0, 1000)
+    outcome = batch.outcome.of(0, 1000)
     assert isinstance(outcome, DeadlineError)
     assert str(outcome).startswith(
         "1 records for flights-0 not acknowledged within delivery_timeout_ms=30000; 2 attempts"
@@ -232,7 +232,7 @@ def test_delivery_timeout_without_an_error_says_what_is_missing(leaders: tuple[i
     batch = put(acc, b"1")
     drain(acc, 1.0)
     acc.expire(30.0)
-    outcome = batch.outcome(0, 1000)
+    outcome = batch.outcome.of(0, 1000)
     assert isinstance(outcome, DeadlineError)
     assert reason in str(outcome)
 
@@ -243,15 +243,15 @@ def test_outcomes_are_told_for_each_record() -> None:
     put(acc, b"2")
     drain(acc, 1.0)
     told: list[bool] = []
-    batch.when_done(lambda: told.append(batch.done))
+    batch.outcome.when_done(lambda: told.append(batch.done))
     acc.finish(batch, 40)
     assert told == [True]
-    assert batch.outcome(1, 1000) == RecordMetadata("flights", 0, 41, 1000)
+    assert batch.outcome.of(1, 1000) == RecordMetadata("flights", 0, 41, 1000)
     acc2 = accumulator()
     stamped = put(acc2, b"1")
     drain(acc2, 1.0)
     acc2.finish(stamped, 7, append_time=5000)
-    assert stamped.outcome(0, 1000) == RecordMetadata("flights", 0, 7, 5000), "LogAppendTime is the broker's"
+    assert stamped.outcome.of(0, 1000) == RecordMetadata("flights", 0, 7, 5000), "LogAppendTime is the broker's"
 
 
 def test_a_batch_that_is_too_large_comes_back_in_halves() -> None:
@@ -274,7 +274,7 @@ def test_a_batch_that_is_too_large_comes_back_in_halves() -> None:
         acc.finish(part, 10 * len(found))
     assert found == [[b"0", b"1"], [b"2", b"3", b"4"], [b"x" * 900]]
     assert batch.done
-    assert [batch.outcome(i, 1000) for i in range(5)] == [
+    assert [batch.outcome.of(i, 1000) for i in range(5)] == [
         RecordMetadata("flights", 0, offset, 1000) for offset in (10, 11, 20, 21, 22)
     ]
     assert later.sequence == 5
@@ -294,8 +294,8 @@ def test_a_half_that_fails_fails_its_own_records_only() -> None:
     (two,) = drain(acc, 1.0).requests[1]
     acc.finish(two, 0)
     assert batch.done
-    assert isinstance(batch.outcome(0, 1000), BrokerError)
-    assert batch.outcome(1, 1000) == RecordMetadata("flights", 0, 0, 1000)
+    assert isinstance(batch.outcome.of(0, 1000), BrokerError)
+    assert batch.outcome.of(1, 1000) == RecordMetadata("flights", 0, 0, 1000)
 
 
 def test_an_unobserved_failure_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -315,7 +315,7 @@ def test_an_observed_failure_is_not_logged(caplog: pytest.LogCaptureFixture) -> 
     batch = put(acc, b"0")
     acc.fail_all(lambda _: KafkaError("lost"))
     drain(acc, 1.0)
-    batch.outcome(0, 1000)
+    batch.outcome.of(0, 1000)
     del batch
     assert (acc.losses.records, caplog.records) == (0, [])
 

@@ -131,7 +131,7 @@ class ProducerMachine(RuleBasedStateMachine):
         log = self.logs[partition].values
         assert max(Counter(log).values(), default=1) == 1
         for value, batch, index in self.posted[partition]:
-            outcome = batch.outcome(index, 1)
+            outcome = batch.outcome.of(index, 1)
             if isinstance(outcome, RecordMetadata):
                 assert log[outcome.offset] == value
             else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.producer.batch import Batch, Losses
+from aiokproto.producer.batch import Batch
+from aiokproto.producer.outcome import Losses
 from aiokproto.producer.queue import MAX_EPOCH, PartitionQueue, Restart
 from aiokproto.records import RecordBatch
 from aiokproto.types import TopicPartition

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from zipfile import ZipFile
 
-from aiokproto.records import RecordBatch, decode
+from aiokproto.codec.json import to_json
+from aiokproto.records import RecordBatch, control_records, decode
 from aiokproto.types import TimestampType
 from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
 from tools.setup.system import find_java
@@ -103,9 +105,13 @@ def describe_batch(batch: RecordBatch) -> Iterator[str]:
         f"txn={boolean(batch.is_transactional)} control={boolean(batch.is_control)} "
         f"epoch={batch.partition_leader_epoch} horizon={horizon} size={batch.size_in_bytes} count={len(batch)}"
     )
-    for record in batch:
+    said = control_records(batch) if batch.is_control else [None] * len(batch)
+    for record, control in zip(batch, said, strict=True):
         headers = [f"{text(key.encode())}={text(value)}" for key, value in record.headers]
         yield words("record", record.offset, record.timestamp, text(record.key), text(record.value), *headers)
+        if control is not None and control.value is not None:
+            value = to_json(control.value, control.version)
+            yield words("control", control.type.name, json.dumps(value, separators=(",", ":")))
 
 
 def boolean(value: bool) -> str:

@@ -106,6 +106,29 @@ def test_the_one_timestamp_too_far_from_the_first_is_refused() -> None:
         builder.append(2**63 - 1, None, None)
 
 
+@given(record_lists(), st.integers(0, 2**63 - 1), st.sampled_from(list(Compression)))
+def test_a_delete_horizon_leaves_the_records_as_they_are(
+    rows: tuple[int, list[BatchRecord]], horizon: int, codec: Compression
+) -> None:
+    base_offset, records = rows
+    builder = BatchBuilder(delete_horizon=horizon, compression=codec)
+    for record in records:
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    (batch,) = decode(builder.close(base_offset=base_offset))
+    assert batch.delete_horizon == batch.base_timestamp == horizon
+    assert batch.max_timestamp == max(record.timestamp for record in records)
+    assert list(batch) == records
+
+
+@pytest.mark.parametrize("timestamp", [-2, 2**63])
+@pytest.mark.parametrize("horizon", [0, 2**63 - 1])
+def test_impossible_timestamps_are_refused_beside_a_delete_horizon(horizon: int, timestamp: int) -> None:
+    builder = BatchBuilder(delete_horizon=horizon)
+    with pytest.raises(InvalidRecordError, match=str(timestamp)):
+        builder.append(timestamp, None, None)
+    assert builder.count == 0
+
+
 @pytest.mark.parametrize(("key", "value"), [("text", b""), (b"", "text"), (3, b"")])
 def test_a_wrong_type_raises_and_leaves_the_batch_whole(key: Any, value: Any) -> None:
     builder = BatchBuilder()
@@ -135,6 +158,9 @@ def test_an_empty_batch_is_refused() -> None:
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="magic"):
         BatchBuilder(magic=3)
+    for horizon in (-1, 2**63):
+        with pytest.raises(ValueError, match=f"delete horizon {horizon}"):
+            BatchBuilder(delete_horizon=horizon)
     with pytest.raises(UnsupportedCompressionError, match="none, gzip"):
         encode(simple_records(1), compression="rar")
 

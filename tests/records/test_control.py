@@ -8,10 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.codec.payloads.control_records import EndTxnMarker, LeaderChangeMessage, SnapshotFooterRecord
-from aiokproto.errors import CorruptRecordError, KafkaError
-from aiokproto.records import BatchBuilder, BatchRecord, ControlType, EndTransaction, decode, parse_end_transaction
-from aiokproto.records.control import ControlRecord, batch_control_type, control_type, encode_end_transaction, parse
+from aiokproto.codec.payloads.control_records import (
+    EndTxnMarker,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeMessageVoter,
+    SnapshotFooterRecord,
+    VotersRecord,
+)
+from aiokproto.errors import CorruptRecordError, EncodeError, InvalidRecordError, KafkaError
+from aiokproto.records import (
+    BatchBuilder,
+    BatchRecord,
+    ControlRecord,
+    ControlType,
+    EndTransaction,
+    control_records,
+    decode,
+    encode,
+    encode_control,
+    parse_end_transaction,
+)
+from aiokproto.records.control import batch_control_type, control_type, encode_end_transaction, parse
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -99,3 +117,78 @@ def test_any_value_raises_only_our_errors(kind: int, value: bytes | None) -> Non
         parse(control(kind, value))
     except KafkaError:
         pass
+
+
+FOOTER = ControlRecord(ControlType.SNAPSHOT_FOOTER, 0, SnapshotFooterRecord(version=0))
+COMMIT = ControlRecord(ControlType.COMMIT, 0, EndTxnMarker(coordinator_epoch=9))
+ELECTED = LeaderChangeMessage(
+    version=1,
+    leader_id=3,
+    voters=[LeaderChangeMessageVoter(voter_id=3, voter_directory_id=bytes(range(16)))],
+    granting_voters=[],
+)
+
+
+def test_a_batch_of_control_records_round_trip() -> None:
+    records = [ControlRecord(ControlType.LEADER_CHANGE, 1, ELECTED), FOOTER]
+    (batch,) = decode(encode_control(*records, timestamp=1000, base_offset=50, leader_epoch=7))
+    assert batch.is_control
+    assert not batch.is_transactional
+    assert (batch.base_offset, batch.last_offset, batch.partition_leader_epoch) == (50, 51, 7)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
+    assert [record.timestamp for record in batch] == [1000, 1000]
+    assert control_records(batch) == records
+
+
+def test_a_marker_is_one_of_the_control_records() -> None:
+    same = encode_end_transaction(
+        committed=True, producer_id=5, producer_epoch=3, coordinator_epoch=9, timestamp=1000, base_offset=50
+    )
+    assert encode_control(COMMIT, timestamp=1000, base_offset=50, producer_id=5, producer_epoch=3) == same
+
+
+@pytest.mark.parametrize(
+    ("records", "producer", "why"),
+    [
+        ([], (-1, -1), "no records"),
+        ([COMMIT, FOOTER], (5, 0), "alone"),
+        ([FOOTER, COMMIT], (5, 0), "alone"),
+        ([COMMIT], (-1, 0), "-1/0"),
+        ([COMMIT], (5, -1), "5/-1"),
+        ([FOOTER], (5, 0), "no producer"),
+        ([FOOTER], (5, -1), "no producer"),
+        ([FOOTER._replace(type=ControlType.COMMIT)], (5, 0), "type COMMIT cannot hold Snapshot"),
+        ([FOOTER._replace(type=ControlType.KRAFT_VERSION)], (-1, -1), "type KRAFT_VERSION cannot hold Snapshot"),
+        ([FOOTER._replace(value=None)], (-1, -1), "type SNAPSHOT_FOOTER cannot hold None"),
+        ([ControlRecord(ControlType.UNKNOWN, 0, None)], (-1, -1), "type UNKNOWN cannot hold None"),
+        ([FOOTER._replace(version=1)], (-1, -1), "versions 0, not 1"),
+        ([ControlRecord(ControlType.LEADER_CHANGE, 0, ELECTED)], (-1, -1), "another version than 0"),
+    ],
+)
+def test_control_records_that_make_no_sense_are_refused(
+    records: list[ControlRecord], producer: tuple[int, int], why: str
+) -> None:
+    with pytest.raises(InvalidRecordError, match=why):
+        encode_control(*records, timestamp=1, producer_id=producer[0], producer_epoch=producer[1])
+
+
+def test_a_control_record_that_does_not_fit_its_message_is_refused() -> None:
+    wrong = KRaftVersionRecord(version=0, kraft_version=1 << 20)
+    with pytest.raises(EncodeError, match=r"kraftVersion|kraft_version"):
+        encode_control(ControlRecord(ControlType.KRAFT_VERSION, 0, wrong), timestamp=1)
+
+
+def test_damage_in_a_control_batch_names_its_offset_and_record() -> None:
+    builder = BatchBuilder(is_control=True)
+    builder.append(1, struct.pack(">hh", 0, 4), SnapshotFooterRecord(version=0).encode(0))
+    builder.append(1, struct.pack(">hh", 0, 6), VotersRecord(version=0, voters=[]).encode(0)[:-1])
+    (batch,) = decode(builder.close(base_offset=70))
+    with pytest.raises(CorruptRecordError, match=r"batch at offset 70: record 1 of 2: .*KRAFT_VOTERS"):
+        control_records(batch)
+
+
+@pytest.mark.parametrize("magic", [0, 2])
+def test_records_of_users_are_no_control_records(magic: int) -> None:
+    (batch,) = decode(encode([BatchRecord(0, 1, b"\0\0\0\0", b"\0\0")], magic=magic, base_offset=8))
+    with pytest.raises(InvalidRecordError, match="offset 8 is no control batch"):
+        control_records(batch)

@@ -18,8 +18,18 @@ from aiokproto.codec.payloads.control_records import (
     VotersRecord,
     VotersRecordVoter,
 )
-from aiokproto.records import BatchRecord, Compression, LegacyBuilder, control, decode, encode
-from aiokproto.records.control import ControlRecord, ControlType, ControlValue, encode_end_transaction
+from aiokproto.records import (
+    BatchBuilder,
+    BatchRecord,
+    Compression,
+    ControlRecord,
+    ControlType,
+    LegacyBuilder,
+    control_records,
+    decode,
+    encode,
+    encode_control,
+)
 from aiokproto.records.patch import restamp, set_leader_epoch
 from tests.records.java_reader import Judge, client_jars, described, same
 from tests.records.strategies import BASE_TIMESTAMP
@@ -27,7 +37,34 @@ from tests.records.strategies import BASE_TIMESTAMP
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TYPES = ("COMMIT", "ABORT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
+CONTROL_BATCH = {"timestamp": BASE_TIMESTAMP, "base_offset": 900, "leader_epoch": 6}
+
+VOTERS = {number: LeaderChangeMessageVoter(voter_id=number) for number in (1, 2, 3)}
+HEADER = ControlRecord(
+    ControlType.SNAPSHOT_HEADER, 0, SnapshotHeaderRecord(version=0, last_contained_log_timestamp=BASE_TIMESTAMP - 1)
+)
+VERSION = ControlRecord(ControlType.KRAFT_VERSION, 0, KRaftVersionRecord(version=0, kraft_version=1))
+VOTER = VotersRecordVoter(
+    voter_id=3,
+    voter_directory_id=(1).to_bytes(8, "big") + (2).to_bytes(8, "big"),
+    endpoints=[Endpoint(name="CONTROLLER", host="controller.example", port=65535)],
+    kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+)
+ELECTED = LeaderChangeMessage(
+    version=0, leader_id=2, voters=list(VOTERS.values()), granting_voters=[VOTERS[2], VOTERS[3]]
+)
+ALL_VOTERS = ControlRecord(ControlType.KRAFT_VOTERS, 0, VotersRecord(version=0, voters=[VOTER]))
+CONTROL = {
+    "COMMIT": [ControlRecord(ControlType.COMMIT, 0, EndTxnMarker(coordinator_epoch=42))],
+    "ABORT": [ControlRecord(ControlType.ABORT, 0, EndTxnMarker(coordinator_epoch=42))],
+    "LEADER_CHANGE": [ControlRecord(ControlType.LEADER_CHANGE, 0, ELECTED)],
+    "SNAPSHOT_HEADER": [HEADER],
+    "SNAPSHOT_FOOTER": [ControlRecord(ControlType.SNAPSHOT_FOOTER, 0, SnapshotFooterRecord(version=0))],
+    "KRAFT_VERSION": [VERSION],
+    "KRAFT_VOTERS": [ALL_VOTERS],
+    "SNAPSHOT": [HEADER, VERSION, ALL_VOTERS],
+}
+"""What the program writes, by the name of its set; the last is what a snapshot begins with."""
 
 
 @pytest.fixture(scope="module", params=client_jars(), ids=lambda jar: jar.stem)
@@ -50,12 +87,6 @@ def test_what_java_writes_is_read(written: dict[str, tuple[bytes, list[str]]]) -
 
 def test_what_we_write_is_read_by_java(judge: Judge) -> None:
     sets = {**plain_sets(), **producer_sets()}
-    for committed in (True, False):
-        sets[f"marker-{committed}"] = bytes(
-            encode_end_transaction(
-                committed=committed, producer_id=9, producer_epoch=2, coordinator_epoch=5, timestamp=BASE_TIMESTAMP
-            )
-        )
     javas = judge.read(sets)
     assert all(any(line.startswith("record ") for line in lines) for lines in javas.values())
     assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
@@ -77,31 +108,56 @@ def test_columns_of_what_java_writes(written: dict[str, tuple[bytes, list[str]]]
 
 
 def test_control_records_of_java(written: dict[str, tuple[bytes, list[str]]]) -> None:
-    found = {}
-    for kind in TYPES:
-        (batch,) = decode(written[f"control-{kind}"][0])
-        (record,) = batch
-        found[kind] = control.parse(record)
-        assert control.batch_control_type(batch) is ControlType[kind]
-    voters = {number: LeaderChangeMessageVoter(voter_id=number) for number in (1, 2, 3)}
-    voter = VotersRecordVoter(
-        voter_id=3,
-        voter_directory_id=(1).to_bytes(8, "big") + (2).to_bytes(8, "big"),
-        endpoints=[Endpoint(name="CONTROLLER", host="controller.example", port=65535)],
-        kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
-    )
-    values: dict[str, ControlValue] = {
-        "COMMIT": EndTxnMarker(coordinator_epoch=42),
-        "ABORT": EndTxnMarker(coordinator_epoch=42),
-        "LEADER_CHANGE": LeaderChangeMessage(
-            version=0, leader_id=2, voters=list(voters.values()), granting_voters=[voters[2], voters[3]]
-        ),
-        "SNAPSHOT_HEADER": SnapshotHeaderRecord(version=0, last_contained_log_timestamp=BASE_TIMESTAMP - 1),
-        "SNAPSHOT_FOOTER": SnapshotFooterRecord(version=0),
-        "KRAFT_VERSION": KRaftVersionRecord(version=0, kraft_version=1),
-        "KRAFT_VOTERS": VotersRecord(version=0, voters=[voter]),
+    """Each says what it was given, and is byte for byte what we write of the same."""
+    for name, records in CONTROL.items():
+        data, _ = written[f"control-{name}"]
+        (batch,) = decode(data)
+        assert control_records(batch) == records
+        assert encode_control(*records, **CONTROL_BATCH, **producer_of(records)) == data
+
+
+def test_control_records_that_java_reads(judge: Judge) -> None:
+    """Every value, by the classes with which Java itself reads control records."""
+    sets = {
+        name: bytes(encode_control(*records, **CONTROL_BATCH, **producer_of(records)))
+        for name, records in CONTROL.items()
     }
-    assert found == {kind: ControlRecord(ControlType[kind], 0, value) for kind, value in values.items()}
+    javas = judge.read(sets)
+    said = {name: [line for line in lines if line.startswith("control ")] for name, lines in javas.items()}
+    assert {name: len(lines) for name, lines in said.items()} == {name: len(one) for name, one in CONTROL.items()}
+    assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
+
+
+def test_batches_with_a_delete_horizon(judge: Judge, written: dict[str, tuple[bytes, list[str]]]) -> None:
+    """Timestamps are kept, told relative to the horizon; uncompressed, the bytes are those of Java."""
+    horizon = BASE_TIMESTAMP + 86_400_000
+    sets: dict[str, bytes] = {}
+    for codec in CODECS:
+        builder = BatchBuilder(
+            compression=Compression.parse(codec),
+            producer_id=77,
+            producer_epoch=3,
+            base_sequence=10,
+            is_transactional=True,
+            delete_horizon=horizon,
+        )
+        builder.append(horizon, b"at the horizon", None)
+        builder.append(BASE_TIMESTAMP, b"before", None)
+        builder.append(BASE_TIMESTAMP + 90_000_000, b"after", b"value")
+        batch = builder.close(base_offset=5)
+        set_leader_epoch(batch, 0, 2)
+        sets[f"delete-horizon-together-{codec}"] = bytes(batch)
+    plain = "delete-horizon-together-none"
+    assert sets[plain] == written[plain][0]
+    javas = judge.read(sets)
+    assert all(f"horizon={horizon} " in lines[0] for lines in javas.values())
+    assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
+    # The size is that of a codec's own library.
+    assert {name: lines[1:] for name, lines in javas.items()} == {name: written[name][1][1:] for name in sets}
+
+
+def producer_of(records: list[ControlRecord]) -> dict[str, int]:
+    return {"producer_id": 123, "producer_epoch": 4} if records[0].type < ControlType.LEADER_CHANGE else {}
 
 
 def plain_sets() -> dict[str, bytes]:

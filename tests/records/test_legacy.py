@@ -171,6 +171,40 @@ def test_absolute_offsets_are_taken_as_they_are() -> None:
     assert batch.timestamp_type is TimestampType.NO_TIMESTAMP
 
 
+parts = st.sampled_from([None, b"", b"a", b"bb", b"12345678", b"123456789"])
+runs = st.lists(st.tuples(magics, parts, parts, st.integers(1, 6)), min_size=1, max_size=8)
+
+
+@given(runs, st.booleans())
+def test_runs_of_messages_of_one_size_are_read_as_they_are(
+    given_runs: list[tuple[int, bytes | None, bytes | None, int]], check_crc: bool
+) -> None:
+    """Those that are as long but differ in magic, or in what is null or empty, end a run."""
+    rows = [(magic, key, value) for magic, key, value, times in given_runs for _ in range(times)]
+    inside = [
+        message(value, offset=index, magic=magic, key=key, timestamp=index)
+        for index, (magic, key, value) in enumerate(rows)
+    ]
+    found = read(wrapped(*inside, offset=100 + len(rows) - 1), check_crc=check_crc)
+    assert found == [
+        BatchRecord(100 + index, index if magic else -1, key, value) for index, (magic, key, value) in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_damage_within_a_run_is_found_at_its_place(place: int) -> None:
+    inside = [message(b"abc", offset=index) for index in range(6)]
+    size = len(inside[0])
+    inside[place] = message(b"abc", offset=place, crc=1)
+    with pytest.raises(CorruptRecordError, match=f"offset 5: the message inside at byte {place * size}: checksum"):
+        read(wrapped(*inside, offset=5))
+    inside[place] = struct.pack(">qi", place, 5) + bytes(size - 12)
+    with pytest.raises(CorruptRecordError, match=f"offset 5: the message inside at byte {place * size} has length 5"):
+        read(wrapped(*inside, offset=5))
+    with pytest.raises(CorruptRecordError, match=r"offset 5: the (set|message) inside"):
+        read(wrapped(b"".join(inside[:place]), message(b"abc", offset=place)[: -1 - place], offset=5))
+
+
 def test_log_append_time_is_that_of_the_wrapper() -> None:
     data = wrapped(message(b"a", timestamp=5), message(b"b", offset=1, timestamp=6), attributes=8)
     (batch,) = decode(data)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +15,80 @@ from tests.records.legacy_sets import v07, v07_set
 payloads = st.lists(st.binary(max_size=30), min_size=1, max_size=5)
 
 
-def test_known_bytes() -> None:
-    """One message of either magic, as the format's description counts them out."""
-    data = bytes.fromhex("0000000800352441c2616263") + bytes.fromhex("000000090100352441c2616263")
-    assert list(decode_v07(data)) == [MessageV07(0, 12, b"abc"), MessageV07(12, 25, b"abc")]
+MAGIC_0 = bytes.fromhex("00000008 00 352441c2 616263")
+MAGIC_1 = bytes.fromhex("00000009 01 00 352441c2 616263")
+SNAPPY = bytes.fromhex(
+    "00000029 01 02 79846769"
+    "82534e4150505900 00000001 00000001"  # the frame that Java's library puts around blocks
+    "0000000f 0d 30"  # a block of 15 bytes: 13 when unpacked, one literal of 13
+    "00000009 01 00 352441c2 616263"
+)
+GZIP = bytes.fromhex(
+    "0000002a 01 01 d03187f5"
+    "1f8b0800000000000000 01 0d00 f2ff"  # a stored block of 13 bytes
+    "00000009 01 00 352441c2 616263"
+    "7a7bcef1 0d000000"
+)
+NESTED = bytes.fromhex(
+    "00000056 01 01 6145ce96"
+    "1f8b0800000000000000 01 3900 c6ff"  # a stored block of 57 bytes: the two next messages
+    f"{SNAPPY.hex()} {MAGIC_0.hex()}"
+    "e30598d7 39000000"
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "payloads"),
+    [
+        (MAGIC_0, [b"abc"]),
+        (MAGIC_1, [b"abc"]),
+        (SNAPPY, [b"abc"]),
+        (GZIP, [b"abc"]),
+        (NESTED, [b"abc", b"abc"]),
+        (bytes.fromhex("00000005 00 00000000"), [b""]),
+        (bytes.fromhex("00000006 01 00 00000000"), [b""]),
+    ],
+    ids=["magic 0", "magic 1", "snappy", "gzip", "snappy in gzip", "empty, magic 0", "empty, magic 1"],
+)
+@pytest.mark.parametrize("before", [b"", MAGIC_0])
+def test_known_bytes(before: bytes, data: bytes, payloads: list[bytes]) -> None:
+    """Each kind of message, as the format's description counts it out; and the same with its end missing."""
+    start, end = 50 + len(before), 50 + len(before + data)
+    first = [MessageV07(50, start, b"abc")] if before else []
+    assert list(decode_v07(before + data, 50)) == first + [MessageV07(start, end, payload) for payload in payloads]
+    for size in range(len(data)):
+        assert list(decode_v07(before + data[:size], 50)) == first
+
+
+@pytest.mark.parametrize("data", [MAGIC_0, MAGIC_1, SNAPPY, GZIP, NESTED])
+def test_every_changed_bit_of_the_payload_is_found(data: bytes) -> None:
+    """By the outermost checksum, with the position in the log of the byte at which the message begins."""
+    payload_at = 4 + (6 if data[4] else 5)
+    for bit in range(payload_at * 8, len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptRecordError, match="message at offset 1012: checksum is"):
+            list(decode_v07(MAGIC_0 + damaged, 1000))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("length", [-(2**31), -1, 0, 4])
+def test_lengths_that_no_message_has_are_damage(length: int, magic: int) -> None:
+    data = MAGIC_0 + struct.pack(">iB", length, magic) + bytes(40)
+    with pytest.raises(CorruptRecordError, match=f"message at offset 1012: length {length} is too small"):
+        list(decode_v07(data, 1000))
+    with pytest.raises(CorruptRecordError, match=f"message at offset 1000: .*inside at byte 12: length {length}"):
+        list(decode_v07(v07_set(data), 1000))
+
+
+def test_a_length_beyond_the_end_is_a_cut_message_in_a_log_and_damage_inside_another() -> None:
+    """How long the log will be, nobody knows; what is compressed is complete. Neither takes memory for it."""
+    data = MAGIC_0 + struct.pack(">iB", 2**31 - 1, 1) + bytes(40)
+    assert [message.payload for message in decode_v07(data)] == [b"abc"]
+    with pytest.raises(
+        CorruptRecordError, match=r"message at offset 0: .*inside at byte 12: .*end within one, at byte 57"
+    ):
+        list(decode_v07(v07_set(data)))
 
 
 @given(payloads, st.integers(0, 2**40), st.sampled_from([0, 1]))
@@ -88,7 +160,9 @@ def test_any_payload_raises_only_our_errors(payload: bytes, attributes: int) -> 
         (b"\0\0\0\x20\x02" + bytes(40), "magic 2"),
         (b"\xff\xff\xff\xff\x00" + bytes(5), "length -1"),
         (v07(b"a", attributes=3), "codec 3"),
-        (v07_set(v07(b"a", crc=1)), "checksum"),
+        (v07_set(v07(b"a", crc=1)), "inside at byte 0: checksum"),
+        (v07_set(v07(b"a"), v07(b"a", crc=1)), "inside at byte 11: checksum"),
+        (v07_set(v07_set(v07(b"a"), v07(b"a", crc=1))), "inside at byte 11: checksum"),
         (v07_set(v07(b"a")[:-1]), "end within"),
         (v07_set(b"\0\0"), "end within"),
     ],

@@ -1,9 +1,8 @@
 """All assigned partitions, whose turn it is, and what the user has in hand. Pure.
 
 At least once is kept here: a record is *in hand* from when it is handed out until the next is asked for, and what is in
-hand is not finished. Handing out a record is two steps in the consumer's ``__anext__``: pop from
-:attr:`Assignment.open`, put into :attr:`Assignment.hand`. Whatever ends a partition's right to be handed out takes the
-list away.
+hand is not finished. Handing out a record is two steps (see ``handing``): pop from :attr:`Assignment.open`, put into
+:attr:`Assignment.hand`. Whatever ends a partition's right to be handed out takes the list away.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from typing import NamedTuple
 
 from aiokproto.consumer.batch import Batch
 from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.handing import Hand
 from aiokproto.errors import ConfigurationError
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
-
-Handed = Record | Batch | list[Record] | None
 
 
 class Signals(NamedTuple):
@@ -34,19 +32,16 @@ class Signals(NamedTuple):
     room: Callable[[], None]
 
 
-class Assignment:
+class Assignment(Hand):
     """The table of cursors.
 
     Attributes:
         cursors: The assigned partitions.
-        open: The records of the cursor whose turn it is, last one first; empty when it is nobody's.
-        hand: What was handed out last, until the next is asked for.
     """
 
     def __init__(self, signals: Signals) -> None:
+        super().__init__()
         self.cursors: dict[TopicPartition, Cursor] = {}
-        self.open: list[Record] = []
-        self.hand: Handed = None
         self._serving: Cursor | None = None
         self._turns: deque[Cursor] = deque()
         self._signals = signals

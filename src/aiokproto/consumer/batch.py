@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
-from aiokproto.consumer.chunk import open_batch
+from aiokproto.consumer.chunk import read_batch
 from aiokproto.records import RecordBatch
 from aiokproto.types import Record, TopicPartition
 
@@ -42,10 +43,10 @@ class Batch:
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         partition = TopicPartition(self.topic, self.partition)
-        for batch in self.record_batches:
-            yield from reversed(open_batch(batch, partition, self.base_offset, check_crcs=False))
+        opened = (read_batch(batch, partition, self.base_offset) for batch in self.record_batches)
+        return chain.from_iterable(opened)
 
-    def to_arrow(self, *, headers: bool = False) -> Any:
+    def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
         """The records as a ``pyarrow.RecordBatch``, without a Python object per record.
 
         The schema is that of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
@@ -53,15 +54,17 @@ class Batch:
 
         Args:
             headers: Whether to have a headers column too.
+            columns: The only columns to have, by name, in this order; None for all. No work is done for others.
 
         Raises:
             CorruptRecordError, UnsupportedCompressionError: As for iterating.
             ImportError: pyarrow or numpy is missing.
+            ValueError: There is no column of such a name.
         """
         from aiokproto.records.columns import to_columns
 
-        columns = to_columns(self.record_batches).between(self.base_offset, self.next_offset)
-        return columns.to_arrow(self.topic, self.partition, headers=headers)
+        found = to_columns(self.record_batches).between(self.base_offset, self.next_offset)
+        return found.to_arrow(self.topic, self.partition, headers=headers, columns=columns)
 
     @property
     def size_in_bytes(self) -> int:

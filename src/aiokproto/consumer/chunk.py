@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
+from operator import attrgetter
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
-from aiokproto.errors import CorruptRecordError
-from aiokproto.records import RecordBatch, decode
+from aiokproto.errors import CorruptRecordError, KafkaError
+from aiokproto.records import RecordBatch, decode, first_batch_size
+from aiokproto.records.batch import LOG_OVERHEAD
 from aiokproto.records.isolation import visible
-from aiokproto.types import Header, Record, TopicPartition
+from aiokproto.records.record import RecordMaker
+from aiokproto.types import Record, TopicPartition
 
 
 class Chunk:
@@ -25,9 +29,11 @@ class Chunk:
         size: Bytes not opened.
         batches: Batches not opened yet.
         damage: What follows the last good batch, if it cannot be read.
+        wanted_size: Where even the first batch was cut, the bytes that a fetch has to bring for more of it to be seen:
+            all of it, once its size is; else 0.
     """
 
-    __slots__ = ("batches", "damage", "end", "partition", "position", "size")
+    __slots__ = ("batches", "damage", "end", "partition", "position", "size", "wanted_size")
 
     def __init__(
         self, partition: TopicPartition, position: int, data: memoryview, aborted: Sequence[AbortedTransaction]
@@ -42,15 +48,21 @@ class Chunk:
         """
         self.partition = partition
         self.position = position
-        self.damage: CorruptRecordError | None = None
+        self.damage: KafkaError | None = None
+        self.wanted_size = 0
         self.end = position
         found: list[RecordBatch] = []
         self.batches: deque[RecordBatch] = deque()
+        passed = 0
         try:
             for batch in decode(data, check_crc=False):
                 if batch.next_offset > position:
                     found.append(batch)
+                else:
+                    passed += batch.size_in_bytes
             if data and not found:
+                # Without its first field and its length, a batch does not tell its size.
+                self.wanted_size = passed + (first_batch_size(data[passed:]) or LOG_OVERHEAD)
                 raise CorruptRecordError("not one whole record batch was sent")
         except CorruptRecordError as error:
             self.damage = error
@@ -82,17 +94,15 @@ def open_batch(batch: RecordBatch, partition: TopicPartition, position: int, che
     """
     if check_crcs:
         batch.validate()
-    topic, number = partition
-    timestamp_type, leader_epoch = batch.timestamp_type, batch.partition_leader_epoch
-
-    # A closure costs less than `partial` with the keywords: this runs once a record.
-    def make(
-        offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
-    ) -> Record:
-        return Record(topic, number, offset, timestamp, key, value, headers, timestamp_type, leader_epoch)
-
-    records = batch.records(make)
+    records = read_batch(batch, partition, position)
     records.reverse()
-    while records and records[-1].offset < position:
-        records.pop()
+    return records
+
+
+def read_batch(batch: RecordBatch, partition: TopicPartition, position: int) -> list[Record]:
+    """The records of a batch from ``position`` on, in order. Raises as :func:`open_batch`, but compares no checksum."""
+    topic, number = partition
+    records = batch.records(RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch))
+    if records and records[0].offset < position:
+        del records[: bisect_left(records, position, key=attrgetter("offset"))]
     return records

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
 from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +15,7 @@ from aiokproto.config import ClusterConfig, ConnectionOptions, integer
 from aiokproto.consumer.batch import Batch
 from aiokproto.consumer.cursor import EARLIEST, LATEST, PartitionState, PartitionStatus
 from aiokproto.consumer.engine import Engine
+from aiokproto.consumer.handing import RecordIterator
 from aiokproto.consumer.options import ConsumerConfig
 from aiokproto.consumer.subscription import Listener, Subscription, to_partition, to_topics
 from aiokproto.errors import ConfigurationError, DeadlineError
@@ -126,6 +127,7 @@ class Consumer:
         self._read_committed = config.fetch.read_committed
         self._engine = Engine(cluster, config, Subscription(topics=to_topics(topics)))
         self._assignment = self._engine.assignment
+        self._records = RecordIterator(self._assignment, self._engine.reader.open)
 
     # Life
 
@@ -161,10 +163,10 @@ class Consumer:
 
     # Records
 
-    def __aiter__(self) -> Self:
-        return self
+    def __aiter__(self) -> RecordIterator:
+        return self._records
 
-    async def __anext__(self) -> Record:
+    def __anext__(self) -> Awaitable[Record]:
         """The next record.
 
         Raises:
@@ -173,14 +175,7 @@ class Consumer:
             GroupError, FencedError: The group refuses this member.
             ClientClosedError: It is closed, or one of its tasks has died; then with the cause.
         """
-        assignment = self._assignment
-        # The fast path, at some 100 ns: what keeps a record from being handed out has taken the list away.
-        if assignment.open:
-            assignment.hand = record = assignment.open.pop()
-            return record
-        await self._engine.reader.open()
-        assignment.hand = record = assignment.open.pop()
-        return record
+        return self._records.__anext__()
 
     async def poll(self, timeout_ms: float = 0, max_records: int = 500) -> list[Record]:
         """Up to ``max_records`` records, as soon as there is one; none after ``timeout_ms``.

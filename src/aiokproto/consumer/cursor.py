@@ -81,6 +81,7 @@ class Cursor:
         retry_at: Loop time before which it is not fetched again.
         missing_since: Loop time since when brokers have said that the partition does not exist.
         fetching: The node that a fetch is under way to.
+        wanted_size: Bytes that the next fetch has to bring of it, since less was of no use (KIP-74); 0 for the usual.
         replica: A follower that the leader told us to read from, and until when (KIP-392).
         high_watermark: The end of what is replicated; -1 when unknown.
         last_stable_offset: The end of what ``read_committed`` may see; -1 when unknown.
@@ -110,6 +111,7 @@ class Cursor:
         "retry_at",
         "start",
         "version",
+        "wanted_size",
     )
 
     def __init__(self, partition: TopicPartition, start: int) -> None:
@@ -131,6 +133,7 @@ class Cursor:
         self.retry_at = 0.0
         self.missing_since: float | None = None
         self.fetching: int | None = None
+        self.wanted_size = 0
         self.replica: tuple[int, float] | None = None
         self.high_watermark = -1
         self.last_stable_offset = -1
@@ -182,6 +185,7 @@ class Cursor:
     def fetched(self, chunk: Chunk) -> None:
         """Take in a Fetch answer's records. Where none of them is for users, only the position moves on."""
         self.fetch_offset = chunk.end
+        self.wanted_size = 0
         if not chunk.exhausted:
             self.chunks.append(chunk)
         elif self.chunks:
@@ -241,4 +245,5 @@ class Cursor:
         self.chunks.clear()
         self.error = None
         self.replica = None
+        self.wanted_size = 0
         self.succeeded()

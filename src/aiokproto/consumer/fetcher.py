@@ -43,6 +43,9 @@ _LEADER_CHECK = 0.5
 _REPLICA_FOR = 300.0
 """Seconds after which the leader is asked again for the best replica to read from."""
 
+_AROUND_RECORDS = 1024
+"""More than an answer with the records of one partition takes beside them."""
+
 _MISSING = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 _BROKER_TROUBLE = {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR}
 
@@ -66,6 +69,7 @@ class _Asked(NamedTuple):
     cursor: Cursor
     version: int
     offset: int
+    max_bytes: int
 
 
 class Fetcher:
@@ -198,9 +202,13 @@ class Fetcher:
             if cursor.retry_at > now:
                 retry_at = cursor.retry_at if retry_at is None else min(retry_at, cursor.retry_at)
             elif cursor.fetch_offset is not None:
-                asked[partition] = _Asked(cursor, cursor.version, cursor.fetch_offset)
+                size = max(self._config.max_partition_bytes, cursor.wanted_size)
+                asked[partition] = _Asked(cursor, cursor.version, cursor.fetch_offset, size)
         if buffered >= self._config.max_partition_bytes:
             asked = {}
+        # What wants more than usual asks alone: with company, the answer might be longer than is taken.
+        larger = [item for item in asked.items() if item[1].cursor.wanted_size][:1]
+        asked = dict(larger) or asked
         return mine, asked, retry_at
 
     def _wanted(self, asked: dict[TopicPartition, _Asked]) -> dict[TopicPartition, Wanted]:
@@ -211,7 +219,7 @@ class Fetcher:
                 entry.offset,
                 # A follower need not be in the leader's epoch yet; asked without, it answers by what it has.
                 -1 if entry.cursor.replica else self._cluster.snapshot.leader_epoch(*partition),
-                self._config.max_partition_bytes,
+                entry.max_bytes,
             )
             for partition, entry in asked.items()
         }
@@ -254,9 +262,10 @@ class Fetcher:
                 cursor = entry.cursor
                 # Sought, or fetched from a new leader, while this was under way.
                 if cursor.version == entry.version and cursor.fetch_offset == entry.offset:
-                    self._partition(cursor, data, node)
+                    self._partition(entry, data, node)
 
-    def _partition(self, cursor: Cursor, data: PartitionData, node: int) -> None:
+    def _partition(self, asked: _Asked, data: PartitionData, node: int) -> None:
+        cursor = asked.cursor
         if data.error_code:
             self._refused(cursor, data, node)
             return
@@ -270,9 +279,24 @@ class Fetcher:
             self._rescan.set()
         if data.records:
             aborted = data.aborted_transactions or [] if self._config.read_committed else []
-            assert cursor.fetch_offset is not None
-            cursor.fetched(Chunk(cursor.partition, cursor.fetch_offset, memoryview(data.records), aborted))
+            chunk = Chunk(cursor.partition, asked.offset, memoryview(data.records), aborted)
+            if chunk.wanted_size > asked.max_bytes and self._has_room_for(chunk):
+                cursor.wanted_size = chunk.wanted_size
+                return
+            cursor.fetched(chunk)
             self._assignment.arrived(cursor)
+
+    def _has_room_for(self, chunk: Chunk) -> bool:
+        """Whether a batch that was cut can come as a whole; if not, the chunk says so."""
+        limit = self._cluster.config.max_response_size
+        if chunk.wanted_size <= limit - _AROUND_RECORDS:
+            return True
+        chunk.damage = error_for(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"{chunk.partition} at offset {chunk.position}",
+            f"what begins there takes {chunk.wanted_size} bytes, more than fit into max_response_size={limit}",
+        )
+        return False
 
     def _refused(self, cursor: Cursor, data: PartitionData, node: int) -> None:
         """Decide about a partition's error code."""

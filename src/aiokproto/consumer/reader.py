@@ -10,7 +10,7 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import Batch
 from aiokproto.consumer.chunk import open_batch
 from aiokproto.consumer.cursor import Cursor
-from aiokproto.errors import CorruptRecordError, KafkaError, UnsupportedCompressionError
+from aiokproto.errors import BrokerError, CorruptRecordError, KafkaError, UnsupportedCompressionError
 from aiokproto.records import RecordBatch
 
 OFF_LOOP = 128 * 1024
@@ -199,5 +199,7 @@ class Reader:
             validate()
 
     def _fail(self, cursor: Cursor, error: KafkaError) -> None:
-        kind = type(error)
-        cursor.fail(kind(f"{cursor.partition} at offset {cursor.end}: {error}"))
+        if isinstance(error, BrokerError):
+            cursor.fail(error)  # it has its context
+        else:
+            cursor.fail(type(error)(f"{cursor.partition} at offset {cursor.end}: {error}"))

@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError
-from aiokproto.producer.batch import Batch, Losses
+from aiokproto.producer.batch import Batch
+from aiokproto.producer.outcome import Losses
 from aiokproto.producer.partitioner import sticky_choice
-from aiokproto.producer.queue import PartitionQueue, Restart
+from aiokproto.producer.queue import PartitionQueue, Restart, TopicQueues
 from aiokproto.records import BatchRecord, Compression, RecordBatch, estimate_size
 from aiokproto.records.varint import INT32_MAX
 from aiokproto.types import Header, TopicPartition
 
 FIRST_RESERVATION = 4096
-"""Bytes a batch reserves of the budget to begin with; doubled as it fills, so that many slow partitions fit."""
+"""Bytes a batch reserves of the budget to begin with, so that many slow partitions fit; as it fills, four times as much."""
 BATCH_OVERHEAD = 61
 
 
@@ -39,27 +40,6 @@ class Limits(NamedTuple):
     linger: float
     delivery_timeout: float
     in_flight: int
-
-
-class TopicQueues:
-    """The queues of a topic's partitions.
-
-    Attributes:
-        name: The topic's name.
-        queues: One per partition.
-        available: Partitions with a leader.
-        sticky: Where records without a key go for now.
-        sticky_bytes: What went to that partition since it was chosen.
-    """
-
-    __slots__ = ("available", "name", "queues", "sticky", "sticky_bytes")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.queues: list[PartitionQueue] = []
-        self.available: list[int] = []
-        self.sticky: PartitionQueue
-        self.sticky_bytes = 0
 
 
 class Drained(NamedTuple):
@@ -125,13 +105,14 @@ class Accumulator:
         for queue in queues.queues[len(leaders) :]:
             queue.leader = None
         available = [queue.where.partition for queue in queues.queues if queue.leader is not None]
-        if available != queues.available or not hasattr(queues, "sticky"):
+        if available != queues.available or getattr(queues, "sticky", None) is None:
             queues.available = available
             self._switch(queues)
         return queues
 
     def _switch(self, topic: TopicQueues) -> None:
-        current = topic.sticky.where.partition if hasattr(topic, "sticky") else None
+        sticky: PartitionQueue | None = getattr(topic, "sticky", None)
+        current = None if sticky is None else sticky.where.partition
         topic.sticky = topic.queues[sticky_choice(topic.available, len(topic.queues), current, self._choose)]
         topic.sticky_bytes = 0
 
@@ -206,7 +187,7 @@ class Accumulator:
         if wanted <= batch.max_bytes:
             return True
         room = self._limits.buffer_memory - self.used + batch.reserved
-        size = min(max(wanted, 2 * batch.max_bytes), self._limits.batch_size, room)
+        size = min(max(wanted, 4 * batch.max_bytes), self._limits.batch_size, room)
         if size < wanted:
             return False
         self.used += size - batch.reserved
@@ -335,14 +316,14 @@ class Accumulator:
     def finish(self, batch: Batch, base_offset: int, append_time: int = -1) -> None:
         """A batch is in the log."""
         self._settle(batch)
-        batch.finish(base_offset=base_offset, append_time=append_time)
+        batch.finish(base_offset, append_time)
 
     def fail(self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         """A batch will not be sent (again)."""
         queue = self._settle(batch)
         if batch.sequence >= 0:
             queue.require_restart(Restart.AFTER_SENT)
-        batch.finish(error=error, record_errors=record_errors)
+        batch.fail(error, record_errors)
 
     def _settle(self, batch: Batch) -> PartitionQueue:
         queue = self._queues[batch.where]

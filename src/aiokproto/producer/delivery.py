@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from functools import partial
 from typing import Any
 
+from aiokproto.accelerator import twin
 from aiokproto.errors import KafkaError
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.outcome import Outcome
 from aiokproto.types import RecordMetadata
 
 
+@twin("posting")
 class Delivery:
     """A record on its way: ``await`` it for its :class:`~aiokproto.types.RecordMetadata`.
 
-    No asyncio future but two numbers and a reference to the record's batch, which has the outcome of all its records.
+    No asyncio future but two numbers and a reference to the outcome of all records of a batch.
     It may be awaited more than once, by several tasks, or never: then a failure is logged, once for each batch, and
     counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await changes nothing for the
     record.
@@ -24,27 +25,26 @@ class Delivery:
         timestamp: The record's timestamp, in milliseconds since the epoch.
     """
 
-    __slots__ = ("_batch", "_index", "timestamp")
+    __slots__ = ("_index", "_outcome", "timestamp")
 
-    def __init__(self, batch: Batch, index: int, timestamp: int) -> None:
-        self._batch = batch
+    def __init__(self, outcome: Outcome, index: int, timestamp: int) -> None:
+        self._outcome = outcome
         self._index = index
         self.timestamp = timestamp
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self._batch.done:
-            yield from wait_done(self._batch).__await__()
+        if not self._outcome.done:
+            yield from self._outcome.wait().__await__()
         return self.result()
 
     async def outcome(self) -> RecordMetadata | KafkaError:
         """Wait for what ``await`` gives or raises, and return it either way."""
-        if not self._batch.done:
-            await wait_done(self._batch)
-        return self._batch.outcome(self._index, self.timestamp)
+        await self._outcome.wait()
+        return self._outcome.of(self._index, self.timestamp)
 
     def done(self) -> bool:
         """Whether the outcome is known."""
-        return self._batch.done
+        return self._outcome.done
 
     def result(self) -> RecordMetadata:
         """Where the record is.
@@ -53,7 +53,7 @@ class Delivery:
             KafkaError: Why it was not delivered.
             asyncio.InvalidStateError: The outcome is not known yet.
         """
-        outcome = self._outcome()
+        outcome = self._known()
         if isinstance(outcome, RecordMetadata):
             return outcome
         # One error serves all records of the batch: each raise starts with a clean traceback.
@@ -65,35 +65,36 @@ class Delivery:
         Raises:
             asyncio.InvalidStateError: The outcome is not known yet.
         """
-        outcome = self._outcome()
+        outcome = self._known()
         return None if isinstance(outcome, RecordMetadata) else outcome
 
-    def _outcome(self) -> RecordMetadata | KafkaError:
-        if not self._batch.done:
-            raise asyncio.InvalidStateError(f"the outcome of {self._batch} is not known yet")
-        return self._batch.outcome(self._index, self.timestamp)
+    def _known(self) -> RecordMetadata | KafkaError:
+        if not self._outcome.done:
+            raise asyncio.InvalidStateError(f"the outcome of {self._outcome} is not known yet")
+        return self._outcome.of(self._index, self.timestamp)
 
     def __repr__(self) -> str:
-        state = "done" if self._batch.done else "pending"
-        return f"<Delivery {state}: record {self._index} of {self._batch}>"
+        state = "done" if self._outcome.done else "pending"
+        return f"<Delivery {state}: record {self._index} of {self._outcome}>"
 
 
-async def wait_done(batch: Batch) -> None:
-    """Wait until a batch's outcome is known.
+@twin("posting")
+class Run:
+    """Records that follow one another in a batch, all with one timestamp: what :class:`Delivery` is for one.
 
-    Each who waits has a future of its own: cancelling a task cancels the future that it waits on, and the others must
-    not notice.
+    Attributes:
+        count: How many.
     """
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    wake = partial(_set, future)
-    batch.when_done(wake)
-    try:
-        await future
-    finally:
-        if not batch.done:
-            batch.forget(wake)
 
+    __slots__ = ("_first", "_outcome", "_timestamp", "count")
 
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+    def __init__(self, outcome: Outcome, first: int, count: int, timestamp: int) -> None:
+        self._outcome = outcome
+        self._first = first
+        self.count = count
+        self._timestamp = timestamp
+
+    async def results(self) -> list[RecordMetadata | KafkaError]:
+        """Wait, and say what became of each."""
+        await self._outcome.wait()
+        return [self._outcome.of(self._first + place, self._timestamp) for place in range(self.count)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Protocol
 
+from aiokproto.accelerator import twin
 from aiokproto.errors import InvalidRecordError
 
 _SEED = 0x9747B28C
@@ -41,6 +42,7 @@ class Partitioner(Protocol):
         ...
 
 
+@twin("hashing")
 def murmur2(data: bytes) -> int:
     """The 32-bit murmur2 hash of ``data``, signed as in Java: the hash all Kafka clients place keys by.
 
@@ -72,6 +74,7 @@ def _positive_hash(key: bytes) -> int:
 _cached_hash = lru_cache(maxsize=_CACHED_KEYS)(_positive_hash)
 
 
+@twin("hashing")
 def key_hash(key: bytes) -> int:
     """The positive hash of a key: its remainder by the number of partitions is the key's partition, in every client.
 

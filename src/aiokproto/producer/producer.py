@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from inspect import signature
-from time import time
+from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from aiokproto.cluster import Cluster
 from aiokproto.config import ClusterConfig, ConnectionOptions
@@ -21,11 +21,13 @@ from aiokproto.errors import (
     KafkaError,
     MessageTooLargeError,
 )
-from aiokproto.producer.accumulator import Accumulator, TopicQueues
+from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import Batch
-from aiokproto.producer.delivery import Delivery
-from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
-from aiokproto.producer.record import ProducerRecord, as_bytes, check_headers, check_timestamp
+from aiokproto.producer.delivery import Delivery, Run
+from aiokproto.producer.partitioner import Partitioner
+from aiokproto.producer.posting import Posting
+from aiokproto.producer.queue import TopicQueues
+from aiokproto.producer.record import ProducerRecord, Unplaced
 from aiokproto.producer.report import census, report, undelivered
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.settings import BATCH_SIZE, Settings
@@ -41,22 +43,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aiokproto.producer")
 
+_CHUNK = 1000
+
 LONGEST_STRETCH = 0.005
 """How long (s) a task that never has to wait may keep the loop to itself."""
 
 
-class _Unplaced(NamedTuple):
-    """A checked record whose partition has no open batch with room, or whose topic is not known yet."""
-
-    topic: str
-    partition: int | None
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header]
-
-
-class Producer:
+class Producer(Posting):
     """Writes records to topics.
 
     ::
@@ -128,14 +121,12 @@ class Producer:
             max_block_ms=max_block_ms,
         )
         self._config = ClusterConfig.parse(connection, own=OPTIONS)
-        self._partitioner = self._settings.partitioner
         self._accumulator = Accumulator(
             self._settings.limits,
             compression=self._settings.compression,
             level=self._settings.compression_level,
         )
-        # The accumulator's topics while records are taken, else nothing: so the hot path needs no check of its own.
-        self._known: dict[str, TopicQueues] = {}
+        super().__init__(self._settings.partitioner)
         self._closed: ClientClosedError | None = ClientClosedError("the producer is not started")
         self._cluster: Cluster
         self._sender: Sender
@@ -257,7 +248,9 @@ class Producer:
             lost = dict.fromkeys(self._accumulator.incomplete)
             self._accumulator.fail_all(undelivered)
             await self._cluster.close()
-        lost.update(dict.fromkeys(batch for batch in batches if batch.error is not None and not batch.observed))
+        lost.update(
+            dict.fromkeys(batch for batch in batches if batch.outcome.error is not None and not batch.outcome.observed)
+        )
         if lost:
             raise report(list(lost))
 
@@ -277,12 +270,12 @@ class Producer:
                 all_done.set_result(None)
 
         for batch in batches:
-            batch.when_done(one_done)
+            batch.outcome.when_done(one_done)
         try:
             await asyncio.wait([all_done], timeout=limit)
         finally:
             for batch in batches:
-                batch.forget(one_done)
+                batch.outcome.forget(one_done)
             all_done.cancel()
 
     # -- records
@@ -325,39 +318,6 @@ class Producer:
         if not isinstance(placed, Delivery):
             placed = await self._wait_place(placed)
         return await placed
-
-    async def post(
-        self,
-        topic: str,
-        value: bytes | None,
-        *,
-        key: bytes | None = None,
-        headers: Sequence[Header] = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery:
-        """Buffer a record. This suspends while the topic's metadata is asked for and while the buffer is full.
-
-        Cancelled while it suspends, the record is never sent.
-
-        Args:
-            topic: As all others: see :meth:`send`.
-            value: The value.
-            key: The key.
-            headers: The headers.
-            partition: The partition.
-            timestamp: The timestamp.
-
-        Returns:
-            The delivery, to be awaited or dropped: a failure nobody asks about is logged, once for each batch.
-
-        Raises:
-            KafkaError: As :meth:`send`, except for what a broker says: that is in the delivery.
-        """
-        placed = self._place(topic, value, key, headers, partition, timestamp)
-        if isinstance(placed, Delivery):
-            return placed
-        return await self._wait_place(placed)
 
     def try_post(
         self,
@@ -414,24 +374,45 @@ class Producer:
             For each record, in order, where it is or why it is not written. Once no record can be buffered any more
             (unknown topic, no room within ``max_block_ms``, producer closed), the rest get that error untried.
         """
-        placed: list[Delivery | KafkaError] = []
+        results: list[RecordMetadata | KafkaError] = []
+        for one in await self._place_all(topic, records, partition):
+            if isinstance(one, Delivery):
+                results.append(await one.outcome())
+            else:
+                results += await one.results() if isinstance(one, Run) else one
+        return results
+
+    async def _place_all(
+        self, topic: str, records: Iterable[bytes | ProducerRecord], partition: int | None
+    ) -> list[Delivery | Run | Sequence[KafkaError]]:
+        """Buffer records: for each, in order, there is a delivery, a place in a run, or an error."""
+        placed: list[Delivery | Run | Sequence[KafkaError]] = []
         stop: KafkaError | None = None
-        for record in records:
-            if stop is not None:
-                placed.append(stop)
-                continue
-            value, key, headers, where, timestamp = (
-                record if isinstance(record, ProducerRecord) else (record, None, (), None, None)
-            )
-            try:
-                one = self._place(topic, value, key, headers, partition if where is None else where, timestamp)
-                placed.append(one if isinstance(one, Delivery) else await self._wait_place(one))
-            except (InvalidRecordError, MessageTooLargeError) as error:
-                placed.append(error)
-            except KafkaError as error:
-                placed.append(error)
-                stop = error
-        return [await one.outcome() if isinstance(one, Delivery) else one for one in placed]
+        for chunk in _chunks(records):
+            start = 0
+            while start < len(chunk):
+                if stop is not None:
+                    placed.append([stop] * (len(chunk) - start))
+                    break
+                run = self._place_run(topic, chunk, start) if partition is None else None
+                if run is not None:
+                    placed.append(run)
+                    start += run.count
+                    continue
+                record = chunk[start]
+                start += 1
+                value, key, headers, where, timestamp = (
+                    record if isinstance(record, ProducerRecord) else (record, None, (), None, None)
+                )
+                try:
+                    one = self._place(topic, value, key, headers, partition if where is None else where, timestamp)
+                    placed.append(one if isinstance(one, Delivery) else await self._wait_place(one))
+                except (InvalidRecordError, MessageTooLargeError) as error:
+                    placed.append([error])
+                except KafkaError as error:
+                    placed.append([error])
+                    stop = error
+        return placed
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has, asking the cluster if need be.
@@ -451,49 +432,7 @@ class Producer:
 
     # -- into the accumulator
 
-    def _place(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Sequence[Header],
-        partition: int | None,
-        timestamp: int | None,
-    ) -> Delivery | _Unplaced:
-        """Check a record and, if its partition's open batch has room, write it there. Runs for every record."""
-        if value.__class__ is not bytes and value is not None:
-            value = as_bytes("value", value)
-        if key.__class__ is not bytes and key is not None:
-            key = as_bytes("key", key)
-        if headers:
-            headers = check_headers(headers)
-        if timestamp is None:
-            timestamp = int(time() * 1000)
-        else:
-            timestamp = check_timestamp(timestamp)
-        queues = self._known.get(topic)
-        if queues is None:
-            return _Unplaced(topic, partition, timestamp, key, value, headers)
-        if partition is not None or key is not None or self._partitioner is not None:
-            partition = self._choose(queues, partition, key, value)
-        batch = (queues.sticky if partition is None else queues.queues[partition]).open
-        if batch is not None:
-            index = batch.append(timestamp, key, value, headers)
-            if index is not None:
-                return Delivery(batch, index, timestamp)
-        return _Unplaced(topic, partition, timestamp, key, value, headers)
-
-    def _choose(self, queues: TopicQueues, partition: int | None, key: bytes | None, value: bytes | None) -> int | None:
-        """The partition of a record; None where any will do."""
-        count = len(queues.queues)
-        if partition is not None:
-            return check_partition(partition, queues.name, count)
-        if self._partitioner is not None:
-            chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
-            return check_partition(chosen, queues.name, count, "the partitioner's ")
-        return None if key is None else key_hash(key) % count
-
-    def _add(self, queues: TopicQueues, record: _Unplaced) -> Delivery | None:
+    def _add(self, queues: TopicQueues, record: Unplaced) -> Delivery | None:
         """Write a record that needs a new batch or a larger one; None if the budget has no room for it."""
         now = self._loop.time()
         _, partition, timestamp, key, value, headers = record
@@ -502,9 +441,12 @@ class Producer:
             self._sender.alarm.now()
         else:
             self._sender.alarm.at(now + self._settings.limits.linger)
-        return None if added is None else Delivery(*added, timestamp)
+        if added is None:
+            return None
+        batch, index = added
+        return Delivery(batch.outcome, index, timestamp)
 
-    async def _wait_place(self, record: _Unplaced) -> Delivery:
+    async def _wait_place(self, record: Unplaced) -> Delivery:
         """Write a record as soon as its topic is known and there is room, in the order of those who wait."""
         self._check_open()
         deadline = self._loop.time() + self._settings.max_block
@@ -523,7 +465,7 @@ class Producer:
             delivery = await self._wait_for_room(queues, record, deadline)
         return delivery
 
-    async def _wait_for_room(self, queues: TopicQueues, record: _Unplaced, deadline: float) -> Delivery:
+    async def _wait_for_room(self, queues: TopicQueues, record: Unplaced, deadline: float) -> Delivery:
         try:
             async with timeout_at(deadline), self._turn:
                 while True:
@@ -554,6 +496,16 @@ class Producer:
 
 OPTIONS = tuple(name for name in signature(Producer).parameters if name != "connection")
 """The producer's own options; it takes those of a connection besides."""
+
+
+def _chunks(records: Iterable[bytes | ProducerRecord]) -> Iterator[Sequence[bytes | ProducerRecord]]:
+    """``records`` as sequences; those that are none are not taken whole, as they may be larger than memory."""
+    if isinstance(records, list | tuple):
+        yield records
+        return
+    left = iter(records)
+    while chunk := list(islice(left, _CHUNK)):
+        yield chunk
 
 
 class _Closing(ClientClosedError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum, auto
 
+from aiokproto.accelerator import twin
 from aiokproto.producer.batch import Batch
 from aiokproto.types import TopicPartition
 
@@ -23,7 +24,21 @@ class Restart(Enum):
     either."""
 
 
-class PartitionQueue:
+@twin("posting")
+class Opening:
+    """Where records of a partition go.
+
+    Attributes:
+        open: The batch that takes them; None until the next record.
+    """
+
+    __slots__ = ("open",)
+
+    def __init__(self) -> None:
+        self.open: Batch | None = None
+
+
+class PartitionQueue(Opening):
     """The batches of one partition.
 
     In order: those in flight, those waiting (``closed``: retries first), and the one that takes records (``open``).
@@ -31,7 +46,6 @@ class PartitionQueue:
     Attributes:
         where: The partition.
         leader: Node id of its leader, None when there is none.
-        open: Where records are appended; None until the next record.
         closed: Full or returned batches.
         in_flight: Sent and not answered.
         due: The open batch goes out as it is at the next chance.
@@ -48,7 +62,6 @@ class PartitionQueue:
         "leader",
         "next_sequence",
         "numbered",
-        "open",
         "producer",
         "restart",
         "retry_at",
@@ -58,7 +71,7 @@ class PartitionQueue:
     def __init__(self, where: TopicPartition, leader: int | None) -> None:
         self.where = where
         self.leader = leader
-        self.open: Batch | None = None
+        super().__init__()
         self.closed: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.due = False
@@ -160,3 +173,25 @@ class PartitionQueue:
         """Begin numbers anew; the stricter demand wins."""
         if self.restart is not Restart.NOW:
             self.restart = restart
+
+
+@twin("posting")
+class TopicQueues:
+    """The queues of a topic's partitions.
+
+    Attributes:
+        name: The topic's name.
+        queues: One per partition.
+        available: Partitions with a leader.
+        sticky: Where records without a key go for now.
+        sticky_bytes: What went to that partition since it was chosen.
+    """
+
+    __slots__ = ("available", "name", "queues", "sticky", "sticky_bytes")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: list[PartitionQueue] = []
+        self.available: list[int] = []
+        self.sticky: PartitionQueue
+        self.sticky_bytes = 0

@@ -29,6 +29,17 @@ class ProducerRecord(NamedTuple):
     timestamp: int | None = None
 
 
+class Unplaced(NamedTuple):
+    """A checked record whose partition has no open batch with room, or whose topic is not known yet."""
+
+    topic: str
+    partition: int | None
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+
+
 def as_bytes(what: str, content: object) -> bytes | None:
     """``content`` as immutable bytes: whoever reuses a buffer after posting it must not change what is sent.
 

@@ -24,10 +24,10 @@ def report(lost: list[Batch]) -> KafkaError:
     """The error that says what was lost when closing, and with that it is no longer unobserved."""
     late = False
     for batch in lost:
-        batch.observed = True
-        late = late or isinstance(batch.error, ClientClosedError | DeadlineError)
+        batch.outcome.observed = True
+        late = late or isinstance(batch.outcome.error, ClientClosedError | DeadlineError)
     error = (DeadlineError if late else KafkaError)(f"the producer was closed with {census(lost)} not delivered")
-    error.__cause__ = lost[0].last_error or lost[0].error
+    error.__cause__ = lost[0].last_error or lost[0].outcome.error
     return error
 
 
@@ -37,7 +37,7 @@ def census(batches: Iterable[Batch]) -> str:
     reasons: dict[TopicPartition, str] = {}
     for batch in batches:
         counts[batch.where] += batch.count
-        why = batch.last_error or batch.error
+        why = batch.last_error or batch.outcome.error
         if why is not None:
             reasons[batch.where] = f" ({batch.attempts} attempts, last: {why})"
     shown = [f"{where}: {count}{reasons.get(where, '')}" for where, count in counts.most_common(10)]

@@ -11,7 +11,7 @@ Every format is read: magic 2 (Kafka 0.11 and later), 1 (0.10) and 0 (0.8 and 0.
     data = records.encode([records.BatchRecord(0, now_ms, b"key", b"value")], compression="zstd")
 
 :func:`decode` and :class:`RecordBatch` read, :class:`BatchBuilder`, :class:`LegacyBuilder` and :func:`encode` write;
-:mod:`~aiokproto.records.control` knows transaction markers, :mod:`~aiokproto.records.patch` changes stored batches in
+:mod:`~aiokproto.records.control` knows control records, :mod:`~aiokproto.records.patch` changes stored batches in
 place, and :mod:`~aiokproto.records.columns` turns batches into columns and Arrow (needs the ``arrow`` extra).
 """
 
@@ -20,7 +20,14 @@ from __future__ import annotations
 from aiokproto.records.batch import RecordBatch
 from aiokproto.records.builder import BatchBuilder, RecordLike, encode, estimate_size
 from aiokproto.records.compression import MAX_DECOMPRESSED, Compression, compress, decompress
-from aiokproto.records.control import ControlType, EndTransaction, parse_end_transaction
+from aiokproto.records.control import (
+    ControlRecord,
+    ControlType,
+    EndTransaction,
+    control_records,
+    encode_control,
+    parse_end_transaction,
+)
 from aiokproto.records.legacy import LegacyBatch
 from aiokproto.records.legacy_builder import LegacyBuilder
 from aiokproto.records.record import BatchRecord
@@ -32,6 +39,7 @@ __all__ = [
     "BatchBuilder",
     "BatchRecord",
     "Compression",
+    "ControlRecord",
     "ControlType",
     "EndTransaction",
     "LegacyBatch",
@@ -40,10 +48,12 @@ __all__ = [
     "RecordBatch",
     "RecordLike",
     "compress",
+    "control_records",
     "decode",
     "decode_v07",
     "decompress",
     "encode",
+    "encode_control",
     "estimate_size",
     "first_batch_size",
     "parse_end_transaction",

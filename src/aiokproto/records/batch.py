@@ -219,9 +219,8 @@ class RecordBatch:
         """
         append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE else None
         body = self.body()
-        data = body if isinstance(body, bytes) else bytes(body)
         try:
-            return read_records(data, self.count, self.base_offset, self.base_timestamp, append_time, make)
+            return read_records(body, self.count, self.base_offset, self.base_timestamp, append_time, make)
         except CodecError as error:
             raise self._corrupt(error) from None
 

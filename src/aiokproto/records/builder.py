@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from aiokproto.errors import InvalidRecordError
-from aiokproto.records import varint
-from aiokproto.records.batch import CONTROL, HEADER, LOG_OVERHEAD, TRANSACTIONAL
+from aiokproto.records.batch import CONTROL, DELETE_HORIZON, HEADER, LOG_OVERHEAD, TRANSACTIONAL
 from aiokproto.records.compression import Compression, compress
 from aiokproto.records.legacy_builder import LegacyBuilder
 from aiokproto.records.patch import update_crc
+from aiokproto.records.varint import INT64_MAX
+from aiokproto.records.writer import RecordWriter
 from aiokproto.types import Header
-
-_SHORT = varint.SHORT
-_VARINTS = varint.VARINTS
 
 _RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
 """The most that these take: length, attributes, timestamp, offset, key length, value length, header count."""
@@ -33,26 +30,10 @@ class RecordLike(Protocol):
     def headers(self) -> Sequence[Header]: ...
 
 
-class BatchBuilder:
-    """A batch being filled: each record is written once, in wire format, to where it stays.
+class BatchBuilder(RecordWriter):
+    """A batch being filled: the writer of its records, and what its header says beside."""
 
-    Attributes:
-        count: Records so far.
-    """
-
-    __slots__ = (
-        "_base_sequence",
-        "_base_timestamp",
-        "_buffer",
-        "_compression",
-        "_flags",
-        "_level",
-        "_max_bytes",
-        "_max_timestamp",
-        "_producer_epoch",
-        "_producer_id",
-        "count",
-    )
+    __slots__ = ("_base_sequence", "_compression", "_flags", "_level", "_producer_epoch", "_producer_id")
 
     def __init__(
         self,
@@ -66,6 +47,7 @@ class BatchBuilder:
         base_sequence: int = -1,
         is_transactional: bool = False,
         is_control: bool = False,
+        delete_horizon: int | None = None,
     ) -> None:
         """Begin a batch.
 
@@ -79,87 +61,28 @@ class BatchBuilder:
             base_sequence: Sequence number of the first record.
             is_transactional: Whether the records belong to a transaction.
             is_control: Whether this is a control batch.
+            delete_horizon: The time (ms) from which compaction may drop tombstones and markers (KIP-534); None if it
+                has not set one. It takes the place of the first record's timestamp as what the others are relative to.
 
         Raises:
-            ValueError: The magic is not 2.
+            ValueError: The magic is not 2, or the delete horizon is no time in 63 bits.
         """
         if magic != 2:
             raise ValueError(f"batches are written with magic 2, not {magic}")
-        self.count = 0
-        self._buffer = bytearray(HEADER.size)
+        if delete_horizon is not None and not 0 <= delete_horizon <= INT64_MAX:
+            raise ValueError(f"delete horizon {delete_horizon} is not milliseconds since the epoch in 63 bits")
+        super().__init__(max_bytes, delete_horizon)
         self._compression = compression
         self._level = level
-        self._max_bytes = max_bytes
-        self._base_timestamp = -1
-        self._max_timestamp = -1
         self._producer_id = producer_id
         self._producer_epoch = producer_epoch
         self._base_sequence = base_sequence
-        self._flags = compression | (TRANSACTIONAL if is_transactional else 0) | (CONTROL if is_control else 0)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the batch so far, its header included, before compression."""
-        return len(self._buffer)
-
-    def append(
-        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
-    ) -> int | None:
-        """Write a record.
-
-        Args:
-            timestamp: Milliseconds since the epoch; -1 for none.
-            key: The key; any bytes-like.
-            value: The value; any bytes-like.
-            headers: Keys and values, in order; keys may repeat.
-
-        Returns:
-            The record's place in the batch, from 0; None if it does not fit or the batch was closed, and then nothing
-            was written. The first record always fits: where it has a limit too, compare its :func:`estimate_size`.
-
-        Raises:
-            InvalidRecordError: The timestamp is negative (and not -1), or has more than 64 bits.
-            TypeError: The key, the value or a header is not of its type; nothing was written then.
-        """
-        index = self.count
-        if not index:
-            _check_timestamp(timestamp)
-            self._base_timestamp = timestamp
-        delta = timestamp - self._base_timestamp
-        if 0 <= delta < _SHORT:
-            head = _VARINTS[delta]
-        else:
-            _check_timestamp(timestamp, delta)
-            head = varint.encode(delta)
-        head = b"\0" + head + (_VARINTS[index] if index < _SHORT else varint.encode(index))
-        if key is None:
-            head += b"\x01"
-        else:
-            size = len(key)
-            head += (_VARINTS[size] if size < _SHORT else varint.encode(size)) + key
-        if value is None:
-            head += b"\x01"
-            value = b""
-        else:
-            size = len(value)
-            head += _VARINTS[size] if size < _SHORT else varint.encode(size)
-        tail = encode_headers(headers) if headers else b"\0"
-
-        # Joined first: a value of a wrong type has to raise before anything is written.
-        record = b"".join((head, value, tail))
-        size = len(record)
-        length = _VARINTS[size] if size < _SHORT else varint.encode(size)
-        buffer = self._buffer
-        if index and self._max_bytes is not None and len(buffer) + len(length) + size > self._max_bytes:
-            return None
-        if timestamp > self._max_timestamp:
-            if timestamp > varint.INT64_MAX:
-                _check_timestamp(timestamp)
-            self._max_timestamp = timestamp
-        buffer += length
-        buffer += record
-        self.count = index + 1
-        return index
+        self._flags = (
+            compression
+            | (TRANSACTIONAL if is_transactional else 0)
+            | (CONTROL if is_control else 0)
+            | (DELETE_HORIZON if delete_horizon is not None else 0)
+        )
 
     def close(
         self,
@@ -183,11 +106,7 @@ class BatchBuilder:
             InvalidRecordError: There is no record, or the batch was closed before.
             UnsupportedCompressionError: The codec's library is not installed.
         """
-        batch = self._buffer
-        if not batch or not self.count:
-            raise InvalidRecordError("the batch has no records" if batch else "the batch was closed before")
-        self._buffer = bytearray()
-        self._max_bytes = 0
+        batch = self.take()
         if self._compression:
             with memoryview(batch) as view:
                 packed = compress(self._compression, view[HEADER.size :], self._level)
@@ -196,8 +115,8 @@ class BatchBuilder:
         fields = (
             self._flags,
             self.count - 1,
-            self._base_timestamp,
-            self._max_timestamp,
+            self.base_timestamp,
+            self.max_timestamp,
             self._producer_id if producer_id is None else producer_id,
             self._producer_epoch if producer_epoch is None else producer_epoch,
             self._base_sequence if base_sequence is None else base_sequence,
@@ -207,21 +126,6 @@ class BatchBuilder:
         HEADER.pack_into(batch, 0, base_offset, length, -1, 2, 0, *fields)
         update_crc(batch)
         return batch
-
-
-def _check_timestamp(timestamp: int, delta: int = 0) -> None:
-    if not -1 <= timestamp <= varint.INT64_MAX or delta > varint.INT64_MAX:
-        raise InvalidRecordError(f"timestamp {timestamp} is neither -1 nor milliseconds since the epoch in 63 bits")
-
-
-def encode_headers(headers: Sequence[Header]) -> bytes:
-    """Headers as a record holds them, their count first."""
-    parts = [varint.encode(len(headers))]
-    for key, value in headers:
-        name = key.encode()
-        parts += (varint.encode(len(name)), name)
-        parts += (varint.encode(-1),) if value is None else (varint.encode(len(value)), value)
-    return b"".join(parts)
 
 
 def estimate_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:

@@ -1,23 +1,21 @@
 """Batches as columns, without a Python object per record. Needs numpy, and for Arrow pyarrow: the ``arrow`` extra.
 
-All batches given, such as those of a partition in one Fetch response, are read in a single vectorised pass: a walk
-finds where each record starts, then each field is read for all records at once. Positions are never trusted: numpy
-checks each index, and every record has to end where the next one starts.
+All batches given, such as those of a partition in one Fetch response, are read in a single pass.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from aiokproto.accelerator import twin
 from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.batch import HEADER, TIMESTAMP_TYPE, RecordBatch
-from aiokproto.records.builder import encode_headers
 from aiokproto.records.record import read_headers
-from aiokproto.records.varint import read_unsigned
+from aiokproto.records.scan import Span, scan
+from aiokproto.records.writer import encode_headers
 from aiokproto.types import Header
 
 if TYPE_CHECKING:
@@ -25,14 +23,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Int64s = npt.NDArray[np.int64]
-    Bytes8 = npt.NDArray[np.uint8]
     Bools = npt.NDArray[np.bool_]
 
 _MAX_DATA = (1 << 31) - 1
-# Attributes, timestamp and offset delta, two lengths and the header count take a byte each.
-_SMALLEST_RECORD = 6
-# So many records of one size in a row make it worth to look for more of them with numpy.
-_STREAK = 16
 _MICROS = 1000
 
 
@@ -57,21 +50,26 @@ class BytesColumn:
 
     def to_arrow(self) -> Any:
         """The column as a ``pyarrow.BinaryArray``, its bytes copied once."""
-        import numpy as np
-        import pyarrow as pa
+        return binary_array(self.data, self.start, self.end, self.valid)
 
-        count = len(self)
-        if not self.valid.any():
-            return pa.nulls(count, pa.binary())
-        # Start and end of every item are the offsets of an array that has what lies between items as items too:
-        # taking every second one is a single copy in C++.
-        offsets = np.empty(2 * count + 1, np.int32)
-        offsets[0:-1:2] = self.start
-        offsets[1::2] = self.end
-        offsets[-1] = self.end[-1]
-        spans = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(self.data)])
-        indices = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=None if self.valid.all() else ~self.valid)
-        return spans.take(indices)
+
+@twin("columns")
+def binary_array(data: bytes | memoryview, start: Int64s, end: Int64s, valid: Bools) -> Any:
+    """A ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false: every item is copied once."""
+    import numpy as np
+    import pyarrow as pa
+
+    count = len(start)
+    if not valid.any():
+        return pa.nulls(count, pa.binary())
+    # Start and end of every item are the offsets of an array that has what lies between items as items too: taking
+    # every second one is a single copy in C++.
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[0:-1:2] = start
+    offsets[1::2] = end
+    offsets[-1] = end[-1]
+    spans = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return spans.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=None if valid.all() else ~valid))
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,9 @@ class Columns:
                 raise CorruptRecordError(f"headers of the record at offset {self.offset[row]}: {error}") from None
         return found
 
-    def to_arrow(self, topic: str, partition: int, *, headers: bool = False) -> Any:
+    def to_arrow(
+        self, topic: str, partition: int, *, headers: bool = False, columns: Sequence[str] | None = None
+    ) -> Any:
         """A ``pyarrow.RecordBatch`` with the schema of Spark's own Kafka source, see :func:`arrow_schema`.
 
         A timestamp beyond what microseconds in 64 bits can express, the year 294247, becomes null.
@@ -140,34 +140,45 @@ class Columns:
             topic: What the topic column says.
             partition: What the partition column says.
             headers: Whether to have the headers column.
+            columns: The only columns to have, by name, in this order; None for all. No work is done for others.
 
         Raises:
             CorruptRecordError: Headers are asked for and damaged.
+            ValueError: There is no column of such a name.
         """
-        import numpy as np
         import pyarrow as pa
 
         count = len(self)
+        schema = arrow_schema(headers=headers, columns=columns)
+        make: dict[str, Callable[[], Any]] = {
+            "key": self.key.to_arrow,
+            "value": self.value.to_arrow,
+            "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
+            "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), count),
+            "offset": lambda: pa.array(self.offset),
+            "timestamp": self._micros,
+            "timestampType": lambda: pa.array(self.timestamp_type),
+            # Spark has null, not an empty list, for a record without headers.
+            "headers": lambda: pa.array([found or None for found in self.headers()], _headers_type()),
+        }
+        return pa.RecordBatch.from_arrays([make[name]() for name in schema.names], schema=schema)
+
+    def _micros(self) -> Any:
+        import numpy as np
+        import pyarrow as pa
+
         limit = np.iinfo(np.int64).max // _MICROS
         far = (self.timestamp > limit) | (self.timestamp < -limit)
-        micros = self.timestamp * _MICROS
-        arrays = [
-            self.key.to_arrow(),
-            self.value.to_arrow(),
-            pa.repeat(pa.scalar(topic, pa.string()), count),
-            pa.repeat(pa.scalar(partition, pa.int32()), count),
-            pa.array(self.offset),
-            pa.array(micros, pa.int64(), mask=far if far.any() else None).cast(pa.timestamp("us", tz="UTC")),
-            pa.array(self.timestamp_type),
-        ]
-        if headers:
-            # Spark has null, not an empty list, for a record without headers.
-            arrays.append(pa.array([found or None for found in self.headers()], _headers_type()))
-        return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(headers=headers))
+        micros = pa.array(self.timestamp * _MICROS, pa.int64(), mask=far if far.any() else None)
+        return micros.cast(pa.timestamp("us", tz="UTC"))
 
 
-def arrow_schema(*, headers: bool = False) -> Any:
-    """The ``pyarrow.Schema`` of :meth:`Columns.to_arrow`: what Spark makes of the schema of its own Kafka source."""
+def arrow_schema(*, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
+    """The ``pyarrow.Schema`` of :meth:`Columns.to_arrow`: what Spark makes of the schema of its own Kafka source.
+
+    Raises:
+        ValueError: ``columns`` names one that there is not, or one twice.
+    """
     import pyarrow as pa
 
     fields = [
@@ -179,8 +190,15 @@ def arrow_schema(*, headers: bool = False) -> Any:
         pa.field("timestamp", pa.timestamp("us", tz="UTC")),
         pa.field("timestampType", pa.int32()),
     ]
-    if headers:
+    if headers or (columns is not None and "headers" in columns):
         fields.append(pa.field("headers", _headers_type()))
+    if columns is not None:
+        named = {field.name: field for field in fields}
+        if unknown := [name for name in columns if name not in named]:
+            raise ValueError(f"there is no column {', '.join(unknown)}: there are {', '.join(named)}")
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"a column is named twice: {', '.join(columns)}")
+        fields = [named[name] for name in columns]
     return pa.schema(fields)
 
 
@@ -217,28 +235,18 @@ def _read(batches: Sequence[RecordBatch]) -> Columns:
     import numpy as np
 
     data, spans = _gather(batches)
-    buffer = np.frombuffer(data, np.uint8)
-    counts = np.array([batch.count for batch in batches], np.int64)
-    starts = np.frombuffer(_walk(data, buffer, spans, counts.tolist()), np.int64)
-
-    raw, pos = _varints(buffer, starts)
-    # The walk has refused negative lengths.
-    ends = pos + (raw >> np.uint64(1)).view(np.int64)
-    delta, pos = _varints(buffer, pos + 1, 64)
-    timestamp = _add(np.array([batch.base_timestamp for batch in batches], np.int64).repeat(counts), _zigzag(delta))
-    delta, pos = _varints(buffer, pos)
-    offset = _add(np.array([batch.base_offset for batch in batches], np.int64).repeat(counts), _zigzag(delta))
-    key, pos = _bytes_column(data, buffer, pos)
-    value, pos = _bytes_column(data, buffer, pos)
-    # A record without headers ends with their count, a single zero.
-    if not (((buffer[pos] == 0) & (pos + 1 == ends)) | ((buffer[pos] != 0) & (pos + 1 < ends))).all():
-        raise CorruptRecordError("records do not end with their headers")
-
-    appended = np.array([bool(batch.attributes & TIMESTAMP_TYPE) for batch in batches], np.bool_)
-    if appended.any():
-        newest = np.array([batch.max_timestamp for batch in batches], np.int64)
-        timestamp = np.where(appended.repeat(counts), newest.repeat(counts), timestamp)
-    return Columns(offset, timestamp, appended.astype(np.int32).repeat(counts), key, value, pos, ends)
+    fields = scan(data, spans)
+    counts = [span.count for span in spans]
+    kinds = np.array([span.append_time is not None for span in spans], np.int32)
+    return Columns(
+        fields.offset,
+        fields.timestamp,
+        kinds.repeat(counts),
+        BytesColumn(data, fields.key_start, fields.key_end, fields.key_valid),
+        BytesColumn(data, fields.value_start, fields.value_end, fields.value_valid),
+        fields.header_start,
+        fields.header_end,
+    )
 
 
 def _read_each(batches: Sequence[RecordBatch]) -> Columns:
@@ -271,129 +279,22 @@ def _read_each(batches: Sequence[RecordBatch]) -> Columns:
     )
 
 
-def _gather(batches: Sequence[RecordBatch]) -> tuple[bytes | memoryview, list[tuple[int, int]]]:
-    """One buffer that holds the records of all batches, and from where to where those of each are.
+def _gather(batches: Sequence[RecordBatch]) -> tuple[bytes | memoryview, list[Span]]:
+    """One buffer that holds the records of all batches, and where those of each are.
 
     Batches of one record set, none of them compressed, lie in one buffer already, and nothing is copied.
     """
     source = batches[0].source if batches else memoryview(b"")
     if len(source) <= _MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
-        return source, [(batch.position + HEADER.size, batch.position + len(batch.raw)) for batch in batches]
+        return source, [_span(batch, batch.position + HEADER.size, len(batch.raw) - HEADER.size) for batch in batches]
     bodies = [batch.body() for batch in batches]
     data = b"".join(bodies)
     if len(data) > _MAX_DATA:
         raise ValueError(f"{len(batches)} batches hold {len(data)} bytes of records, the limit is {_MAX_DATA}")
-    stops = list(accumulate(map(len, bodies)))
-    return data, list(zip([0, *stops], stops, strict=False))
+    starts = accumulate(map(len, bodies), initial=0)
+    return data, [_span(batch, start, len(body)) for batch, start, body in zip(batches, starts, bodies, strict=False)]
 
 
-def _walk(
-    data: bytes | memoryview, buffer: Bytes8, spans: Sequence[tuple[int, int]], counts: Sequence[int]
-) -> array[int]:
-    """Where each record of each batch starts in ``data``. They are as many as said, and end where the batch does."""
-    starts = array("q")
-    add = starts.append
-    for (pos, stop), count in zip(spans, counts, strict=True):
-        whole = len(starts) + count
-        previous = streak = 0
-        while pos < stop:
-            add(pos)
-            at = pos
-            if (raw := data[pos]) < 128:
-                pos += 1
-            elif (high := data[pos + 1]) < 128:
-                raw += (high << 7) - 128
-                pos += 2
-            else:
-                raw, pos = read_unsigned(data, pos)
-            if raw & 1 or raw < 2 * _SMALLEST_RECORD:
-                raise CorruptRecordError(f"a record has length {raw >> 1 ^ -(raw & 1)}")
-            pos += raw >> 1
-            if raw != previous:
-                previous = raw
-                streak = 0
-                continue
-            streak += 1
-            if streak == _STREAK:
-                streak = 0
-                pos = _skip_run(buffer, starts, at, pos, stop)
-        if pos != stop or len(starts) != whole:
-            raise CorruptRecordError(f"{count} records in the header, other ones in the batch")
-    return starts
-
-
-def _skip_run(buffer: Bytes8, starts: array[int], at: int, pos: int, stop: int) -> int:
-    """Add the records from ``pos`` on that have the size of the one at ``at``; returns where they end.
-
-    Equal length bytes one record's size on prove that a record of that size starts there too.
-    """
-    import numpy as np
-
-    size = pos - at
-    width = 1
-    while buffer[at + width - 1] > 127:
-        width += 1
-    rows = 64
-    while (rows := min(rows, (stop - pos) // size)) > 0:
-        table = buffer[pos : pos + rows * size].reshape(rows, size)
-        same = table[:, 0] == buffer[at]
-        for column in range(1, width):
-            same &= table[:, column] == buffer[at + column]
-        run = rows if same.all() else int(same.argmin())
-        starts.frombytes(np.arange(pos, pos + run * size, size, dtype=np.int64).tobytes())
-        pos += run * size
-        if run < rows:
-            break
-        rows *= 4
-    return pos
-
-
-def _varints(buffer: Bytes8, pos: Int64s, bits: int = 32) -> tuple[npt.NDArray[np.uint64], Int64s]:
-    """The unsigned varints at each position, and the positions after them."""
-    import numpy as np
-
-    byte = buffer[pos]
-    more = byte > 127
-    pos = pos + 1
-    if not more.any():
-        return byte.astype(np.uint64), pos
-    raw = (byte & 127).astype(np.uint64)
-    rows = more.nonzero()[0]
-    shift = 7
-    while rows.size:
-        if shift >= bits:
-            raise CorruptRecordError(f"varint of more than {bits} bits")
-        byte = buffer[pos[rows]]
-        # The last byte has room for some bits only: four of 32, one of 64.
-        if bits - shift < 7 and (byte >> (bits - shift)).any():
-            raise CorruptRecordError(f"varint of more than {bits} bits")
-        raw[rows] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
-        pos[rows] += 1
-        rows = rows[byte > 127]
-        shift += 7
-    return raw, pos
-
-
-def _zigzag(raw: npt.NDArray[np.uint64]) -> Int64s:
-    import numpy as np
-
-    signs = (raw & np.uint64(1)).view(np.int64)
-    numbers: Int64s = (raw >> np.uint64(1)).view(np.int64) ^ -signs
-    return numbers
-
-
-def _bytes_column(data: bytes | memoryview, buffer: Bytes8, pos: Int64s) -> tuple[BytesColumn, Int64s]:
-    import numpy as np
-
-    raw, start = _varints(buffer, pos)
-    valid = (raw & np.uint64(1)) == 0
-    end = start + np.where(valid, (raw >> np.uint64(1)).view(np.int64), 0)
-    return BytesColumn(data, start, end, valid), end
-
-
-def _add(base: Int64s, delta: Int64s) -> Int64s:
-    total = base + delta
-    # Two numbers of one sign whose sum has the other: it went around.
-    if (((base ^ total) & (delta ^ total)) < 0).any():
-        raise CorruptRecordError("an offset or timestamp does not fit 64 bits")
-    return total
+def _span(batch: RecordBatch, start: int, size: int) -> Span:
+    append_time = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE else None
+    return Span(start, start + size, batch.count, batch.base_offset, batch.base_timestamp, append_time)

@@ -2,6 +2,8 @@
 
 The key is an int16 version and an int16 type; what the value holds depends on the type. Clients read the two markers
 that end a transaction, the others belong to KRaft's own log.
+
+:func:`encode_control` writes a batch of them, :func:`control_records` reads one.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ from aiokproto.codec.payloads.control_records import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from aiokproto.errors import CorruptRecordError, DecodeError
+from aiokproto.errors import CorruptRecordError, DecodeError, InvalidRecordError
 from aiokproto.records.batch import RecordBatch
 from aiokproto.records.builder import BatchBuilder, RecordLike
+from aiokproto.records.patch import set_leader_epoch
 
 _KEY = struct.Struct(">hh")
 _VERSION = struct.Struct(">h")
 _END_TRANSACTION = struct.Struct(">hi")
+_KEY_VERSION = 0
 
 
 class ControlType(IntEnum):
@@ -82,16 +86,33 @@ class ControlRecord(NamedTuple):
     value: ControlValue | None
 
 
+def control_records(batch: RecordBatch) -> list[ControlRecord]:
+    """What a control batch says: a marker, or one or more records of KRaft.
+
+    Raises:
+        CorruptRecordError: The batch, or a record in it, is damaged.
+        InvalidRecordError: It is no control batch.
+        UnsupportedCompressionError: The codec is unknown or its library is missing.
+    """
+    if not batch.is_control:
+        raise InvalidRecordError(f"record batch at offset {batch.base_offset} is no control batch")
+    return batch.records(lambda _offset, _timestamp, key, value, _headers: _parse(key, value))
+
+
 def parse(record: RecordLike) -> ControlRecord:
     """Read a record of a control batch. What later versions add to the end of a value is passed over.
 
     Raises:
         CorruptRecordError: The record is damaged.
     """
-    kind = control_type(record.key)
-    value = record.value or b""
+    return _parse(record.key, record.value)
+
+
+def _parse(key: bytes | None, stored: bytes | None) -> ControlRecord:
+    kind = control_type(key)
+    value = stored or b""
     if len(value) < _VERSION.size:
-        raise CorruptRecordError(f"a control record of type {kind.name} has no version in its value {record.value!r}")
+        raise CorruptRecordError(f"a control record of type {kind.name} has no version in its value {stored!r}")
     (version,) = _VERSION.unpack_from(value)
     if version < 0:
         raise CorruptRecordError(f"a control record of type {kind.name} has version {version}")
@@ -151,6 +172,60 @@ def batch_control_type(batch: RecordBatch) -> ControlType:
     return control_type(records[0])
 
 
+def encode_control(
+    *records: ControlRecord,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+) -> bytearray:
+    """A control batch.
+
+    Args:
+        records: What it says: one marker, or any number of KRaft's records, as at the beginning of a snapshot.
+        timestamp: Milliseconds since the epoch, of each of them; -1 for none.
+        base_offset: Offset of the first.
+        leader_epoch: Epoch of the leader that writes it; -1 for none.
+        producer_id: Whose transaction a marker ends; KRaft's records have none (-1).
+        producer_epoch: The producer's epoch.
+
+    Raises:
+        EncodeError: A value does not fit its message.
+        InvalidRecordError: There is no record, or its type, version and value do not go together; a marker is not
+            alone, or has no producer; another record has one; the timestamp is unusable.
+    """
+    ends = any(record.type in (ControlType.ABORT, ControlType.COMMIT) for record in records)
+    if ends and len(records) > 1:
+        raise InvalidRecordError("a marker that ends a transaction is alone in its batch")
+    if ends and (producer_id < 0 or producer_epoch < 0):
+        raise InvalidRecordError(f"a marker ends a producer's transaction, not one of {producer_id}/{producer_epoch}")
+    if not ends and (producer_id, producer_epoch) != (-1, -1):
+        raise InvalidRecordError(f"records of KRaft have no producer, but {producer_id}/{producer_epoch} is given")
+    builder = BatchBuilder(
+        producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=ends, is_control=True
+    )
+    for record in records:
+        builder.append(timestamp, _KEY.pack(_KEY_VERSION, record.type), _encode_value(record))
+    batch = builder.close(base_offset=base_offset)
+    set_leader_epoch(batch, 0, leader_epoch)
+    return batch
+
+
+def _encode_value(record: ControlRecord) -> bytes:
+    kind, version, value = record
+    message = _VALUES.get(kind)
+    if message is None or not isinstance(value, message):
+        raise InvalidRecordError(f"a control record of type {kind.name} cannot hold {value!r}")
+    if version not in message.versions:
+        raise InvalidRecordError(f"{message.__name__} has versions {message.versions}, not {version}")
+    if isinstance(value, EndTxnMarker):
+        return _VERSION.pack(version) + value.encode(version)
+    if value.version != version:
+        raise InvalidRecordError(f"{value!r} says another version than {version}, that of its control record")
+    return value.encode(version)
+
+
 def encode_end_transaction(
     *,
     committed: bool,
@@ -170,9 +245,11 @@ def encode_end_transaction(
         timestamp: Milliseconds since the epoch.
         base_offset: Offset of the marker.
     """
-    builder = BatchBuilder(
-        producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
-    )
     kind = ControlType.COMMIT if committed else ControlType.ABORT
-    builder.append(timestamp, _KEY.pack(0, kind), _END_TRANSACTION.pack(0, coordinator_epoch))
-    return builder.close(base_offset=base_offset)
+    return encode_control(
+        ControlRecord(kind, 0, EndTxnMarker(coordinator_epoch=coordinator_epoch)),
+        timestamp=timestamp,
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )

@@ -9,9 +9,9 @@ broker sets them (LogAppendTime) the wrapper's counts for all messages inside.
 from __future__ import annotations
 
 import struct
-import zlib
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
+from zlib import crc32
 
 from aiokproto.errors import CodecError, CorruptRecordError
 from aiokproto.records.batch import LOG_OVERHEAD, MAGIC_AT, TIMESTAMP_TYPE, RecordBatch
@@ -26,18 +26,18 @@ T = TypeVar("T")
 SMALLEST = (14, 22)
 """What ``length`` of a message of magic 0, 1 is at least: with neither key nor value."""
 
-_HEAD = struct.Struct(">qiIBB")
-_CODEC = 0x07
-_TIMESTAMP_AT = 18
+_HEAD = struct.Struct(">qiIBBq")
+"""Offset, length, checksum, magic, attributes; in magic 1 the timestamp. A smallest message of magic 0 is as long."""
+
+_SIZES_AT = (18, 26)
+_SIZES = struct.Struct(">ii")
+"""The key's size and, where there is no key, the value's: the end of a smallest message."""
+
 _INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
-_CHECKS = struct.Struct(">8xiIB")
-_V0 = struct.Struct(">q9xBi")
-_V1 = struct.Struct(">q9xBqi")
+_CODEC = 0x07
 
 # Kafka 0.8 itself wrote one level, but read any number.
 _DEEPEST = 8
-
 
 Message = tuple[int, int, int, int, bytes | None, bytes | None]
 """Offset, magic, attributes, timestamp, key and value, which is a message set if the attributes name a codec."""
@@ -69,23 +69,27 @@ class LegacyBatch(RecordBatch):
         Raises:
             CorruptRecordError: It is no complete message of magic 0 or 1.
         """
-        self.raw = self.source = memoryview(raw)
+        self.raw = self.source = view = memoryview(raw)
         self.position = 0
         self.max_decompressed = max_decompressed
         self.check_crc = check_crc
-        size = len(self.raw)
-        if size < LOG_OVERHEAD + SMALLEST[0]:
-            raise CorruptRecordError(f"a message takes at least {LOG_OVERHEAD + SMALLEST[0]} bytes, here are {size}")
-        self.offset, self.length, self.crc, self.magic, self.attributes = _HEAD.unpack_from(self.raw)
-        if self.magic > 1:
-            raise self._corrupt(f"magic is {self.magic}, neither 0 nor 1")
-        if self.length + LOG_OVERHEAD != size:
-            raise self._corrupt(f"says {self.length + LOG_OVERHEAD} bytes where there are {size}")
-        if self.length < SMALLEST[self.magic]:
-            raise self._corrupt(f"length {self.length} is too small for magic {self.magic}")
-        self.base_timestamp = self.max_timestamp = _INT64.unpack_from(self.raw, _TIMESTAMP_AT)[0] if self.magic else -1
-        if not self.attributes & _CODEC:
-            self.base_offset = self.offset
+        size = len(view)
+        if size < _HEAD.size:
+            raise CorruptRecordError(f"a message takes at least {_HEAD.size} bytes, here are {size}")
+        offset, length, self.crc, magic, attributes, timestamp = _HEAD.unpack_from(view)
+        self.offset = offset
+        self.length = length
+        self.magic = magic
+        self.attributes = attributes
+        if magic > 1:
+            raise self._corrupt(f"magic is {magic}, neither 0 nor 1")
+        if length + LOG_OVERHEAD != size:
+            raise self._corrupt(f"says {length + LOG_OVERHEAD} bytes where there are {size}")
+        if length < SMALLEST[magic]:
+            raise self._corrupt(f"length {length} is too small for magic {magic}")
+        self.base_timestamp = self.max_timestamp = timestamp if magic else -1
+        if not attributes & _CODEC:
+            self.base_offset = offset
             self.last_offset_delta = 0
             self.count = 1
 
@@ -140,7 +144,7 @@ class LegacyBatch(RecordBatch):
             CorruptRecordError: It does not fit the bytes.
         """
         self.check_crc = True
-        actual = zlib.crc32(self.raw[MAGIC_AT:])
+        actual = crc32(self.raw[MAGIC_AT:])
         if actual != self.crc:
             raise self._corrupt(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
 
@@ -166,15 +170,21 @@ class LegacyBatch(RecordBatch):
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         try:
-            messages = [self._message()]
+            message = self._message()
+            opened = None
             if self.attributes & _CODEC:
-                messages = _open(messages[0], Budget(self.max_decompressed), self.check_crc)
+                opened = _open(message, Budget(self.max_decompressed), self.check_crc)
         except CodecError as error:
             raise self._corrupt(error) from error.__cause__
-        return [make(offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages]
+        if opened is None:
+            offset, _, _, timestamp, key, value = message
+            return [make(offset, timestamp, key, value, ())]
+        messages, base = opened
+        return [make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages]
 
     def _message(self) -> Message:
-        return _read(bytes(self.raw), 0, len(self.raw))
+        key, value = _key_and_value(bytes(self.raw), _SIZES_AT[self.magic], len(self.raw))
+        return self.offset, self.magic, self.attributes, self.base_timestamp, key, value
 
     def __repr__(self) -> str:
         return (
@@ -186,49 +196,84 @@ class LegacyBatch(RecordBatch):
         return CorruptRecordError(f"message at offset {self.offset}: {why}")
 
 
-def _read(data: bytes, pos: int, end: int) -> Message:
-    """The message that lies between ``pos`` and ``end``."""
-    magic = data[pos + MAGIC_AT]
-    if magic:
-        offset, attributes, timestamp, size = _V1.unpack_from(data, pos)
-        pos += _V1.size
-    else:
-        offset, attributes, size = _V0.unpack_from(data, pos)
-        timestamp = -1
-        pos += _V0.size
-    key = value = None
-    if size >= 0:
-        key = data[pos : (pos := pos + size)]
-    try:
-        (value_size,) = _INT32.unpack_from(data, pos)
-    except struct.error:
-        raise CorruptRecordError(f"its key, of {size} bytes, goes beyond its end") from None
-    pos += 4
-    if value_size >= 0:
-        value = data[pos : (pos := pos + value_size)]
-    # Lengths need no check of their own: where one is wrong, this is not the end.
-    if pos != end:
-        raise CorruptRecordError(f"its key and value end at byte {pos} but should end at {end}")
-    return offset, magic, attributes, timestamp, key, value
-
-
-def _read_set(data: bytes, check_crc: bool) -> Iterator[Message]:
+def _read_set(data: bytes, check_crc: bool) -> list[Message]:
+    found: list[Message] = []
+    size = len(data)
     pos = 0
-    while pos < len(data):
-        if len(data) - pos < LOG_OVERHEAD + SMALLEST[0]:
-            raise CorruptRecordError(f"the set inside ends within a message, at byte {len(data)}")
-        length, crc, magic = _CHECKS.unpack_from(data, pos)
+    before = -1
+    while pos < size:
+        if size - pos < _HEAD.size:
+            raise CorruptRecordError(f"the set inside ends within a message, at byte {size}")
+        offset, length, crc, magic, attributes, timestamp = _HEAD.unpack_from(data, pos)
         if magic > 1:
             raise CorruptRecordError(f"the message inside at byte {pos} has magic {magic}")
         end = pos + LOG_OVERHEAD + length
-        if length < SMALLEST[magic] or end > len(data):
+        if length < SMALLEST[magic] or end > size:
             raise CorruptRecordError(f"the message inside at byte {pos} has length {length}")
-        if check_crc and (actual := zlib.crc32(data[pos + MAGIC_AT : end])) != crc:
-            raise CorruptRecordError(
-                f"the message inside at byte {pos}: checksum is {actual:#010x} but should be {crc:#010x}"
-            )
-        yield _read(data, pos, end)
+        if check_crc and (actual := crc32(data[pos + MAGIC_AT : end])) != crc:
+            raise _mismatch(pos, actual, crc)
+        key, value = _key_and_value(data, pos + _SIZES_AT[magic], end)
+        found.append((offset, magic, attributes, timestamp if magic else -1, key, value))
         pos = end
+        if length == before:
+            pos = _read_alike(data, pos, check_crc, found)
+        before = length
+    return found
+
+
+def _read_alike(data: bytes, pos: int, check_crc: bool, found: list[Message]) -> int:
+    """Append the messages from ``pos`` on that have the magic and sizes of the last one; returns where they end.
+
+    All of such a message is one struct, which takes half the time of one field after the other.
+    """
+    _, last_magic, _, _, last_key, last_value = found[-1]
+    last_key_size = -1 if last_key is None else len(last_key)
+    last_value_size = -1 if last_value is None else len(last_value)
+    shape = _shape(last_magic, last_key_size, last_value_size)
+    size = shape.size
+    like_last = (size - LOG_OVERHEAD, last_magic, last_key_size, last_value_size)
+    room = (len(data) - pos) // size * size
+    for fields in shape.iter_unpack(memoryview(data)[pos : pos + room]):
+        offset, length, crc, magic, attributes, timestamp, key_size, key, value_size, value = fields
+        if (length, magic, key_size, value_size) != like_last:
+            break
+        if check_crc and (actual := crc32(data[pos + MAGIC_AT : pos + size])) != crc:
+            raise _mismatch(pos, actual, crc)
+        # Where the last one has None, or nothing, so has this one.
+        found.append((offset, magic, attributes, timestamp if magic else -1, last_key and key, last_value and value))
+        pos += size
+    return pos
+
+
+@lru_cache(maxsize=64)
+def _shape(magic: int, key_size: int, value_size: int) -> struct.Struct:
+    """A message with these sizes; what it lacks, a timestamp, key or value, is empty bytes."""
+    return struct.Struct(f">qiIBB{'q' if magic else '0s'}i{max(key_size, 0)}si{max(value_size, 0)}s")
+
+
+def _mismatch(pos: int, actual: int, crc: int) -> CorruptRecordError:
+    return CorruptRecordError(f"the message inside at byte {pos}: checksum is {actual:#010x} but should be {crc:#010x}")
+
+
+def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes | None]:
+    """What a message has from ``pos`` to its end; the caller has seen to it that there is room for both sizes."""
+    key_size, value_size = _SIZES.unpack_from(data, pos)
+    pos += 8
+    key = value = None
+    if key_size >= 0:
+        pos -= 4
+        key = data[pos : (pos := pos + key_size)]
+        try:
+            (value_size,) = _INT32.unpack_from(data, pos)
+        except struct.error:
+            raise CorruptRecordError(f"its key, of {key_size} bytes, goes beyond its end") from None
+        pos += 4
+    if value_size >= 0:
+        value = data[pos : (pos := pos + value_size)]
+    # Sizes need no check of their own: where one is wrong, this is not the end.
+    if pos != end:
+        raise CorruptRecordError(f"its key and value end at byte {pos} but should end at {end}")
+    return key, value
 
 
 def _unpack(wrapper: Message, budget: Budget) -> bytes:
@@ -243,13 +288,13 @@ def _unpack(wrapper: Message, budget: Budget) -> bytes:
     return budget.decompress(codec, packed)
 
 
-def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> list[Message]:
-    """The messages in ``wrapper``, with absolute offsets and the timestamps that count."""
-    inside = list(_read_set(_unpack(wrapper, budget), check_crc))
+def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> tuple[list[Message], int]:
+    """The messages in ``wrapper`` with the timestamps that count, and what to add to their offsets."""
+    inside = _read_set(_unpack(wrapper, budget), check_crc)
     if not inside:
         raise CorruptRecordError("there is no message in the compressed set")
     if wrapper[1]:
-        return _absolute(wrapper, inside)
+        return _stamped(wrapper, inside), _base_offset(wrapper, inside)
     flat: list[Message] = []
     for message in inside:
         _, magic, attributes, *_ = message
@@ -259,24 +304,30 @@ def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> 
         # In magic 0 offsets are absolute at every depth; with relative ones nesting has no meaning.
         if magic or depth == _DEEPEST:
             raise CorruptRecordError(f"compressed sets of magic {magic} are nested {depth + 1} deep")
-        flat += _open(message, budget, check_crc, depth + 1)
-    return flat
+        flat += _open(message, budget, check_crc, depth + 1)[0]
+    return flat, 0
 
 
-def _absolute(wrapper: Message, inside: list[Message]) -> list[Message]:
-    offset_of_last, _, attributes, appended, _, _ = wrapper
-    appends = attributes & TIMESTAMP_TYPE
+def _base_offset(wrapper: Message, inside: list[Message]) -> int:
+    """The offset that those in a compressed set of magic 1 are relative to."""
+    if any(message[2] & _CODEC for message in inside):
+        raise CorruptRecordError("a compressed set of magic 1 has another inside")
     last = inside[-1][0]
     # Old versions of librdkafka send 0 for what a broker is to number anyway.
-    base = offset_of_last - last if offset_of_last else 0
+    base = wrapper[0] - last if wrapper[0] else 0
     if base < 0:
         raise CorruptRecordError(f"the last message inside has the relative offset {last}")
-    found: list[Message] = []
-    for offset, magic, attributes, timestamp, key, value in inside:
-        if attributes & _CODEC:
-            raise CorruptRecordError("a compressed set of magic 1 has another inside")
-        offset += base
-        if not -INT64_MAX <= offset <= INT64_MAX:
-            raise CorruptRecordError(f"offset {offset} does not fit 64 bits")
-        found.append((offset, magic, attributes, appended if appends and magic else timestamp, key, value))
-    return found
+    highest = max(message[0] for message in inside) + base
+    if highest > INT64_MAX:
+        raise CorruptRecordError(f"offset {highest} does not fit 64 bits")
+    return base
+
+
+def _stamped(wrapper: Message, inside: list[Message]) -> list[Message]:
+    _, _, attributes, appended, _, _ = wrapper
+    if not attributes & TIMESTAMP_TYPE:
+        return inside
+    return [
+        (offset, magic, own, appended if magic else timestamp, key, value)
+        for offset, magic, own, timestamp, key, value in inside
+    ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from aiokproto.accelerator import twin
 from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.alike import read_alike
 from aiokproto.records.varint import INT64_MAX, read_unsigned, read_varint
-from aiokproto.types import Header
+from aiokproto.types import Header, Record, TimestampType
 
 T = TypeVar("T")
 
@@ -24,6 +25,7 @@ _SHORT_RUN = 16
 _LONGEST_WAIT = 1024
 
 
+@twin("objects")
 class BatchRecord:
     """A record as its batch holds it.
 
@@ -52,7 +54,7 @@ class BatchRecord:
         self.headers = headers
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, BatchRecord):
+        if not isinstance(other, type(self)):
             return NotImplemented
         return (
             self.offset == other.offset
@@ -71,13 +73,49 @@ class BatchRecord:
         )
 
 
+@twin("reading")
+class RecordMaker:
+    """Makes the records of one batch of a partition: a `Make`, for :func:`read_records`."""
+
+    __slots__ = ("_leader_epoch", "_partition", "_timestamp_type", "_topic")
+
+    def __init__(self, topic: str, partition: int, timestamp_type: TimestampType, leader_epoch: int) -> None:
+        """The arguments are what all records of a batch have alike, see :class:`~aiokproto.types.Record`."""
+        self._topic = topic
+        self._partition = partition
+        self._timestamp_type = timestamp_type
+        self._leader_epoch = leader_epoch
+
+    def __call__(
+        self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
+    ) -> Record:
+        """The record."""
+        return Record(
+            self._topic,
+            self._partition,
+            offset,
+            timestamp,
+            key,
+            value,
+            headers,
+            self._timestamp_type,
+            self._leader_epoch,
+        )
+
+
+@twin("reading")
 def read_records(
-    data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None, make: Make[T]
+    data: bytes | bytearray | memoryview,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+    make: Make[T],
 ) -> list[T]:
     """Read ``count`` records, which must fill ``data``, the decompressed records section of a batch.
 
     Args:
-        data: The records.
+        data: The records; any bytes-like.
         count: How many there must be.
         base_offset: What offset deltas add to.
         base_timestamp: What timestamp deltas add to.
@@ -87,6 +125,8 @@ def read_records(
     Raises:
         CorruptRecordError: The bytes are not ``count`` records.
     """
+    if not isinstance(data, bytes):
+        data = bytes(data)
     if abs(base_timestamp) > _SAFE_TIMESTAMP or not 0 <= base_offset < _SAFE_OFFSET:
         make = _checked(make)
     records: list[T] = []

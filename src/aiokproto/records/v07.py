@@ -100,10 +100,13 @@ def _open(codec: Compression, packed: bytes, budget: Budget, check_crc: bool, de
     found: list[bytes] = []
     pos = 0
     while pos < len(data):
-        end = _end(data, pos) if len(data) - pos >= _START.size else len(data) + 1
-        if end > len(data):
-            raise CorruptRecordError(f"the messages inside end within one, at byte {len(data)}")
-        inner, payload = _read(data, pos, end, check_crc)
+        try:
+            end = _end(data, pos) if len(data) - pos >= _START.size else len(data) + 1
+            if end > len(data):
+                raise CorruptRecordError(f"the messages end within one, at byte {len(data)}")
+            inner, payload = _read(data, pos, end, check_crc)
+        except CodecError as error:
+            raise CorruptRecordError(f"the message inside at byte {pos}: {error}") from None
         found += _open(inner, payload, budget, check_crc, depth + 1) if inner else [payload]
         pos = end
     return found

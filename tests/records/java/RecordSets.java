@@ -5,18 +5,25 @@ import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.function.Consumer;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.message.KRaftVersionRecord;
+import org.apache.kafka.common.message.KRaftVersionRecordJsonConverter;
 import org.apache.kafka.common.message.LeaderChangeMessage;
+import org.apache.kafka.common.message.LeaderChangeMessageJsonConverter;
 import org.apache.kafka.common.message.SnapshotFooterRecord;
+import org.apache.kafka.common.message.SnapshotFooterRecordJsonConverter;
 import org.apache.kafka.common.message.SnapshotHeaderRecord;
+import org.apache.kafka.common.message.SnapshotHeaderRecordJsonConverter;
 import org.apache.kafka.common.message.VotersRecord;
+import org.apache.kafka.common.message.VotersRecordJsonConverter;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.CompressionType;
 import org.apache.kafka.common.record.internal.ControlRecordType;
+import org.apache.kafka.common.record.internal.ControlRecordUtils;
 import org.apache.kafka.common.record.internal.EndTransactionMarker;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.MemoryRecordsBuilder;
@@ -91,6 +98,13 @@ public class RecordSets {
         horizon.appendWithOffset(6, TIME, "gone".getBytes(), null);
         horizon.appendWithOffset(9, TIME + 1, "gone too".getBytes(), null);
         print("delete-horizon-" + name, horizon.build());
+        MemoryRecordsBuilder together = new MemoryRecordsBuilder(
+            new ByteBufferOutputStream(1 << 16), RecordBatch.MAGIC_VALUE_V2, codec, TimestampType.CREATE_TIME, 5, -1, 77,
+            (short) 3, 10, true, false, 2, 1 << 16, TIME + 86_400_000);
+        together.append(TIME + 86_400_000, "at the horizon".getBytes(), null);
+        together.append(TIME, "before".getBytes(), null);
+        together.append(TIME + 90_000_000, "after".getBytes(), "value".getBytes());
+        print("delete-horizon-together-" + name, together.build());
     }
 
     private static void writeControl() {
@@ -99,26 +113,32 @@ public class RecordSets {
             builder.appendEndTxnMarker(TIME, new EndTransactionMarker(type, 42));
             print("control-" + type, builder.build());
         }
-        MemoryRecordsBuilder leader = control(false, -1);
-        leader.appendLeaderChangeMessage(TIME, new LeaderChangeMessage().setVersion((short) 0).setLeaderId(2)
-            .setVoters(List.of(voter(1), voter(2), voter(3))).setGrantingVoters(List.of(voter(2), voter(3))));
-        print("control-LEADER_CHANGE", leader.build());
-        MemoryRecordsBuilder header = control(false, -1);
-        header.appendSnapshotHeaderMessage(TIME, new SnapshotHeaderRecord().setVersion((short) 0).setLastContainedLogTimestamp(TIME - 1));
-        print("control-SNAPSHOT_HEADER", header.build());
-        MemoryRecordsBuilder footer = control(false, -1);
-        footer.appendSnapshotFooterMessage(TIME, new SnapshotFooterRecord().setVersion((short) 0));
-        print("control-SNAPSHOT_FOOTER", footer.build());
-        MemoryRecordsBuilder version = control(false, -1);
-        version.appendKRaftVersionMessage(TIME, new KRaftVersionRecord().setVersion((short) 0).setKRaftVersion((short) 1));
-        print("control-KRAFT_VERSION", version.build());
+        writeKraft("LEADER_CHANGE", batch -> batch.appendLeaderChangeMessage(TIME,
+            new LeaderChangeMessage().setVersion((short) 0).setLeaderId(2)
+                .setVoters(List.of(voter(1), voter(2), voter(3))).setGrantingVoters(List.of(voter(2), voter(3)))));
         VotersRecord.EndpointCollection endpoints = new VotersRecord.EndpointCollection();
         endpoints.add(new VotersRecord.Endpoint().setName("CONTROLLER").setHost("controller.example").setPort(65535));
-        MemoryRecordsBuilder voters = control(false, -1);
-        voters.appendVotersMessage(TIME, new VotersRecord().setVersion((short) 0).setVoters(List.of(
+        VotersRecord voters = new VotersRecord().setVersion((short) 0).setVoters(List.of(
             new VotersRecord.Voter().setVoterId(3).setVoterDirectoryId(new Uuid(1, 2)).setEndpoints(endpoints)
-                .setKRaftVersionFeature(new VotersRecord.KRaftVersionFeature().setMinSupportedVersion((short) 0).setMaxSupportedVersion((short) 1)))));
-        print("control-KRAFT_VOTERS", voters.build());
+                .setKRaftVersionFeature(new VotersRecord.KRaftVersionFeature().setMinSupportedVersion((short) 0).setMaxSupportedVersion((short) 1))));
+        SnapshotHeaderRecord header = new SnapshotHeaderRecord().setVersion((short) 0).setLastContainedLogTimestamp(TIME - 1);
+        SnapshotFooterRecord footer = new SnapshotFooterRecord().setVersion((short) 0);
+        KRaftVersionRecord version = new KRaftVersionRecord().setVersion((short) 0).setKRaftVersion((short) 1);
+        writeKraft("SNAPSHOT_HEADER", batch -> batch.appendSnapshotHeaderMessage(TIME, header));
+        writeKraft("SNAPSHOT_FOOTER", batch -> batch.appendSnapshotFooterMessage(TIME, footer));
+        writeKraft("KRAFT_VERSION", batch -> batch.appendKRaftVersionMessage(TIME, version));
+        writeKraft("KRAFT_VOTERS", batch -> batch.appendVotersMessage(TIME, voters));
+        writeKraft("SNAPSHOT", batch -> {
+            batch.appendSnapshotHeaderMessage(TIME, header);
+            batch.appendKRaftVersionMessage(TIME, version);
+            batch.appendVotersMessage(TIME, voters);
+        });
+    }
+
+    private static void writeKraft(String name, Consumer<MemoryRecordsBuilder> content) {
+        MemoryRecordsBuilder batch = control(false, -1);
+        content.accept(batch);
+        print("control-" + name, batch.build());
     }
 
     private static LeaderChangeMessage.Voter voter(int id) {
@@ -186,9 +206,30 @@ public class RecordSets {
                     out.append(" " + hex(ByteBuffer.wrap(header.key().getBytes(StandardCharsets.UTF_8))) + "="
                         + hex(header.value() == null ? null : ByteBuffer.wrap(header.value())));
                 out.append("\n");
+                if (batch.isControlBatch())
+                    out.append("control ").append(controlRecord(record)).append("\n");
             }
         }
         System.out.print(out);
+    }
+
+    private static String controlRecord(Record record) {
+        ControlRecordType type = ControlRecordType.parse(record.key());
+        Object value = switch (type) {
+            case ABORT, COMMIT -> "{\"coordinatorEpoch\":" + EndTransactionMarker.deserialize(record).coordinatorEpoch() + "}";
+            case LEADER_CHANGE -> LeaderChangeMessageJsonConverter.write(
+                ControlRecordUtils.deserializeLeaderChangeMessage(record), ControlRecordUtils.LEADER_CHANGE_CURRENT_VERSION);
+            case SNAPSHOT_HEADER -> SnapshotHeaderRecordJsonConverter.write(
+                ControlRecordUtils.deserializeSnapshotHeaderRecord(record), ControlRecordUtils.SNAPSHOT_HEADER_CURRENT_VERSION);
+            case SNAPSHOT_FOOTER -> SnapshotFooterRecordJsonConverter.write(
+                ControlRecordUtils.deserializeSnapshotFooterRecord(record), ControlRecordUtils.SNAPSHOT_FOOTER_CURRENT_VERSION);
+            case KRAFT_VERSION -> KRaftVersionRecordJsonConverter.write(
+                ControlRecordUtils.deserializeKRaftVersionRecord(record), ControlRecordUtils.KRAFT_VERSION_CURRENT_VERSION);
+            case KRAFT_VOTERS -> VotersRecordJsonConverter.write(
+                ControlRecordUtils.deserializeVotersRecord(record), ControlRecordUtils.KRAFT_VOTERS_CURRENT_VERSION);
+            default -> "";
+        };
+        return type + " " + value;
     }
 
     private static String hex(ByteBuffer buffer) {

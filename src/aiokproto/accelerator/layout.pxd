@@ -1,0 +1,79 @@
+# cython: language_level=3
+"""Where the fields of a record of magic 2 lie. Whatever the bytes say, nothing outside of them is looked at."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from aiokproto.accelerator.varints cimport read_unsigned, zigzag
+
+
+cdef struct Bytes:
+    const uint8_t *start
+    # Kafka's own way to say null: -1.
+    Py_ssize_t size
+
+
+cdef struct Fields:
+    int64_t timestamp_delta
+    int64_t offset_delta
+    Bytes key
+    Bytes value
+    const uint8_t *headers
+
+
+cdef inline const uint8_t *read_fields(const uint8_t *at, const uint8_t *stop, Fields *fields) noexcept nogil:
+    """Returns where the record ends; NULL if it is not one, or does not end by ``stop``.
+
+    Headers, at least a byte, lie between ``fields.headers`` and the end; they are not looked into.
+    """
+    cdef uint64_t raw
+    cdef const uint8_t *end
+    at = read_unsigned(at, stop, 32, &raw)
+    # An odd number is a negative length. One byte are the attributes, of which no bit has a meaning yet.
+    if at == NULL or raw & 1 or raw >> 1 == 0 or raw >> 1 > <uint64_t> (stop - at):
+        return NULL
+    end = at + (raw >> 1)
+    at = read_unsigned(at + 1, end, 64, &raw)
+    if at == NULL:
+        return NULL
+    fields.timestamp_delta = zigzag(raw)
+    at = read_unsigned(at, end, 32, &raw)
+    if at == NULL:
+        return NULL
+    fields.offset_delta = zigzag(raw)
+    at = read_bytes(at, end, &fields.key)
+    if at == NULL:
+        return NULL
+    at = read_bytes(at, end, &fields.value)
+    # Without headers, a zero ends the record.
+    if at == NULL or at == end or (at[0] == 0) != (at + 1 == end):
+        return NULL
+    fields.headers = at
+    return end
+
+
+cdef inline const uint8_t *read_bytes(const uint8_t *at, const uint8_t *end, Bytes *field) noexcept nogil:
+    """A signed length, negative for null, and as many bytes. Returns where they end; NULL if not by ``end``."""
+    cdef uint64_t raw
+    at = read_unsigned(at, end, 32, &raw)
+    if at == NULL:
+        return NULL
+    field.start = at
+    field.size = -1
+    if raw & 1:
+        return at
+    if raw >> 1 > <uint64_t> (end - at):
+        return NULL
+    field.size = <Py_ssize_t> (raw >> 1)
+    return at + field.size
+
+
+cdef inline Bytes bytes_of(object content) noexcept:
+    """Those of a ``bytes``, or of None. They are there as long as that is."""
+    cdef Bytes field
+    field.start = NULL
+    field.size = -1
+    if content is not None:
+        field.start = <const uint8_t *> PyBytes_AS_STRING(content)
+        field.size = PyBytes_GET_SIZE(content)
+    return field

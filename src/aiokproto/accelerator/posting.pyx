@@ -1,0 +1,344 @@
+# cython: language_level=3
+"""What the producer does for every record: twins of parts of ``aiokproto.producer``."""
+
+cimport cython
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+
+from aiokproto.accelerator.awaiting cimport Call, answers_by, answers_directly, sendfunc
+from aiokproto.accelerator.layout cimport bytes_of
+from aiokproto.accelerator.writing cimport NO_HEADERS, RecordWriter
+
+from asyncio import InvalidStateError
+
+from aiokproto.accelerator.writing import encode_headers
+from aiokproto.producer.partitioner import check_partition, key_hash
+from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
+from aiokproto.types import RecordMetadata
+
+cdef extern from *:
+    """
+    #include <time.h>
+    static long long now_ms(void) {
+        struct timespec now;
+        timespec_get(&now, TIME_UTC);
+        return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
+    """
+    long long now_ms() noexcept
+    void PyObject_GC_UnTrack(object)
+    object PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t items)
+
+cdef PyTypeObject *METADATA = <PyTypeObject *> RecordMetadata
+
+
+cdef class Opening:
+    cdef public RecordWriter open
+
+
+cdef class TopicQueues:
+    cdef public str name
+    cdef public list queues
+    cdef public list available
+    cdef public Opening sticky
+    cdef public Py_ssize_t sticky_bytes
+
+    def __init__(self, str name not None):
+        self.name = name
+        self.queues = []
+        self.available = []
+        self.sticky_bytes = 0
+
+
+# -- what became of records
+
+cdef class Settled:
+    cdef public str topic
+    cdef public object partition
+    cdef public bint done
+    cdef public bint written
+    cdef public bint observed
+    cdef public long long base_offset
+    cdef public long long append_time
+
+    def __init__(self, str topic not None, int partition):
+        self.topic = topic
+        self.partition = partition
+        self.done = self.written = self.observed = False
+        self.base_offset = self.append_time = -1
+
+
+cdef inline void put(object found, Py_ssize_t place, object item):
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(found, place, item)
+
+
+cdef object located(Settled settled, long long index, object timestamp):
+    """A RecordMetadata, made as the class itself does, without the call."""
+    found = PyType_GenericAlloc(METADATA, 4)
+    put(found, 0, settled.topic)
+    put(found, 1, settled.partition)
+    put(found, 2, settled.base_offset + index if settled.base_offset >= 0 else -1)
+    put(found, 3, timestamp)
+    # What holds no more than text and numbers need not be looked through for cycles, and there may be millions of it.
+    PyObject_GC_UnTrack(found)
+    return found
+
+
+cdef object outcome_of(Settled settled, long long index, long long timestamp):
+    """What became of a record: where it is, or an error."""
+    if settled.written:
+        settled.observed = True
+        return located(settled, index, timestamp if settled.append_time < 0 else settled.append_time)
+    return settled.of(index, timestamp)
+
+
+# Millions may be held, so the collector is not to look through them. A cycle takes a task that waits for a delivery that
+# it alone holds: the batch's outcome, which always comes, ends it.
+@cython.final
+@cython.no_gc
+cdef class Delivery:
+    cdef Settled _outcome
+    cdef int _index
+    cdef readonly long long timestamp
+
+    def __init__(self, Settled outcome not None, int index, long long timestamp):
+        self._outcome = outcome
+        self._index = index
+        self.timestamp = timestamp
+
+    def __await__(self):
+        if self._outcome.done:
+            return self
+        return delivered(self).__await__()
+
+    def outcome(self):
+        cdef Waiting call = Waiting.__new__(Waiting)
+        call.settled = self._outcome
+        call.index = self._index
+        call.timestamp = self.timestamp
+        return call
+
+    def done(self):
+        return self._outcome.done
+
+    def result(self):
+        return self.get()
+
+    cdef object get(self):
+        if self._outcome.written:
+            return outcome_of(self._outcome, self._index, self.timestamp)
+        outcome = self.known()
+        if type(outcome) is RecordMetadata:
+            return outcome
+        raise outcome.with_traceback(None)
+
+    def exception(self):
+        outcome = self.known()
+        return None if type(outcome) is RecordMetadata else outcome
+
+    cdef object known(self):
+        if not self._outcome.done:
+            raise InvalidStateError(f"the outcome of {self._outcome} is not known yet")
+        return outcome_of(self._outcome, self._index, self.timestamp)
+
+    def __repr__(self):
+        state = "done" if self._outcome.done else "pending"
+        return f"<Delivery {state}: record {self._index} of {self._outcome}>"
+
+
+cdef int tell(PyObject *me, PyObject *arg, PyObject **result) except -1:
+    """``am_send``: the result, once it is known."""
+    answer = (<Delivery> me).get()
+    Py_INCREF(answer)
+    result[0] = <PyObject *> answer
+    return 0
+
+
+answers_by(Delivery, <sendfunc> <void *> tell)
+
+
+async def delivered(Delivery delivery):
+    """Wait for a delivery's result."""
+    await delivery._outcome.wait()
+    return delivery.result()
+
+
+async def awaited(Waiting call):
+    """Wait for what a call is after."""
+    await call.settled.wait()
+    return call.answer()
+
+
+cdef class Waiting(Call):
+    """Waits for a record's outcome."""
+    cdef Settled settled
+    cdef int index
+    cdef long long timestamp
+
+    cdef object begin(self):
+        if self.settled.done:
+            return self.answer()
+        self.inner = awaited(self)
+
+    cdef object answer(self):
+        return outcome_of(self.settled, self.index, self.timestamp)
+
+
+@cython.final
+@cython.no_gc
+cdef class Run:
+    cdef Settled _outcome
+    cdef int _first
+    cdef readonly int count
+    cdef long long _timestamp
+
+    def __init__(self, Settled outcome not None, int first, int count, long long timestamp):
+        self._outcome = outcome
+        self._first = first
+        self.count = count
+        self._timestamp = timestamp
+
+    def results(self):
+        cdef WaitingForRun call = WaitingForRun.__new__(WaitingForRun)
+        call.settled = self._outcome
+        call.index = self._first
+        call.count = self.count
+        call.timestamp = self._timestamp
+        return call
+
+
+@cython.final
+cdef class WaitingForRun(Waiting):
+    """Waits for the outcome of each record of a run."""
+    cdef int count
+
+    cdef object answer(self):
+        cdef Settled settled = self.settled
+        cdef Py_ssize_t place
+        if not settled.written:
+            return [settled.of(self.index + place, self.timestamp) for place in range(self.count)]
+        settled.observed = True
+        # One number for all.
+        timestamp = self.timestamp if settled.append_time < 0 else settled.append_time
+        cdef list found = PyList_New(self.count)
+        for place in range(self.count):
+            one = located(settled, self.index + place, timestamp)
+            Py_INCREF(one)
+            PyList_SET_ITEM(found, place, one)
+        return found
+
+
+answers_directly(Waiting)
+answers_directly(WaitingForRun)
+
+
+# -- records on their way in
+
+cdef class Posting:
+    cdef public dict _known
+    cdef public object _partitioner
+
+    def __init__(self, partitioner):
+        self._known = {}
+        self._partitioner = partitioner
+
+    def post(self, topic, value, *, key=None, headers=(), partition=None, timestamp=None):
+        cdef Post call = Post.__new__(Post)
+        call.posting = self
+        call.topic = topic
+        call.value = value
+        call.key = key
+        call.headers = headers
+        call.partition = partition
+        call.timestamp = timestamp
+        return call
+
+    def _place(self, topic, value, key, headers, partition, timestamp):
+        return self.place(topic, value, key, headers, partition, timestamp)
+
+    cdef object place(self, object topic, object value, object key, object headers, object partition, object timestamp):
+        cdef long long when
+        cdef Opening opening
+        cdef TopicQueues queues
+        cdef Py_ssize_t index
+        if type(value) is not bytes and value is not None:
+            value = as_bytes("value", value)
+        if type(key) is not bytes and key is not None:
+            key = as_bytes("key", key)
+        if headers:
+            headers = check_headers(headers)
+        when = now_ms() if timestamp is None else check_timestamp(timestamp)
+        queues = self._known.get(topic)
+        if queues is None:
+            return Unplaced(topic, partition, when, key, value, headers)
+        if partition is not None or key is not None or self._partitioner is not None:
+            partition = self.choose(queues, partition, key, value)
+        opening = queues.sticky if partition is None else queues.queues[partition]
+        if opening.open is not None:
+            if headers:
+                packed = encode_headers(headers)
+                index = opening.open.put(when, bytes_of(key), bytes_of(value), bytes_of(packed))
+            else:
+                index = opening.open.put(when, bytes_of(key), bytes_of(value), NO_HEADERS)
+            if index >= 0:
+                return delivery(opening.open, index, when)
+        return Unplaced(topic, partition, when, key, value, headers)
+
+    def _choose(self, TopicQueues queues not None, partition, key, value):
+        return self.choose(queues, partition, key, value)
+
+    cdef object choose(self, TopicQueues queues, object partition, object key, object value):
+        count = len(queues.queues)
+        if partition is not None:
+            return check_partition(partition, queues.name, count)
+        if self._partitioner is not None:
+            chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
+            return check_partition(chosen, queues.name, count, "the partitioner's ")
+        return None if key is None else key_hash(key) % count
+
+    def _place_run(self, topic, records, Py_ssize_t start):
+        cdef TopicQueues queues = self._known.get(topic)
+        cdef RecordWriter batch
+        cdef long long now
+        cdef Py_ssize_t place, first
+        if queues is None or self._partitioner is not None or queues.sticky.open is None:
+            return None
+        batch = queues.sticky.open
+        now = now_ms()
+        first = batch.count
+        for place in range(start, len(records)):
+            value = records[place]
+            if type(value) is not bytes or batch.put(now, bytes_of(None), bytes_of(value), NO_HEADERS) < 0:
+                break
+        return Run(batch.outcome, first, batch.count - first, now) if batch.count > first else None
+
+
+cdef object delivery(RecordWriter batch, int index, long long timestamp):
+    cdef Delivery made = Delivery.__new__(Delivery)
+    made._outcome = batch.outcome
+    made._index = index
+    made.timestamp = timestamp
+    return made
+
+
+@cython.final
+cdef class Post(Call):
+    cdef Posting posting
+    cdef object topic
+    cdef object value
+    cdef object key
+    cdef object headers
+    cdef object partition
+    cdef object timestamp
+
+    cdef object begin(self):
+        placed = self.posting.place(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
+        if type(placed) is Delivery:
+            return placed
+        self.inner = self.posting._wait_place(placed)
+
+
+answers_directly(Post)

@@ -1,0 +1,167 @@
+"""What became of a batch's records, and who wants to know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from aiokproto.accelerator import twin
+from aiokproto.errors import KafkaError
+from aiokproto.types import RecordMetadata, TopicPartition
+
+log = logging.getLogger("aiokproto.producer")
+
+
+class Losses:
+    """Counts the records whose failure nobody asked about."""
+
+    def __init__(self) -> None:
+        self.records = 0
+
+
+@twin("posting")
+class Settled:
+    """Where a batch is, once it is in the log.
+
+    Attributes:
+        topic: The topic it went to.
+        partition: The partition.
+        done: Whether the outcome of its records is known.
+        written: Whether they are all in the log, one offset after the other: then what follows says where.
+        base_offset: Offset of the first record; -1 when not known.
+        append_time: The broker's timestamp for all of them (ms), or -1.
+        observed: Whether anybody has asked.
+    """
+
+    __slots__ = ("append_time", "base_offset", "done", "observed", "partition", "topic", "written")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.done = False
+        self.written = False
+        self.base_offset = -1
+        self.append_time = -1
+        self.observed = False
+
+
+class Outcome(Settled):
+    """The outcome of a batch's records. Deliveries hold it, not the batch, whose bytes go when it is done.
+
+    Attributes:
+        count: How many records, once done.
+        error: Why not all are in the log, once done.
+    """
+
+    __slots__ = ("_losses", "_parent", "_parts", "_record_errors", "_waiting", "count", "error")
+
+    def __init__(self, where: TopicPartition, losses: Losses) -> None:
+        super().__init__(*where)
+        self.count = 0
+        self.error: KafkaError | None = None
+        self._losses = losses
+        self._waiting: list[Callable[[], object]] = []
+        self._record_errors: dict[int, KafkaError] = {}
+        self._parts: Sequence[Outcome] = ()
+        self._parent: Outcome | None = None
+
+    def __str__(self) -> str:
+        what = f"{self.count} records" if self.done else "a batch"
+        return f"{what} for {TopicPartition(self.topic, self.partition)}"
+
+    def write(self, count: int, base_offset: int, append_time: int) -> None:
+        """All ``count`` records are in the log. Tells who waits."""
+        self.count = count
+        self.base_offset = base_offset
+        self.append_time = append_time
+        self.written = True
+        self._close()
+
+    def fail(self, count: int, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
+        """None of them is, or none that is known of. Tells who waits.
+
+        Args:
+            count: How many there are.
+            error: Why.
+            record_errors: More precisely for single records, by place in the batch (KIP-467).
+        """
+        self.count = count
+        self.error = error
+        self._record_errors = record_errors or {}
+        self._close()
+
+    def divide(self, parts: Sequence[tuple[Outcome, int]]) -> None:
+        """From now on ``parts``, with the number of their records, together stand for this one."""
+        self._parts = [part for part, _ in parts]
+        for part, count in parts:
+            part.count = count
+            part._parent = self
+
+    def _close(self) -> None:
+        self.done = True
+        waiting, self._waiting = self._waiting, []
+        for wake in waiting:
+            wake()
+        parent, self._parent = self._parent, None
+        if parent is not None:
+            # Whoever holds a record of a part asks the parent.
+            self.observed = True
+            parent.error = parent.error or self.error
+            if all(part.done for part in parent._parts):
+                parent.count = sum(part.count for part in parent._parts)
+                parent._close()
+
+    def when_done(self, wake: Callable[[], object]) -> None:
+        """Call ``wake`` once the outcome is known."""
+        self._waiting.append(wake)
+
+    def forget(self, wake: Callable[[], object]) -> None:
+        """Undo :meth:`when_done`."""
+        if wake in self._waiting:
+            self._waiting.remove(wake)
+
+    async def wait(self) -> None:
+        """Wait until it is known.
+
+        Each who waits has a future of its own: cancelling a task cancels the future that it waits on, and the others
+        must not notice.
+        """
+        if self.done:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        wake = partial(_set, future)
+        self.when_done(wake)
+        try:
+            await future
+        finally:
+            if not self.done:
+                self.forget(wake)
+
+    def of(self, index: int, timestamp: int) -> RecordMetadata | KafkaError:
+        """What became of the record at ``index``, which was given ``timestamp``. It must be done."""
+        self.observed = True
+        for part in self._parts:
+            if index < part.count:
+                return part.of(index, timestamp)
+            index -= part.count
+        if self.error is not None:
+            return self._record_errors.get(index, self.error)
+        return RecordMetadata(
+            self.topic,
+            self.partition,
+            self.base_offset + index if self.base_offset >= 0 else -1,
+            timestamp if self.append_time < 0 else self.append_time,
+        )
+
+    def __del__(self) -> None:
+        # Nobody can ask any more. An error that passes silently here is data that is lost silently.
+        if getattr(self, "error", None) is not None and not self.observed:
+            self._losses.records += self.count
+            log.error("%s were not delivered, and nobody asked: %s", self, self.error)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

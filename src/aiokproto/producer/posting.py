@@ -1,0 +1,122 @@
+"""The part of the producer that runs for every record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import time
+from typing import TYPE_CHECKING
+
+from aiokproto.accelerator import twin
+from aiokproto.producer.delivery import Delivery, Run
+from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
+from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
+from aiokproto.types import Header
+
+if TYPE_CHECKING:
+    from aiokproto.producer.queue import TopicQueues
+
+
+@twin("posting")
+class Posting:
+    """Writes records to open batches. What these have no room for is left to the subclass."""
+
+    def __init__(self, partitioner: Partitioner | None) -> None:
+        # The accumulator's topics while records are taken, else nothing: so that needs no check of its own.
+        self._known: dict[str, TopicQueues] = {}
+        self._partitioner = partitioner
+
+    async def post(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[Header] = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Buffer a record. This suspends while the topic's metadata is asked for and while the buffer is full.
+
+        Cancelled while it suspends, the record is never sent.
+
+        Args:
+            topic: As all others: see :meth:`~aiokproto.producer.Producer.send`.
+            value: The value.
+            key: The key.
+            headers: The headers.
+            partition: The partition.
+            timestamp: The timestamp.
+
+        Returns:
+            The delivery, to be awaited or dropped: a failure nobody asks about is logged, once for each batch.
+
+        Raises:
+            KafkaError: As :meth:`~aiokproto.producer.Producer.send`, except for what a broker says: that is in the
+                delivery.
+        """
+        placed = self._place(topic, value, key, headers, partition, timestamp)
+        if isinstance(placed, Delivery):
+            return placed
+        return await self._wait_place(placed)
+
+    async def _wait_place(self, record: Unplaced) -> Delivery:
+        """Write a record as soon as its topic is known and there is room."""
+        raise NotImplementedError
+
+    def _place(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp: int | None,
+    ) -> Delivery | Unplaced:
+        """Check a record and, if its partition's open batch has room, write it there."""
+        if value.__class__ is not bytes and value is not None:
+            value = as_bytes("value", value)
+        if key.__class__ is not bytes and key is not None:
+            key = as_bytes("key", key)
+        if headers:
+            headers = check_headers(headers)
+        if timestamp is None:
+            timestamp = int(time() * 1000)
+        else:
+            timestamp = check_timestamp(timestamp)
+        queues = self._known.get(topic)
+        if queues is None:
+            return Unplaced(topic, partition, timestamp, key, value, headers)
+        if partition is not None or key is not None or self._partitioner is not None:
+            partition = self._choose(queues, partition, key, value)
+        batch = (queues.sticky if partition is None else queues.queues[partition]).open
+        if batch is not None:
+            index = batch.append(timestamp, key, value, headers)
+            if index is not None:
+                return Delivery(batch.outcome, index, timestamp)
+        return Unplaced(topic, partition, timestamp, key, value, headers)
+
+    def _choose(self, queues: TopicQueues, partition: int | None, key: bytes | None, value: bytes | None) -> int | None:
+        """The partition of a record; None where any will do."""
+        count = len(queues.queues)
+        if partition is not None:
+            return check_partition(partition, queues.name, count)
+        if self._partitioner is not None:
+            chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
+            return check_partition(chosen, queues.name, count, "the partitioner's ")
+        return None if key is None else key_hash(key) % count
+
+    def _place_run(self, topic: str, records: Sequence[object], start: int) -> Run | None:
+        """Write the values among ``records`` from ``start`` on, up to the first that is no bytes or has no room, to the
+        open batch of where records without a key go. None if that is the very first."""
+        queues = self._known.get(topic)
+        batch = None if queues is None or self._partitioner is not None else queues.sticky.open
+        if batch is None:
+            return None
+        timestamp = int(time() * 1000)
+        first = batch.count
+        for place in range(start, len(records)):
+            value = records[place]
+            if value.__class__ is not bytes or batch.append(timestamp, None, value, ()) is None:
+                break
+        count = batch.count - first
+        return Run(batch.outcome, first, count, timestamp) if count else None

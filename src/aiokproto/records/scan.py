@@ -1,0 +1,222 @@
+"""Where the fields of many records lie, found in one pass that makes no Python object of any record. Needs numpy.
+
+A walk finds where each record starts, then each field is read for all records at once. Positions are never trusted:
+numpy checks each index, and every record has to end where the next one starts.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from aiokproto.accelerator import twin
+from aiokproto.errors import CorruptRecordError
+from aiokproto.records.varint import read_unsigned
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
+    Bytes8 = npt.NDArray[np.uint8]
+    Bools = npt.NDArray[np.bool_]
+
+# Attributes, timestamp and offset delta, two lengths and the header count take a byte each.
+_SMALLEST_RECORD = 6
+# So many records of one size in a row make it worth to look for more of them with numpy.
+_STREAK = 16
+
+
+class Span(NamedTuple):
+    """The records of a batch.
+
+    Attributes:
+        start: Where the first one starts.
+        stop: Where the last one must end.
+        count: How many there must be.
+        base_offset: What offset deltas add to.
+        base_timestamp: What timestamp deltas add to (ms).
+        append_time: The timestamp (ms) of every record where the broker sets it (LogAppendTime), else None.
+    """
+
+    start: int
+    stop: int
+    count: int
+    base_offset: int
+    base_timestamp: int
+    append_time: int | None
+
+
+class Fields(NamedTuple):
+    """What the records hold, and where: an array each, with an item for each record.
+
+    Attributes:
+        offset: Offsets.
+        timestamp: Milliseconds since the epoch.
+        key_start: Where the keys start.
+        key_end: Where they end.
+        key_valid: Whether there is one.
+        value_start: Where the values start.
+        value_end: Where they end.
+        value_valid: Whether there is one.
+        header_start: Where the headers start, their count first; they are not looked into.
+        header_end: Where they must end.
+    """
+
+    offset: Int64s
+    timestamp: Int64s
+    key_start: Int64s
+    key_end: Int64s
+    key_valid: Bools
+    value_start: Int64s
+    value_end: Int64s
+    value_valid: Bools
+    header_start: Int64s
+    header_end: Int64s
+
+
+@twin("columns")
+def scan(data: bytes | memoryview, spans: Sequence[Span]) -> Fields:
+    """Find the fields of all records of magic 2 in ``data``.
+
+    Raises:
+        CorruptRecordError, DecodeError, IndexError: The bytes are not the records that the spans say.
+    """
+    import numpy as np
+
+    buffer = np.frombuffer(data, np.uint8)
+    counts = np.array([span.count for span in spans], np.int64)
+    starts = np.frombuffer(_walk(data, buffer, spans), np.int64)
+
+    raw, pos = _varints(buffer, starts)
+    # The walk has refused negative lengths.
+    ends = pos + (raw >> np.uint64(1)).view(np.int64)
+    delta, pos = _varints(buffer, pos + 1, 64)
+    timestamp = _add(np.array([span.base_timestamp for span in spans], np.int64).repeat(counts), _zigzag(delta))
+    delta, pos = _varints(buffer, pos)
+    offset = _add(np.array([span.base_offset for span in spans], np.int64).repeat(counts), _zigzag(delta))
+    key_start, key_end, key_valid = _bytes(buffer, pos)
+    value_start, value_end, value_valid = _bytes(buffer, key_end)
+    pos = value_end
+    # A record without headers ends with their count, a single zero.
+    if not (((buffer[pos] == 0) & (pos + 1 == ends)) | ((buffer[pos] != 0) & (pos + 1 < ends))).all():
+        raise CorruptRecordError("records do not end with their headers")
+
+    appended = np.array([span.append_time is not None for span in spans], np.bool_)
+    if appended.any():
+        newest = np.array([span.append_time or 0 for span in spans], np.int64)
+        timestamp = np.where(appended.repeat(counts), newest.repeat(counts), timestamp)
+    return Fields(
+        offset, timestamp, key_start, key_end, key_valid, value_start, value_end, value_valid, value_end, ends
+    )
+
+
+def _walk(data: bytes | memoryview, buffer: Bytes8, spans: Sequence[Span]) -> array[int]:
+    """Where each record of each batch starts in ``data``. They are as many as said, and end where the batch does."""
+    starts = array("q")
+    add = starts.append
+    for pos, stop, count, *_ in spans:
+        whole = len(starts) + count
+        previous = streak = 0
+        while pos < stop:
+            add(pos)
+            at = pos
+            if (raw := data[pos]) < 128:
+                pos += 1
+            elif (high := data[pos + 1]) < 128:
+                raw += (high << 7) - 128
+                pos += 2
+            else:
+                raw, pos = read_unsigned(data, pos)
+            if raw & 1 or raw < 2 * _SMALLEST_RECORD:
+                raise CorruptRecordError(f"a record has length {raw >> 1 ^ -(raw & 1)}")
+            pos += raw >> 1
+            if raw != previous:
+                previous = raw
+                streak = 0
+                continue
+            streak += 1
+            if streak == _STREAK:
+                streak = 0
+                pos = _skip_run(buffer, starts, at, pos, stop)
+        if pos != stop or len(starts) != whole:
+            raise CorruptRecordError(f"{count} records in the header, other ones in the batch")
+    return starts
+
+
+def _skip_run(buffer: Bytes8, starts: array[int], at: int, pos: int, stop: int) -> int:
+    """Add the records from ``pos`` on that have the size of the one at ``at``; returns where they end.
+
+    Equal length bytes one record's size on prove that a record of that size starts there too.
+    """
+    import numpy as np
+
+    size = pos - at
+    width = 1
+    while buffer[at + width - 1] > 127:
+        width += 1
+    rows = 64
+    while (rows := min(rows, (stop - pos) // size)) > 0:
+        table = buffer[pos : pos + rows * size].reshape(rows, size)
+        same = table[:, 0] == buffer[at]
+        for column in range(1, width):
+            same &= table[:, column] == buffer[at + column]
+        run = rows if same.all() else int(same.argmin())
+        starts.frombytes(np.arange(pos, pos + run * size, size, dtype=np.int64).tobytes())
+        pos += run * size
+        if run < rows:
+            break
+        rows *= 4
+    return pos
+
+
+def _varints(buffer: Bytes8, pos: Int64s, bits: int = 32) -> tuple[npt.NDArray[np.uint64], Int64s]:
+    """The unsigned varints at each position, and the positions after them."""
+    import numpy as np
+
+    byte = buffer[pos]
+    more = byte > 127
+    pos = pos + 1
+    if not more.any():
+        return byte.astype(np.uint64), pos
+    raw = (byte & 127).astype(np.uint64)
+    rows = more.nonzero()[0]
+    shift = 7
+    while rows.size:
+        if shift >= bits:
+            raise CorruptRecordError(f"varint of more than {bits} bits")
+        byte = buffer[pos[rows]]
+        # The last byte has room for some bits only: four of 32, one of 64.
+        if bits - shift < 7 and (byte >> (bits - shift)).any():
+            raise CorruptRecordError(f"varint of more than {bits} bits")
+        raw[rows] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
+        pos[rows] += 1
+        rows = rows[byte > 127]
+        shift += 7
+    return raw, pos
+
+
+def _zigzag(raw: npt.NDArray[np.uint64]) -> Int64s:
+    import numpy as np
+
+    signs = (raw & np.uint64(1)).view(np.int64)
+    numbers: Int64s = (raw >> np.uint64(1)).view(np.int64) ^ -signs
+    return numbers
+
+
+def _bytes(buffer: Bytes8, pos: Int64s) -> tuple[Int64s, Int64s, Bools]:
+    """Where the keys or values start and end whose lengths are at each position, and whether they are not null."""
+    import numpy as np
+
+    raw, start = _varints(buffer, pos)
+    valid = (raw & np.uint64(1)) == 0
+    return start, start + np.where(valid, (raw >> np.uint64(1)).view(np.int64), 0), valid
+
+
+def _add(base: Int64s, delta: Int64s) -> Int64s:
+    total = base + delta
+    # Two numbers of one sign whose sum has the other: it went around.
+    if (((base ^ total) & (delta ^ total)) < 0).any():
+        raise CorruptRecordError("an offset or timestamp does not fit 64 bits")
+    return total

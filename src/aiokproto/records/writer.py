@@ -1,0 +1,164 @@
+"""Records to the bytes of their batch, each written once, to where it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiokproto.accelerator import twin
+from aiokproto.errors import InvalidRecordError
+from aiokproto.records import varint
+from aiokproto.records.batch import HEADER
+from aiokproto.types import Header
+
+_SHORT = varint.SHORT
+_VARINTS = varint.VARINTS
+
+
+@twin("writing")
+class RecordWriter:
+    """An open batch of magic 2: room for its header, and its records in wire format.
+
+    Attributes:
+        count: Records so far.
+        base_timestamp: What the records' timestamps are relative to (ms): the first one's, unless it was given.
+        max_timestamp: The greatest timestamp (ms); -1 when there is none.
+        max_bytes: Size of the batch that only the first record may exceed.
+    """
+
+    __slots__ = ("_based", "_buffer", "base_timestamp", "count", "max_bytes", "max_timestamp")
+
+    def __init__(self, max_bytes: int | None = None, base_timestamp: int | None = None) -> None:
+        """Begin a batch; ``max_bytes`` None is for no limit.
+
+        Raises:
+            InvalidRecordError: The base timestamp is negative (and not -1), or has more than 64 bits.
+        """
+        self.count = 0
+        self.max_bytes = varint.INT64_MAX if max_bytes is None else max_bytes
+        self.max_timestamp = -1
+        self.base_timestamp = -1 if base_timestamp is None else base_timestamp
+        _check_timestamp(self.base_timestamp)
+        self._based = base_timestamp is not None
+        self._buffer = bytearray(HEADER.size)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batch so far, its header included; 0 once they are given out."""
+        return len(self._buffer)
+
+    def append(
+        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
+    ) -> int | None:
+        """Write a record.
+
+        Args:
+            timestamp: Milliseconds since the epoch; -1 for none.
+            key: The key; any bytes-like.
+            value: The value; any bytes-like.
+            headers: Keys and values, in order; keys may repeat.
+
+        Returns:
+            The record's place in the batch, from 0; None if it does not fit or the batch was given out, and then
+            nothing was written. The first record always fits: where it has a limit too, compare its `estimate_size`.
+
+        Raises:
+            InvalidRecordError: The timestamp is negative (and not -1), or has more than 64 bits.
+            TypeError: The key, the value or a header is not of its type; nothing was written then.
+        """
+        index = self.count
+        if index or self._based:
+            base = self.base_timestamp
+        else:
+            _check_timestamp(timestamp)
+            base = timestamp
+        delta = timestamp - base
+        if 0 <= delta < _SHORT and timestamp <= varint.INT64_MAX:
+            head = _VARINTS[delta]
+        else:
+            _check_timestamp(timestamp, delta)
+            head = varint.encode(delta)
+        head = b"\0" + head + (_VARINTS[index] if index < _SHORT else varint.encode(index))
+        if key is None:
+            head += b"\x01"
+        else:
+            if key.__class__ is not bytes:
+                key = plain(key)
+            size = len(key)
+            head += (_VARINTS[size] if size < _SHORT else varint.encode(size)) + key
+        if value is None:
+            head += b"\x01"
+            value = b""
+        else:
+            if value.__class__ is not bytes:
+                value = plain(value)
+            size = len(value)
+            head += _VARINTS[size] if size < _SHORT else varint.encode(size)
+        tail = encode_headers(headers) if headers else b"\0"
+
+        size = len(head) + len(value) + len(tail)
+        length = _VARINTS[size] if size < _SHORT else varint.encode(size)
+        buffer = self._buffer
+        if index and len(buffer) + len(length) + size > self.max_bytes:
+            return None
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.base_timestamp = base
+        buffer += b"".join((length, head, value, tail))
+        self.count = index + 1
+        return index
+
+    def take(self) -> bytearray:
+        """Give out the bytes, and take no more records.
+
+        Raises:
+            InvalidRecordError: There is no record, or they were given out before.
+        """
+        batch = self._buffer
+        if not self.count:
+            raise InvalidRecordError("the batch has no records")
+        if not batch:
+            raise InvalidRecordError("the batch was closed before")
+        self._buffer = bytearray()
+        self.max_bytes = 0
+        return batch
+
+
+@twin("writing")
+def encode_headers(headers: Sequence[Header]) -> bytes:
+    """Headers as a record holds them, their count first.
+
+    Raises:
+        TypeError: A key is no string, or a value neither bytes-like nor None.
+    """
+    parts = [varint.encode(len(headers))]
+    for key, value in headers:
+        if not isinstance(key, str):
+            raise TypeError(f"the key of a header is a string, not {type(key).__name__}")
+        name = key.encode()
+        parts += (varint.encode(len(name)), name)
+        if value is None:
+            parts.append(varint.encode(-1))
+        else:
+            content = plain(value)
+            parts += (varint.encode(len(content)), content)
+    return b"".join(parts)
+
+
+@twin("writing")
+def plain(content: bytes) -> bytes:
+    """The bytes of any bytes-like, whatever its items are.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if content.__class__ is bytes:
+        return content
+    try:
+        return bytes(memoryview(content))
+    except TypeError:
+        raise TypeError(f"bytes or None are wanted, not {type(content).__name__}") from None
+
+
+def _check_timestamp(timestamp: int, delta: int = 0) -> None:
+    if not -1 <= timestamp <= varint.INT64_MAX or delta > varint.INT64_MAX:
+        raise InvalidRecordError(f"timestamp {timestamp} is neither -1 nor milliseconds since the epoch in 63 bits")
