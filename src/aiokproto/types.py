@@ -29,7 +29,8 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class RecordMetadata(NamedTuple):
+@twin("objects")
+class RecordMetadata:
     """Where an acknowledged record is.
 
     Attributes:
@@ -39,10 +40,33 @@ class RecordMetadata(NamedTuple):
         timestamp: Milliseconds since the epoch, as stored: the broker's clock where the topic has LogAppendTime.
     """
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
+    __slots__ = ("offset", "partition", "timestamp", "topic")
+
+    def __init__(self, topic: str, partition: int, offset: int, timestamp: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+
+    def _fields(self) -> tuple[str, int, int, int]:
+        return self.topic, self.partition, self.offset, self.timestamp
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordMetadata):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordMetadata(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
+            f"timestamp={self.timestamp})"
+        )
+
+    def __reduce__(self) -> tuple[type[RecordMetadata], tuple[str, int, int, int]]:
+        return type(self), self._fields()
 
 
 class OffsetAndMetadata(NamedTuple):

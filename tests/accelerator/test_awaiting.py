@@ -202,13 +202,12 @@ async def test_a_run_has_a_result_for_each(form: Any, append_time: int) -> None:
     for _ in range(3):
         assert batch.append(1000, None, b"value", ()) is not None
     run = form(batch.outcome, 1, 3, 1000)
-    waiting = asyncio.ensure_future(run.results())
-    await asyncio.sleep(0)
     accumulator.finish(batch, 40, append_time)
     timestamp = 1000 if append_time < 0 else append_time
     expected = [RecordMetadata("flights", 0, offset, timestamp) for offset in (41, 42, 43)]
-    assert await waiting == expected
-    assert await run.results() == expected
+    assert run.results() == expected
+    assert [run[place] for place in range(3)] == expected
+    assert (run.count, run.outcome) == (3, batch.outcome)
 
 
 @pytest.mark.parametrize("form", each_form("aiokproto.producer.delivery", "Run"))
@@ -217,7 +216,7 @@ async def test_a_run_of_a_failed_batch_has_its_errors(form: Any) -> None:
     assert batch.append(1000, None, b"value", ()) is not None
     why, special = KafkaError("why"), KafkaError("special")
     accumulator.fail(batch, why, {1: special})
-    assert await form(batch.outcome, 0, 2, 1000).results() == [why, special]
+    assert form(batch.outcome, 0, 2, 1000).results() == [why, special]
 
 
 class Posts:

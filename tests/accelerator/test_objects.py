@@ -22,7 +22,7 @@ from tests.accelerator.twins import each_form, not_compiled
 each_record = pytest.mark.parametrize("form", each_form("aiokproto.types", "Record"))
 each_batch_record = pytest.mark.parametrize("form", each_form("aiokproto.records.record", "BatchRecord"))
 
-FIELDS = {
+FIELDS: dict[str, Any] = {
     "topic": "flights",
     "partition": 3,
     "offset": 2**62,
@@ -194,6 +194,6 @@ def test_the_collector_does_not_walk_over_records_that_were_read() -> None:
     (record,) = batch.records(BatchRecord)
     assert not gc.is_tracked(record)
     assert not gc.is_tracked(record.headers)
-    record.value = []
+    record.value = None
     assert gc.is_tracked(record)
     assert gc.is_tracked(BatchRecord(0, 1, None, b"value"))

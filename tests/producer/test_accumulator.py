@@ -139,7 +139,21 @@ def test_the_budget_is_reserved_as_a_batch_fills() -> None:
     assert acc.used == 4096
     while acc.used == 4096:
         put(acc, b"x" * 100)
-    assert acc.used == 16384
+    assert acc.used == 8192
+
+
+def test_the_next_batch_reserves_what_the_last_one_came_to_if_half_of_the_room_is_left() -> None:
+    acc = accumulator(batch_size=100_000, buffer_memory=20_000, max_request_size=20_000)
+    for _ in range(50):
+        put(acc, b"x" * 100)
+    (batch,) = drain(acc, 10.0).requests[1]
+    size = batch.size
+    assert acc.used == size > 4096
+    put(acc, b"x")
+    assert acc.used == size + size + size // 4
+    acc.hurry()
+    put(acc, b"x" * 100, 1)
+    assert acc.used == size + size + size // 4 + 4096
 
 
 def test_a_full_budget_takes_nothing_and_makes_all_due() -> None:

@@ -3,8 +3,9 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
-from aiokproto.accelerator.varints cimport read_unsigned, zigzag
+from aiokproto.accelerator.varints cimport read_unsigned, unsigned, unsigned_size, write_unsigned, zigzag
 
 
 cdef struct Bytes:
@@ -77,3 +78,17 @@ cdef inline Bytes bytes_of(object content) noexcept:
         field.start = <const uint8_t *> PyBytes_AS_STRING(content)
         field.size = PyBytes_GET_SIZE(content)
     return field
+
+
+cdef inline Py_ssize_t size_of(Bytes field) noexcept nogil:
+    """How many bytes `write_bytes` writes."""
+    return 1 if field.size < 0 else unsigned_size(unsigned(field.size)) + field.size
+
+
+cdef inline uint8_t *write_bytes(uint8_t *at, Bytes field) noexcept nogil:
+    """A length, -1 for null, and as many bytes. There must be room."""
+    if field.size < 0:
+        return write_unsigned(at, unsigned(-1))
+    at = write_unsigned(at, unsigned(field.size))
+    memcpy(at, field.start, field.size)
+    return at + field.size

@@ -64,3 +64,11 @@ cdef inline Record new_record(
     record.timestamp_type = timestamp_type
     record.leader_epoch = leader_epoch
     return record
+
+
+cdef class RecordMetadata:
+    cdef readonly str topic
+    cdef readonly int32_t partition
+    cdef readonly int64_t offset
+    cdef readonly int64_t timestamp
+    cdef tuple fields(self)

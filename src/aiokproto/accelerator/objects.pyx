@@ -128,6 +128,38 @@ cdef class Record:
         )
 
 
+@cython.freelist(64)
+cdef class RecordMetadata:
+    """Where an acknowledged record is."""
+
+    def __init__(self, str topic not None, int32_t partition, int64_t offset, int64_t timestamp):
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp = timestamp
+
+    cdef tuple fields(self):
+        return self.topic, self.partition, self.offset, self.timestamp
+
+    def __eq__(self, other):
+        if not isinstance(other, RecordMetadata):
+            return NotImplemented
+        return self.fields() == (<RecordMetadata> other).fields()
+
+    def __hash__(self):
+        return hash(self.fields())
+
+    def __repr__(self):
+        return (
+            f"RecordMetadata(topic={self.topic!r}, partition={self.partition}, offset={self.offset}, "
+            f"timestamp={self.timestamp})"
+        )
+
+    def __reduce__(self):
+        return type(self), self.fields()
+
+
 # Named after where users import them from: pickles name it, and must be read where nothing is compiled, too.
 (<PyTypeObject *> BatchRecord).tp_name = b"aiokproto.records.record.BatchRecord"
 (<PyTypeObject *> Record).tp_name = b"aiokproto.types.Record"
+(<PyTypeObject *> RecordMetadata).tp_name = b"aiokproto.types.RecordMetadata"

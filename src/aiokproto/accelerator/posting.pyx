@@ -3,12 +3,12 @@
 
 cimport cython
 from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
 
 from aiokproto.accelerator.awaiting cimport Call, answers_by, answers_directly, sendfunc
 from aiokproto.accelerator.layout cimport bytes_of
+from aiokproto.accelerator.objects cimport RecordMetadata
 from aiokproto.accelerator.writing cimport NO_HEADERS, RecordWriter
 
 from asyncio import InvalidStateError
@@ -16,7 +16,6 @@ from asyncio import InvalidStateError
 from aiokproto.accelerator.writing import encode_headers
 from aiokproto.producer.partitioner import check_partition, key_hash
 from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
-from aiokproto.types import RecordMetadata
 
 cdef extern from *:
     """
@@ -28,35 +27,13 @@ cdef extern from *:
     }
     """
     long long now_ms() noexcept
-    void PyObject_GC_UnTrack(object)
-    object PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t items)
-
-cdef PyTypeObject *METADATA = <PyTypeObject *> RecordMetadata
-
-
-cdef class Opening:
-    cdef public RecordWriter open
-
-
-cdef class TopicQueues:
-    cdef public str name
-    cdef public list queues
-    cdef public list available
-    cdef public Opening sticky
-    cdef public Py_ssize_t sticky_bytes
-
-    def __init__(self, str name not None):
-        self.name = name
-        self.queues = []
-        self.available = []
-        self.sticky_bytes = 0
 
 
 # -- what became of records
 
 cdef class Settled:
     cdef public str topic
-    cdef public object partition
+    cdef public int partition
     cdef public bint done
     cdef public bint written
     cdef public bint observed
@@ -70,20 +47,12 @@ cdef class Settled:
         self.base_offset = self.append_time = -1
 
 
-cdef inline void put(object found, Py_ssize_t place, object item):
-    Py_INCREF(item)
-    PyTuple_SET_ITEM(found, place, item)
-
-
-cdef object located(Settled settled, long long index, object timestamp):
-    """A RecordMetadata, made as the class itself does, without the call."""
-    found = PyType_GenericAlloc(METADATA, 4)
-    put(found, 0, settled.topic)
-    put(found, 1, settled.partition)
-    put(found, 2, settled.base_offset + index if settled.base_offset >= 0 else -1)
-    put(found, 3, timestamp)
-    # What holds no more than text and numbers need not be looked through for cycles, and there may be millions of it.
-    PyObject_GC_UnTrack(found)
+cdef inline RecordMetadata located(Settled settled, long long index, long long timestamp):
+    cdef RecordMetadata found = RecordMetadata.__new__(RecordMetadata)
+    found.topic = settled.topic
+    found.partition = settled.partition
+    found.offset = settled.base_offset + index if settled.base_offset >= 0 else -1
+    found.timestamp = timestamp if settled.append_time < 0 else settled.append_time
     return found
 
 
@@ -91,7 +60,7 @@ cdef object outcome_of(Settled settled, long long index, long long timestamp):
     """What became of a record: where it is, or an error."""
     if settled.written:
         settled.observed = True
-        return located(settled, index, timestamp if settled.append_time < 0 else settled.append_time)
+        return located(settled, index, timestamp)
     return settled.of(index, timestamp)
 
 
@@ -123,6 +92,9 @@ cdef class Delivery:
 
     def done(self):
         return self._outcome.done
+
+    def run(self):
+        return Run(self._outcome, self._index, 1, self.timestamp)
 
     def result(self):
         return self.get()
@@ -201,49 +173,81 @@ cdef class Run:
         self.count = count
         self._timestamp = timestamp
 
+    @property
+    def outcome(self):
+        return self._outcome
+
+    def __getitem__(self, int place):
+        return outcome_of(self._outcome, self._first + place, self._timestamp)
+
     def results(self):
-        cdef WaitingForRun call = WaitingForRun.__new__(WaitingForRun)
-        call.settled = self._outcome
-        call.index = self._first
-        call.count = self.count
-        call.timestamp = self._timestamp
-        return call
-
-
-@cython.final
-cdef class WaitingForRun(Waiting):
-    """Waits for the outcome of each record of a run."""
-    cdef int count
-
-    cdef object answer(self):
-        cdef Settled settled = self.settled
+        cdef Settled settled = self._outcome
+        cdef list found
         cdef Py_ssize_t place
         if not settled.written:
-            return [settled.of(self.index + place, self.timestamp) for place in range(self.count)]
+            return [settled.of(self._first + place, self._timestamp) for place in range(self.count)]
         settled.observed = True
-        # One number for all.
-        timestamp = self.timestamp if settled.append_time < 0 else settled.append_time
-        cdef list found = PyList_New(self.count)
+        found = PyList_New(self.count)
         for place in range(self.count):
-            one = located(settled, self.index + place, timestamp)
+            one = located(settled, self._first + place, self._timestamp)
             Py_INCREF(one)
             PyList_SET_ITEM(found, place, one)
         return found
 
 
 answers_directly(Waiting)
-answers_directly(WaitingForRun)
 
 
 # -- records on their way in
 
+cdef class Opening:
+    cdef RecordWriter batch
+    # The batch's own, which every record of it needs.
+    cdef Settled outcome
+
+    @property
+    def open(self):
+        return self.batch
+
+    @open.setter
+    def open(self, RecordWriter batch):
+        self.outcome = None if batch is None else batch.outcome
+        self.batch = batch
+
+
+cdef class TopicQueues:
+    cdef public str name
+    cdef public list queues
+    cdef public list available
+    cdef public Opening sticky
+    cdef public Py_ssize_t sticky_bytes
+
+    def __init__(self, str name not None):
+        self.name = name
+        self.queues = []
+        self.available = []
+        self.sticky_bytes = 0
+
+
 cdef class Posting:
-    cdef public dict _known
+    cdef dict known
     cdef public object _partitioner
+    # What was looked up last: most records follow one of the same topic.
+    cdef object topic
+    cdef TopicQueues queues
 
     def __init__(self, partitioner):
-        self._known = {}
+        self.known = {}
         self._partitioner = partitioner
+
+    @property
+    def _known(self):
+        return self.known
+
+    @_known.setter
+    def _known(self, dict known not None):
+        self.known = known
+        self.topic = self.queues = None
 
     def post(self, topic, value, *, key=None, headers=(), partition=None, timestamp=None):
         cdef Post call = Post.__new__(Post)
@@ -271,20 +275,26 @@ cdef class Posting:
         if headers:
             headers = check_headers(headers)
         when = now_ms() if timestamp is None else check_timestamp(timestamp)
-        queues = self._known.get(topic)
+        if topic is self.topic and topic is not None:
+            queues = self.queues
+        else:
+            queues = self.known.get(topic)
+            if queues is not None:
+                self.topic = topic
+                self.queues = queues
         if queues is None:
             return Unplaced(topic, partition, when, key, value, headers)
         if partition is not None or key is not None or self._partitioner is not None:
             partition = self.choose(queues, partition, key, value)
         opening = queues.sticky if partition is None else queues.queues[partition]
-        if opening.open is not None:
+        if opening.batch is not None:
             if headers:
                 packed = encode_headers(headers)
-                index = opening.open.put(when, bytes_of(key), bytes_of(value), bytes_of(packed))
+                index = opening.batch.put(when, bytes_of(key), bytes_of(value), bytes_of(packed))
             else:
-                index = opening.open.put(when, bytes_of(key), bytes_of(value), NO_HEADERS)
+                index = opening.batch.put(when, bytes_of(key), bytes_of(value), NO_HEADERS)
             if index >= 0:
-                return delivery(opening.open, index, when)
+                return delivery(opening.outcome, index, when)
         return Unplaced(topic, partition, when, key, value, headers)
 
     def _choose(self, TopicQueues queues not None, partition, key, value):
@@ -300,25 +310,25 @@ cdef class Posting:
         return None if key is None else key_hash(key) % count
 
     def _place_run(self, topic, records, Py_ssize_t start):
-        cdef TopicQueues queues = self._known.get(topic)
+        cdef TopicQueues queues = self.known.get(topic)
         cdef RecordWriter batch
         cdef long long now
         cdef Py_ssize_t place, first
-        if queues is None or self._partitioner is not None or queues.sticky.open is None:
+        if queues is None or self._partitioner is not None or queues.sticky.batch is None:
             return None
-        batch = queues.sticky.open
+        batch = queues.sticky.batch
         now = now_ms()
         first = batch.count
         for place in range(start, len(records)):
             value = records[place]
             if type(value) is not bytes or batch.put(now, bytes_of(None), bytes_of(value), NO_HEADERS) < 0:
                 break
-        return Run(batch.outcome, first, batch.count - first, now) if batch.count > first else None
+        return Run(queues.sticky.outcome, first, batch.count - first, now) if batch.count > first else None
 
 
-cdef object delivery(RecordWriter batch, int index, long long timestamp):
+cdef object delivery(Settled outcome, int index, long long timestamp):
     cdef Delivery made = Delivery.__new__(Delivery)
-    made._outcome = batch.outcome
+    made._outcome = outcome
     made._index = index
     made.timestamp = timestamp
     return made

@@ -7,7 +7,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from aiokproto.accelerator.layout cimport Bytes, bytes_of
+from aiokproto.accelerator.layout cimport Bytes, bytes_of, size_of, write_bytes
 from aiokproto.accelerator.varints cimport unsigned, unsigned_size, write_unsigned
 
 from aiokproto.accelerator import forms
@@ -153,19 +153,6 @@ cdef bint all_plain(tuple pairs):
         if type(key) is not str or (value is not None and type(value) is not bytes):
             return False
     return True
-
-
-cdef inline Py_ssize_t size_of(Bytes field) noexcept nogil:
-    return 1 if field.size < 0 else unsigned_size(unsigned(field.size)) + field.size
-
-
-cdef inline uint8_t *write_bytes(uint8_t *at, Bytes field) noexcept nogil:
-    """A length, -1 for null, and as many bytes. There must be room."""
-    if field.size < 0:
-        return write_unsigned(at, unsigned(-1))
-    at = write_unsigned(at, unsigned(field.size))
-    memcpy(at, field.start, field.size)
-    return at + field.size
 
 
 def plain(content):

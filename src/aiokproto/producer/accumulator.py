@@ -18,7 +18,8 @@ from aiokproto.records.varint import INT32_MAX
 from aiokproto.types import Header, TopicPartition
 
 FIRST_RESERVATION = 4096
-"""Bytes a batch reserves of the budget to begin with, so that many slow partitions fit; as it fills, four times as much."""
+"""Bytes that the first batch of a partition reserves of the budget, so that many slow ones fit. As it fills, it reserves
+more; the next one begins with what this one came to and some, where that leaves half of what is free."""
 BATCH_OVERHEAD = 61
 
 
@@ -187,7 +188,7 @@ class Accumulator:
         if wanted <= batch.max_bytes:
             return True
         room = self._limits.buffer_memory - self.used + batch.reserved
-        size = min(max(wanted, 4 * batch.max_bytes), self._limits.batch_size, room)
+        size = min(max(wanted, 2 * batch.max_bytes), self._limits.batch_size, room)
         if size < wanted:
             return False
         self.used += size - batch.reserved
@@ -201,7 +202,10 @@ class Accumulator:
         room = self._limits.buffer_memory - self.used
         if need > room:
             return None
-        size = max(need, min(FIRST_RESERVATION, self._limits.batch_size, room))
+        likely = queue.last_size + queue.last_size // 4
+        if likely < FIRST_RESERVATION or 2 * likely > room:
+            likely = FIRST_RESERVATION
+        size = max(need, min(likely, self._limits.batch_size, room))
         batch = Batch(
             queue.where,
             queue.number(),
@@ -226,6 +230,7 @@ class Accumulator:
     def _closed(self, queue: PartitionQueue, batch: Batch) -> None:
         self.used -= batch.reserved - batch.size
         batch.reserved = batch.size
+        queue.last_size = batch.size
         self._ready[queue] = None
         topic = self.topics[queue.where.topic]
         if topic.sticky is queue:

@@ -46,6 +46,10 @@ class Delivery:
         """Whether the outcome is known."""
         return self._outcome.done
 
+    def run(self) -> Run:
+        """The record as a run of one."""
+        return Run(self._outcome, self._index, 1, self.timestamp)
+
     def result(self) -> RecordMetadata:
         """Where the record is.
 
@@ -94,7 +98,15 @@ class Run:
         self.count = count
         self._timestamp = timestamp
 
-    async def results(self) -> list[RecordMetadata | KafkaError]:
-        """Wait, and say what became of each."""
-        await self._outcome.wait()
-        return [self._outcome.of(self._first + place, self._timestamp) for place in range(self.count)]
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of the batch."""
+        return self._outcome
+
+    def __getitem__(self, place: int) -> RecordMetadata | KafkaError:
+        """What became of one of them, from 0; the outcome must be known."""
+        return self._outcome.of(self._first + place, self._timestamp)
+
+    def results(self) -> list[RecordMetadata | KafkaError]:
+        """What became of each; the outcome must be known."""
+        return [self[place] for place in range(self.count)]

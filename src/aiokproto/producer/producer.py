@@ -24,6 +24,7 @@ from aiokproto.errors import (
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import Batch
 from aiokproto.producer.delivery import Delivery, Run
+from aiokproto.producer.outcomes import Outcomes
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.posting import Posting
 from aiokproto.producer.queue import TopicQueues
@@ -45,7 +46,7 @@ log = logging.getLogger("aiokproto.producer")
 
 _CHUNK = 1000
 
-LONGEST_STRETCH = 0.005
+LONGEST_STRETCH = 0.001
 """How long (s) a task that never has to wait may keep the loop to itself."""
 
 
@@ -360,7 +361,7 @@ class Producer(Posting):
 
     async def send_many(
         self, topic: str, records: Iterable[bytes | ProducerRecord], *, partition: int | None = None
-    ) -> list[RecordMetadata | KafkaError]:
+    ) -> Outcomes:
         """Write records and wait until each has an outcome; none of their failures is raised.
 
         Cancelled, what was buffered is still delivered and the rest is never sent.
@@ -374,19 +375,17 @@ class Producer(Posting):
             For each record, in order, where it is or why it is not written. Once no record can be buffered any more
             (unknown topic, no room within ``max_block_ms``, producer closed), the rest get that error untried.
         """
-        results: list[RecordMetadata | KafkaError] = []
-        for one in await self._place_all(topic, records, partition):
-            if isinstance(one, Delivery):
-                results.append(await one.outcome())
-            else:
-                results += await one.results() if isinstance(one, Run) else one
-        return results
+        parts = await self._place_all(topic, records, partition)
+        for part in parts:
+            if isinstance(part, Run) and not part.outcome.done:
+                await part.outcome.wait()
+        return Outcomes(parts)
 
     async def _place_all(
         self, topic: str, records: Iterable[bytes | ProducerRecord], partition: int | None
-    ) -> list[Delivery | Run | Sequence[KafkaError]]:
-        """Buffer records: for each, in order, there is a delivery, a place in a run, or an error."""
-        placed: list[Delivery | Run | Sequence[KafkaError]] = []
+    ) -> list[Run | Sequence[KafkaError]]:
+        """Buffer records: for each, in order, there is a place in a run, or an error."""
+        placed: list[Run | Sequence[KafkaError]] = []
         stop: KafkaError | None = None
         for chunk in _chunks(records):
             start = 0
@@ -406,7 +405,7 @@ class Producer(Posting):
                 )
                 try:
                     one = self._place(topic, value, key, headers, partition if where is None else where, timestamp)
-                    placed.append(one if isinstance(one, Delivery) else await self._wait_place(one))
+                    placed.append((one if isinstance(one, Delivery) else await self._wait_place(one)).run())
                 except (InvalidRecordError, MessageTooLargeError) as error:
                     placed.append([error])
                 except KafkaError as error:

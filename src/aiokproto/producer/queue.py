@@ -48,6 +48,7 @@ class PartitionQueue(Opening):
         leader: Node id of its leader, None when there is none.
         closed: Full or returned batches.
         in_flight: Sent and not answered.
+        last_size: Bytes that the last batch came to, before compression.
         due: The open batch goes out as it is at the next chance.
         retry_at: Nothing is sent before (s).
         producer: Producer id and epoch that the sequence numbers belong to.
@@ -59,6 +60,7 @@ class PartitionQueue(Opening):
         "closed",
         "due",
         "in_flight",
+        "last_size",
         "leader",
         "next_sequence",
         "numbered",
@@ -74,6 +76,7 @@ class PartitionQueue(Opening):
         super().__init__()
         self.closed: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
+        self.last_size = 0
         self.due = False
         self.retry_at = 0.0
         self.producer = (-1, -1)
