@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from aiokproto._version import __version__
+
+# What is compiled has neither docstrings nor annotations: the pure form is the definition.
+os.environ["AIOKPROTO_PURE"] = "1"
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -26,7 +26,7 @@ from aiokproto.codec.payloads.offset_commit import OffsetCommitKey
 from aiokproto.consumer import Batch, PartitionState
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, DeadlineError, MessageTooLargeError
-from aiokproto.producer import Delivery, ProducerRecord
+from aiokproto.producer import Delivery, Outcomes, ProducerRecord
 from aiokproto.types import Header, OffsetAndMetadata, OffsetAndTimestamp, RecordMetadata, TimestampType
 
 
@@ -43,7 +43,8 @@ async def producer() -> None:
         assert_type(await delivery.outcome(), RecordMetadata | KafkaError)
         assert_type(opened.try_post("t", b"v"), Delivery)
         outcomes = await opened.send_many("t", [b"a", ProducerRecord(b"b", key=b"k")])
-        assert_type(outcomes, list[RecordMetadata | KafkaError])
+        assert_type(outcomes, Outcomes)
+        assert_type(outcomes.errors, dict[int, KafkaError])
         for outcome in outcomes:
             if isinstance(outcome, RecordMetadata):
                 assert_type(outcome.offset, int)
