@@ -153,6 +153,33 @@ def test_arrow_schema_is_that_of_sparks_source() -> None:
     assert arrow_schema() == pa.schema(list(schema)[:-1])
 
 
+@given(st.permutations([field.name for field in arrow_schema(headers=True)]), st.integers(0, 8))
+def test_only_the_columns_that_are_named(names: list[str], count: int) -> None:
+    wanted = names[:count]
+    data = encode([BatchRecord(0, 1, b"k", None, (("name", b"content"),)), BatchRecord(1, 2, None, b"v")])
+    columns = to_columns(decode(data))
+    table = columns.to_arrow("flights", 3, columns=wanted)
+    assert (table.schema.names, table.num_rows) == (wanted, 2)
+    assert table == columns.to_arrow("flights", 3, headers=True).select(wanted)
+
+
+def test_no_work_is_done_for_a_column_that_is_not_named() -> None:
+    data = bytearray(encode([BatchRecord(0, 1, None, b"v", (("name", b"content"),))]))
+    data[data.index(b"name") - 1] = 0x7E
+    columns = to_columns(decode(data, check_crc=False))
+    assert columns.to_arrow("t", 0, headers=True, columns=["value"]).to_pydict() == {"value": [b"v"]}
+    with pytest.raises(CorruptRecordError):
+        columns.to_arrow("t", 0, columns=["value", "headers"])
+
+
+def test_columns_that_there_are_not() -> None:
+    columns = to_columns(decode(encode(simple_records(1))))
+    with pytest.raises(ValueError, match="there is no column vaule: there are key, value, topic"):
+        columns.to_arrow("t", 0, columns=["key", "vaule"])
+    with pytest.raises(ValueError, match="a column is named twice: key, key"):
+        columns.to_arrow("t", 0, columns=["key", "key"])
+
+
 @given(record_lists(), codecs)
 def test_arrow_equals_iteration(given_rows: tuple[int, list[BatchRecord]], codec: Compression) -> None:
     base_offset, records = given_rows

@@ -13,7 +13,7 @@ from aiokproto.records.varint import INT64_MAX
 from aiokproto.records.writer import RecordWriter
 from aiokproto.types import Header
 
-_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
+RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
 """The most that these take: length, attributes, timestamp, offset, key length, value length, header count."""
 
 
@@ -130,7 +130,7 @@ class BatchBuilder(RecordWriter):
 
 def estimate_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
     """An upper bound of the bytes that a record adds to a batch, before compression."""
-    size = _RECORD_OVERHEAD
+    size = RECORD_OVERHEAD
     if key is not None:
         size += len(key)
     if value is not None:

@@ -6,7 +6,7 @@ All batches given, such as those of a partition in one Fetch response, are read 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_DATA = (1 << 31) - 1
 _MICROS = 1000
+
+_Row = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
 @dataclass(frozen=True)
@@ -55,19 +57,26 @@ class BytesColumn:
 
 @twin("columns")
 def binary_array(data: bytes | memoryview, start: Int64s, end: Int64s, valid: Bools) -> Any:
-    """A ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false: every item is copied once."""
+    """A ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false: every item is copied once.
+
+    Raises:
+        IndexError: An item is not within the data, which Arrow would not notice.
+    """
     import numpy as np
     import pyarrow as pa
 
     count = len(start)
     if not valid.any():
         return pa.nulls(count, pa.binary())
+    if outside := (valid & ((start < 0) | (end < start) | (end > len(data)))).nonzero()[0].tolist():
+        row = outside[0]
+        raise IndexError(f"item {row} is from {start[row]} to {end[row]} of {len(data)} bytes")
     # Start and end of every item are the offsets of an array that has what lies between items as items too: taking
     # every second one is a single copy in C++.
     offsets = np.empty(2 * count + 1, np.int32)
-    offsets[0:-1:2] = start
-    offsets[1::2] = end
-    offsets[-1] = end[-1]
+    offsets[0:-1:2] = np.where(valid, start, 0)
+    offsets[1::2] = np.where(valid, end, 0)
+    offsets[-1] = len(data)
     spans = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     return spans.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=None if valid.all() else ~valid))
 
@@ -161,6 +170,9 @@ class Columns:
             # Spark has null, not an empty list, for a record without headers.
             "headers": lambda: pa.array([found or None for found in self.headers()], _headers_type()),
         }
+        if not schema.names:
+            # Of no columns Arrow makes no rows, but there are as many as of any column.
+            return pa.RecordBatch.from_arrays([make["offset"]()], ["offset"]).select([])
         return pa.RecordBatch.from_arrays([make[name]() for name in schema.names], schema=schema)
 
     def _micros(self) -> Any:
@@ -236,7 +248,7 @@ def _read(batches: Sequence[RecordBatch]) -> Columns:
 
     data, spans = _gather(batches)
     fields = scan(data, spans)
-    counts = [span.count for span in spans]
+    counts = [span.records for span in spans]
     kinds = np.array([span.append_time is not None for span in spans], np.int32)
     return Columns(
         fields.offset,
@@ -250,33 +262,40 @@ def _read(batches: Sequence[RecordBatch]) -> Columns:
 
 
 def _read_each(batches: Sequence[RecordBatch]) -> Columns:
-    """Columns by way of records, laid out anew: key, value and headers of each, one after the other."""
+    """Columns by way of records, laid out anew: all keys, all values, and behind these the headers."""
     import numpy as np
 
-    parts: list[bytes] = []
-    numbers: list[tuple[int, int, int, bool, bool]] = []
+    rows: list[_Row] = []
+    counts: list[int] = []
     for batch in batches:
-        kind = batch.timestamp_type
-        for record in batch:
-            key, value = record.key, record.value
-            numbers.append((record.offset, record.timestamp, kind, key is not None, value is not None))
-            parts += (key or b"", value or b"", encode_headers(record.headers))
-    data = b"".join(parts)
-    if len(data) > _MAX_DATA:
-        raise ValueError(f"{len(batches)} batches hold {len(data)} bytes of records, the limit is {_MAX_DATA}")
-    edges = np.array([0, *accumulate(map(len, parts))], np.int64)
-    offset, timestamp, kinds, has_key, has_value = np.ascontiguousarray(np.array(numbers, np.int64).reshape(-1, 5).T)
-    key_start, value_start, header_start = (edges[part:-1:3] for part in range(3))
-    header_end = edges[3::3]
+        found = batch.records(lambda *fields: fields)
+        counts.append(len(found))
+        rows += found
+    offset, timestamp, keys, values, headers = zip(*rows, strict=True)
+    key, value = _laid_out(keys), _laid_out(values)
+    encoded = _laid_out([encode_headers(one) if one else None for one in headers])
+    size = max(len(key.data), len(value.data) + len(encoded.data))
+    if size > _MAX_DATA:
+        raise ValueError(f"{len(batches)} batches hold {size} bytes of records, the limit is {_MAX_DATA}")
     return Columns(
-        offset,
-        timestamp,
-        kinds.astype(np.int32),
-        BytesColumn(data, key_start, value_start, has_key.astype(np.bool_)),
-        BytesColumn(data, value_start, header_start, has_value.astype(np.bool_)),
-        header_start,
-        header_end,
+        np.array(offset, np.int64),
+        np.array(timestamp, np.int64),
+        np.array([batch.timestamp_type for batch in batches], np.int32).repeat(counts),
+        key,
+        replace(value, data=b"".join((value.data, encoded.data))),
+        len(value.data) + encoded.start,
+        len(value.data) + encoded.end,
     )
+
+
+def _laid_out(items: Sequence[bytes | None]) -> BytesColumn:
+    """A column of its own, the items one after the other."""
+    import numpy as np
+
+    sizes = np.array([len(item) if item else 0 for item in items], np.int64)
+    ends = sizes.cumsum()
+    valid = np.array([item is not None for item in items], np.bool_)
+    return BytesColumn(b"".join(filter(None, items)), ends - sizes, ends, valid)
 
 
 def _gather(batches: Sequence[RecordBatch]) -> tuple[bytes | memoryview, list[Span]]:

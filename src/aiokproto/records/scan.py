@@ -34,7 +34,7 @@ class Span(NamedTuple):
     Attributes:
         start: Where the first one starts.
         stop: Where the last one must end.
-        count: How many there must be.
+        records: How many there must be.
         base_offset: What offset deltas add to.
         base_timestamp: What timestamp deltas add to (ms).
         append_time: The timestamp (ms) of every record where the broker sets it (LogAppendTime), else None.
@@ -42,7 +42,7 @@ class Span(NamedTuple):
 
     start: int
     stop: int
-    count: int
+    records: int
     base_offset: int
     base_timestamp: int
     append_time: int | None
@@ -86,7 +86,7 @@ def scan(data: bytes | memoryview, spans: Sequence[Span]) -> Fields:
     import numpy as np
 
     buffer = np.frombuffer(data, np.uint8)
-    counts = np.array([span.count for span in spans], np.int64)
+    counts = np.array([span.records for span in spans], np.int64)
     starts = np.frombuffer(_walk(data, buffer, spans), np.int64)
 
     raw, pos = _varints(buffer, starts)

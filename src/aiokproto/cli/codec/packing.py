@@ -14,10 +14,10 @@ from aiokproto.cli.codec.packing_legacy import pack_legacy
 from aiokproto.errors import CodecError
 from aiokproto.records import BatchRecord, Compression, compress
 from aiokproto.records.batch import CONTROL, DELETE_HORIZON, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE, TRANSACTIONAL
-from aiokproto.records.builder import encode_headers
 from aiokproto.records.control import control_type
 from aiokproto.records.patch import update_crc
 from aiokproto.records.varint import encode as varint
+from aiokproto.records.writer import encode_headers
 from aiokproto.types import TimestampType
 
 TOLD = ("position", "crc", "sizeInBytes", "problem", "raw")

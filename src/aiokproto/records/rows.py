@@ -1,0 +1,261 @@
+"""From Arrow to records: the way back of :mod:`~aiokproto.records.columns`. Needs the ``arrow`` extra.
+
+::
+
+    for rows in from_arrow(table, now_ms):
+        written = append_rows(builder, rows, rows.places())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from aiokproto.accelerator import twin
+from aiokproto.errors import InvalidRecordError
+from aiokproto.records.builder import RECORD_OVERHEAD
+from aiokproto.records.columns import BytesColumn
+from aiokproto.records.record import read_headers
+from aiokproto.records.writer import RecordWriter, encode_headers
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Int64s = npt.NDArray[np.int64]
+
+COLUMNS = ("key", "value", "headers", "timestamp", "partition")
+"""What a table to be written may have; ``value`` it must have."""
+
+NO_PARTITION = -1
+"""Stands for null in :attr:`Rows.partition`."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Records to be written, as columns over the memory of Arrow: nothing is copied before it is written.
+
+    Attributes:
+        timestamp: Milliseconds since the epoch, int64; none is less than -1.
+        key: The keys.
+        value: The values.
+        headers: The headers of each as a record holds them, their count first; None where no record has any.
+        partition: What the partition column says, int64; ``NO_PARTITION`` where that is null, None where there is none.
+    """
+
+    timestamp: Int64s
+    key: BytesColumn
+    value: BytesColumn
+    headers: BytesColumn | None
+    partition: Int64s | None
+
+    def __len__(self) -> int:
+        return len(self.timestamp)
+
+    def places(self) -> Int64s:
+        """The number of every row, in order."""
+        import numpy as np
+
+        return np.arange(len(self), dtype=np.int64)
+
+    def sizes(self) -> Int64s:
+        """An upper bound of the bytes that each row adds to a batch, before compression: see `estimate_size`."""
+        import numpy as np
+
+        size: Int64s = np.full(len(self), RECORD_OVERHEAD, np.int64)
+        for column in (self.key, self.value, self.headers):
+            if column is not None:
+                size += np.where(column.valid, column.end - column.start, 0)
+        return size
+
+
+@twin("rows")
+def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
+    """Write some rows, one after the other, as far as there is room in the batch.
+
+    Args:
+        writer: The open batch. The first record always fits: compare its :meth:`Rows.sizes`.
+        rows: The rows.
+        places: The numbers of those to write, int64.
+
+    Returns:
+        How many were written.
+
+    Raises:
+        IndexError: There is no row of such a number, or its content is not where the columns say. Those before it are
+            written then.
+    """
+    for written, place in enumerate(map(int, places)):
+        if not 0 <= place < len(rows):
+            raise IndexError(f"there is no row {place} among {len(rows)}")
+        encoded = None if rows.headers is None else _content(rows.headers, place, "headers")
+        headers = read_headers(encoded, 0)[0] if encoded else ()
+        key, value = _content(rows.key, place, "key"), _content(rows.value, place, "value")
+        if writer.append(int(rows.timestamp[place]), key, value, headers) is None:
+            return written
+    return len(places)
+
+
+def _content(column: BytesColumn, place: int, name: str) -> bytes | None:
+    if column.valid[place] and not 0 <= column.start[place] <= column.end[place] <= len(column.data):
+        raise IndexError(f"the {name} of row {place} lies outside of its column")
+    return column[place]
+
+
+def from_arrow(table: Any, now: int) -> Iterator[Rows]:
+    """The rows of a ``pyarrow`` ``Table`` or ``RecordBatch``, a piece of contiguous memory at a time.
+
+    Its columns are ``value`` and, where they are wanted, ``key`` (each binary or string, also their large forms),
+    ``headers`` (a list of structs of ``key`` and ``value``), ``timestamp`` (a timestamp, or int64 milliseconds since
+    the epoch) and ``partition`` (an integer). Null is no key, no value, no headers, ``now``, no particular partition.
+
+    Args:
+        table: The table.
+        now: The timestamp (ms) of rows that have none.
+
+    Raises:
+        InvalidRecordError: A column is of another type or name, ``value`` is missing, or a timestamp, partition or
+            header cannot be that of a record. Nothing was given out then.
+    """
+    import pyarrow as pa
+
+    names = table.schema.names
+    if unknown := [name for name in names if name not in COLUMNS]:
+        raise InvalidRecordError(f"records have no {', '.join(unknown)}: a table may have {', '.join(COLUMNS)}")
+    if "value" not in names or len(set(names)) < len(names):
+        raise InvalidRecordError(f"a table has a value column, and each column once: here are {', '.join(names)}")
+    pieces = table.to_batches() if isinstance(table, pa.Table) else [table]
+    found: list[Rows] = []
+    first = 0
+    for piece in pieces:
+        found.append(_rows(piece, first, now))
+        first += len(piece)
+    return iter(found)
+
+
+def _rows(piece: Any, first: int, now: int) -> Rows:
+    """Those of a record batch, whose first row is number ``first`` of the table."""
+    import numpy as np
+
+    column = dict(zip(piece.schema.names, piece.columns, strict=True))
+    count = len(piece)
+    timestamp = np.full(count, now, np.int64)
+    if "timestamp" in column:
+        timestamp = _numbers("timestamp", _milliseconds(column["timestamp"]), first, now, -1)
+    partition = None
+    if "partition" in column:
+        partition = _numbers("partition", column["partition"], first, NO_PARTITION, 0)
+    return Rows(
+        timestamp,
+        _bytes_column("key", column["key"]) if "key" in column else _nulls(count),
+        _bytes_column("value", column["value"]),
+        _headers(column["headers"], first) if "headers" in column else None,
+        partition,
+    )
+
+
+def _nulls(count: int) -> BytesColumn:
+    import numpy as np
+
+    nowhere = np.zeros(count, np.int64)
+    return BytesColumn(b"", nowhere, nowhere, np.zeros(count, np.bool_))
+
+
+def _bytes_column(name: str, column: Any) -> BytesColumn:
+    import numpy as np
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_null(kind):
+        return _nulls(len(column))
+    large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+    if not (large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        raise InvalidRecordError(f"column {name} is of type {kind}: binary or string are taken, cast it")
+    _, offsets, data = column.buffers()
+    if not len(column):
+        return _nulls(0)
+    edges = np.frombuffer(offsets, np.int64 if large else np.int32)[column.offset : column.offset + len(column) + 1]
+    edges = edges.astype(np.int64)
+    # A column without any byte may be without the buffer, too.
+    content = b"" if data is None else memoryview(data)
+    return BytesColumn(content, edges[:-1], edges[1:], column.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _milliseconds(column: Any) -> Any:
+    """A timestamp column as integers, rounded down; any other as it is."""
+    import pyarrow as pa
+
+    if not pa.types.is_timestamp(column.type):
+        return column
+    try:
+        # What is finer than a millisecond is dropped; what is too far for milliseconds is not to pass unnoticed.
+        times = column.cast(pa.timestamp("ms", column.type.tz), safe=column.type.unit == "s")
+    except pa.ArrowInvalid as error:
+        raise InvalidRecordError(f"column timestamp: {error}") from None
+    return times.cast(pa.int64())
+
+
+def _numbers(name: str, column: Any, first: int, null: int, least: int) -> Int64s:
+    import pyarrow as pa
+
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise InvalidRecordError(f"column {name} is of type {column.type}: integers are taken, cast it")
+    try:
+        whole = column.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise InvalidRecordError(f"column {name}: {error}") from None
+    numbers: Int64s = whole.fill_null(null).to_numpy()
+    if wrong := ((numbers < least) & whole.is_valid().to_numpy(zero_copy_only=False)).nonzero()[0].tolist():
+        raise InvalidRecordError(f"the {name} of row {first + wrong[0]} is {numbers[wrong[0]]}")
+    return numbers
+
+
+def _headers(column: Any, first: int) -> BytesColumn | None:
+    import numpy as np
+    import pyarrow as pa
+
+    if column.null_count == len(column):
+        return None
+    wanted = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    try:
+        lists = column.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        raise InvalidRecordError(f"column headers is of type {column.type}: {wanted} is taken, cast it") from None
+    lengths = lists.value_lengths().fill_null(0).to_numpy()
+    ends = lengths.cumsum(dtype=np.int64)
+    keys, values = lists.flatten().flatten()
+    try:
+        keys.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidRecordError(f"column headers: {error}") from None
+    if keys.null_count:
+        nameless = keys.is_null().to_numpy(zero_copy_only=False).nonzero()[0][0]
+        raise InvalidRecordError(f"a header of row {first + int(np.searchsorted(ends, nameless, 'right'))} has no key")
+    return encode_lists(ends - lengths, ends, _bytes_column("headers", keys), _bytes_column("headers", values))
+
+
+@twin("rows")
+def encode_lists(start: Int64s, end: Int64s, keys: BytesColumn, values: BytesColumn) -> BytesColumn:
+    """Headers as records hold them, their count first.
+
+    Args:
+        start: The number of the first header of each row.
+        end: The number after the last one's.
+        keys: All keys, in UTF-8.
+        values: All values.
+
+    Raises:
+        IndexError: A row has a header that there is not.
+    """
+    import numpy as np
+
+    encoded: list[bytes] = []
+    for row, (first, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        if not 0 <= first <= stop <= len(keys):
+            raise IndexError(f"the headers of row {row} are {first} to {stop} of {len(keys)}")
+        headers = ((_content(keys, at, "key") or b"", _content(values, at, "value")) for at in range(first, stop))
+        encoded.append(encode_headers([(key.decode(), value) for key, value in headers]))
+    edges = np.array([0, *accumulate(map(len, encoded))], np.int64)
+    return BytesColumn(b"".join(encoded), edges[:-1], edges[1:], np.ones(len(encoded), np.bool_))
