@@ -1,7 +1,11 @@
 # cython: language_level=3
 """The hash that keys are placed by: twins of `aiokproto.producer.partitioner`."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
+
+from aiokproto.accelerator.layout cimport Bytes
+from aiokproto.accelerator.rows cimport Column, column_of
+from aiokproto.accelerator.views cimport View, room_in
 
 from aiokproto.accelerator import forms
 
@@ -23,6 +27,23 @@ def key_hash(key) -> int:
     if type(key) is not bytes:
         return forms("aiokproto.producer.partitioner", "key_hash")["pure"](key)
     return hashed(key, len(<bytes> key)) & 0x7FFFFFFF
+
+
+def key_hashes(keys):
+    """The hash of each key of a column; any number where there is none."""
+    from numpy import empty, int64
+
+    cdef int64_t count = len(keys)
+    cdef Column column = column_of(keys, count)
+    found = empty(count, int64)
+    cdef View room = room_in(found)
+    cdef Bytes key
+    cdef int64_t row
+    for row in range(count):
+        if not column.take(row, &key):
+            return forms("aiokproto.producer.partitioner", "key_hashes")["pure"](keys)
+        (<int64_t *> room.at)[row] = 0 if key.start == NULL else hashed(key.start, key.size) & 0x7FFFFFFF
+    return found
 
 
 cdef uint32_t hashed(const unsigned char *data, Py_ssize_t length) noexcept nogil:

@@ -162,34 +162,33 @@ cdef class Waiting(Call):
 @cython.final
 @cython.no_gc
 cdef class Run:
-    cdef Settled _outcome
-    cdef int _first
+    cdef readonly Settled outcome
+    cdef readonly int first
     cdef readonly int count
     cdef long long _timestamp
 
     def __init__(self, Settled outcome not None, int first, int count, long long timestamp):
-        self._outcome = outcome
-        self._first = first
+        self.outcome = outcome
+        self.first = first
         self.count = count
         self._timestamp = timestamp
 
-    @property
-    def outcome(self):
-        return self._outcome
+    def __len__(self):
+        return self.count
 
     def __getitem__(self, int place):
-        return outcome_of(self._outcome, self._first + place, self._timestamp)
+        return outcome_of(self.outcome, self.first + place, self._timestamp)
 
     def results(self):
-        cdef Settled settled = self._outcome
+        cdef Settled settled = self.outcome
         cdef list found
         cdef Py_ssize_t place
         if not settled.written:
-            return [settled.of(self._first + place, self._timestamp) for place in range(self.count)]
+            return [settled.of(self.first + place, self._timestamp) for place in range(self.count)]
         settled.observed = True
         found = PyList_New(self.count)
         for place in range(self.count):
-            one = located(settled, self._first + place, self._timestamp)
+            one = located(settled, self.first + place, self._timestamp)
             Py_INCREF(one)
             PyList_SET_ITEM(found, place, one)
         return found

@@ -15,15 +15,7 @@ from aiokproto.accelerator import forms
 
 @cython.final
 cdef class Column:
-    """Keys, values or headers: see `records.columns.BytesColumn`."""
-
-    cdef View data
-    cdef View start
-    cdef View end
-    cdef View valid
-
     cdef bint take(self, int64_t row, Bytes *field) noexcept:
-        """False where the item lies outside of the data."""
         cdef int64_t start, end
         field.start = NULL
         field.size = -1

@@ -18,8 +18,8 @@ from aiokproto.records.varint import INT32_MAX
 from aiokproto.types import Header, TopicPartition
 
 FIRST_RESERVATION = 4096
-"""Bytes that the first batch of a partition reserves of the budget, so that many slow ones fit. As it fills, it reserves
-more; the next one begins with what this one came to and some, where that leaves half of what is free."""
+"""Bytes that the first batch of a partition reserves of the budget, so that many slow ones fit. As it fills, it
+reserves more; the next one begins with what this one came to and some, where that leaves half of what is free."""
 BATCH_OVERHEAD = 61
 
 

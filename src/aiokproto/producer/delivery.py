@@ -87,26 +87,26 @@ class Run:
     """Records that follow one another in a batch, all with one timestamp: what :class:`Delivery` is for one.
 
     Attributes:
+        first: The place of the first one in its batch.
         count: How many.
+        outcome: The outcome of their batch. What they became of can be asked for when it is known.
     """
 
-    __slots__ = ("_first", "_outcome", "_timestamp", "count")
+    __slots__ = ("_timestamp", "count", "first", "outcome")
 
     def __init__(self, outcome: Outcome, first: int, count: int, timestamp: int) -> None:
-        self._outcome = outcome
-        self._first = first
+        self.outcome = outcome
+        self.first = first
         self.count = count
         self._timestamp = timestamp
 
-    @property
-    def outcome(self) -> Outcome:
-        """The outcome of the batch."""
-        return self._outcome
+    def __len__(self) -> int:
+        return self.count
 
     def __getitem__(self, place: int) -> RecordMetadata | KafkaError:
-        """What became of one of them, from 0; the outcome must be known."""
-        return self._outcome.of(self._first + place, self._timestamp)
+        """What became of one of them, from 0."""
+        return self.outcome.of(self.first + place, self._timestamp)
 
     def results(self) -> list[RecordMetadata | KafkaError]:
-        """What became of each; the outcome must be known."""
+        """What became of each."""
         return [self[place] for place in range(self.count)]

@@ -2,14 +2,82 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import overload
+from typing import Protocol, SupportsIndex, overload
 
 from aiokproto.errors import KafkaError
 from aiokproto.producer.delivery import Run
+from aiokproto.producer.outcome import Outcome
 from aiokproto.types import RecordMetadata
+
+
+class Numbers(Protocol):
+    """Whole numbers by place, as arrays of numpy have them."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, place: int, /) -> SupportsIndex: ...
+
+
+class Refused:
+    """Records that were not even buffered, all for one reason."""
+
+    __slots__ = ("count", "error")
+
+    def __init__(self, error: KafkaError, count: int = 1) -> None:
+        self.error = error
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, place: int) -> KafkaError:
+        return self.error
+
+
+class Scattered:
+    """Records that went to batches of several partitions, as those of a table do.
+
+    Attributes:
+        where: The batches' outcomes, and errors of records that were not buffered.
+    """
+
+    __slots__ = ("_index", "_timestamps", "_which", "where")
+
+    def __init__(
+        self,
+        where: Sequence[Outcome | KafkaError],
+        which: Numbers,
+        index: Numbers,
+        timestamps: Numbers,
+    ) -> None:
+        """Say of each record which of ``where`` it went to, its place there, and its timestamp."""
+        self.where = where
+        self._which = which
+        self._index = index
+        self._timestamps = timestamps
+
+    def __len__(self) -> int:
+        return len(self._which)
+
+    def __getitem__(self, place: int) -> RecordMetadata | KafkaError:
+        found = self.where[operator.index(self._which[place])]
+        if isinstance(found, KafkaError):
+            return found
+        return found.of(operator.index(self._index[place]), operator.index(self._timestamps[place]))
+
+
+Part = Run | Scattered | Refused
+"""Some of the records, one after the other."""
+
+
+def outcomes_of(part: Part) -> Iterable[Outcome]:
+    """The outcomes that those of the records depend on."""
+    if isinstance(part, Run):
+        return (part.outcome,)
+    return (one for one in part.where if isinstance(one, Outcome)) if isinstance(part, Scattered) else ()
 
 
 class Outcomes(Sequence["RecordMetadata | KafkaError"]):
@@ -20,46 +88,55 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
 
     __slots__ = ("_ends", "_parts")
 
-    def __init__(self, parts: Sequence[Run | Sequence[KafkaError]]) -> None:
+    def __init__(self, parts: Sequence[Part]) -> None:
         """``parts`` are in order; their outcomes must be known."""
         self._parts = parts
-        self._ends = list(accumulate(part.count if isinstance(part, Run) else len(part) for part in parts))
+        self._ends = list(accumulate(map(len, parts)))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
     @overload
-    def __getitem__(self, index: int) -> RecordMetadata | KafkaError: ...
+    def __getitem__(self, place: int) -> RecordMetadata | KafkaError: ...
     @overload
-    def __getitem__(self, index: slice) -> list[RecordMetadata | KafkaError]: ...
-    def __getitem__(self, index: int | slice) -> RecordMetadata | KafkaError | list[RecordMetadata | KafkaError]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        if index < 0:
-            index += len(self)
-        if not 0 <= index < len(self):
+    def __getitem__(self, place: slice) -> list[RecordMetadata | KafkaError]: ...
+    def __getitem__(self, place: int | slice) -> RecordMetadata | KafkaError | list[RecordMetadata | KafkaError]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        if place < 0:
+            place += len(self)
+        if not 0 <= place < len(self):
             raise IndexError(f"there are {len(self)} outcomes")
-        part = bisect_right(self._ends, index)
-        return self._parts[part][index - (self._ends[part - 1] if part else 0)]
+        part = bisect_right(self._ends, place)
+        return self._parts[part][place - (self._ends[part - 1] if part else 0)]
 
     def __iter__(self) -> Iterator[RecordMetadata | KafkaError]:
         for part in self._parts:
-            yield from part.results() if isinstance(part, Run) else part
+            yield from part.results() if isinstance(part, Run) else (part[place] for place in range(len(part)))
 
     @property
     def errors(self) -> dict[int, KafkaError]:
         """The errors of the records that are not written, by their place; empty if all are."""
         found: dict[int, KafkaError] = {}
         for part, end in zip(self._parts, self._ends, strict=True):
-            if isinstance(part, Run):
-                # Asked about, and so no longer unobserved.
-                part.outcome.observed = True
-                if part.outcome.written:
-                    continue
-            results = part.results() if isinstance(part, Run) else part
-            start = end - len(results)
-            found.update((start + place, one) for place, one in enumerate(results) if isinstance(one, KafkaError))
+            start = end - len(part)
+            if not _all_written(part):
+                results = ((place, part[place]) for place in range(len(part)))
+                found.update((start + place, one) for place, one in results if isinstance(one, KafkaError))
         return found
 
     def __repr__(self) -> str:
         return f"<Outcomes of {len(self)} records, {len(self.errors)} of them not written>"
+
+
+def _all_written(part: Part) -> bool:
+    if isinstance(part, Refused) or (
+        isinstance(part, Scattered) and len(part.where) > sum(1 for _ in outcomes_of(part))
+    ):
+        return False
+    written = not isinstance(part, Scattered) or all(isinstance(one, Outcome) for one in part.where)
+    for outcome in outcomes_of(part):
+        # Asked about, and so no longer unobserved.
+        outcome.observed = True
+        written = written and outcome.written
+    return written

@@ -6,10 +6,13 @@ import random
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import InvalidRecordError
+
+if TYPE_CHECKING:
+    from aiokproto.records.columns import BytesColumn, Int64s
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -81,6 +84,14 @@ def key_hash(key: bytes) -> int:
     Hashes of the keys seen last are remembered: streams repeat their keys, and hashing costs more than all the rest.
     """
     return _cached_hash(key) if len(key) <= _LONGEST_CACHED_KEY else _positive_hash(key)
+
+
+@twin("hashing")
+def key_hashes(keys: BytesColumn) -> Int64s:
+    """The hash of each key of a column; any number where there is none."""
+    import numpy as np
+
+    return np.fromiter((key_hash(keys[row] or b"") for row in range(len(keys))), np.int64, len(keys))
 
 
 def sticky_choice(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import time
 from typing import TYPE_CHECKING
 
 from aiokproto.accelerator import twin
 from aiokproto.producer.delivery import Delivery, Run
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
-from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
+from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp, now_ms
 from aiokproto.types import Header
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class Posting:
         if headers:
             headers = check_headers(headers)
         if timestamp is None:
-            timestamp = int(time() * 1000)
+            timestamp = now_ms()
         else:
             timestamp = check_timestamp(timestamp)
         queues = self._known.get(topic)
@@ -112,7 +111,7 @@ class Posting:
         batch = None if queues is None or self._partitioner is not None else queues.sticky.open
         if batch is None:
             return None
-        timestamp = int(time() * 1000)
+        timestamp = now_ms()
         first = batch.count
         for place in range(start, len(records)):
             value = records[place]

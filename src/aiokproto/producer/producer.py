@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from inspect import signature
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -17,16 +16,14 @@ from aiokproto.errors import (
     BufferFullError,
     ClientClosedError,
     DeadlineError,
-    InvalidRecordError,
     KafkaError,
-    MessageTooLargeError,
 )
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import Batch
-from aiokproto.producer.delivery import Delivery, Run
-from aiokproto.producer.outcomes import Outcomes
+from aiokproto.producer.bulk import Bulk, SupportsArrow
+from aiokproto.producer.delivery import Delivery
+from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.posting import Posting
 from aiokproto.producer.queue import TopicQueues
 from aiokproto.producer.record import ProducerRecord, Unplaced
 from aiokproto.producer.report import census, report, undelivered
@@ -44,13 +41,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aiokproto.producer")
 
-_CHUNK = 1000
-
 LONGEST_STRETCH = 0.001
 """How long (s) a task that never has to wait may keep the loop to itself."""
 
 
-class Producer(Posting):
+class Producer(Bulk):
     """Writes records to topics.
 
     ::
@@ -360,7 +355,11 @@ class Producer(Posting):
         return delivery
 
     async def send_many(
-        self, topic: str, records: Iterable[bytes | ProducerRecord], *, partition: int | None = None
+        self,
+        topic: str,
+        records: Iterable[bytes | ProducerRecord] | SupportsArrow,
+        *,
+        partition: int | None = None,
     ) -> Outcomes:
         """Write records and wait until each has an outcome; none of their failures is raised.
 
@@ -368,50 +367,27 @@ class Producer(Posting):
 
         Args:
             topic: The topic.
-            records: Values, or :class:`ProducerRecord` for those with a key, headers and so on.
+            records: Values, or :class:`ProducerRecord` for those with a key, headers and so on. Or a table: of pyarrow,
+                or anything that speaks its PyCapsule protocol (Polars, pandas, DuckDB). It has a column ``value``, and
+                what is wanted of ``key``, ``headers``, ``timestamp`` and ``partition``: see
+                :func:`~aiokproto.records.rows.from_arrow`. Its rows are written without a Python object for each.
             partition: The partition of records that name none.
 
         Returns:
             For each record, in order, where it is or why it is not written. Once no record can be buffered any more
             (unknown topic, no room within ``max_block_ms``, producer closed), the rest get that error untried.
+
+        Raises:
+            InvalidRecordError: A table cannot be one of records, or names a partition the topic has not. Nothing of
+                it was buffered.
+            ImportError: ``records`` is a table, and pyarrow or numpy is missing: the ``arrow`` extra.
         """
         parts = await self._place_all(topic, records, partition)
         for part in parts:
-            if isinstance(part, Run) and not part.outcome.done:
-                await part.outcome.wait()
+            for outcome in outcomes_of(part):
+                if not outcome.done:
+                    await outcome.wait()
         return Outcomes(parts)
-
-    async def _place_all(
-        self, topic: str, records: Iterable[bytes | ProducerRecord], partition: int | None
-    ) -> list[Run | Sequence[KafkaError]]:
-        """Buffer records: for each, in order, there is a place in a run, or an error."""
-        placed: list[Run | Sequence[KafkaError]] = []
-        stop: KafkaError | None = None
-        for chunk in _chunks(records):
-            start = 0
-            while start < len(chunk):
-                if stop is not None:
-                    placed.append([stop] * (len(chunk) - start))
-                    break
-                run = self._place_run(topic, chunk, start) if partition is None else None
-                if run is not None:
-                    placed.append(run)
-                    start += run.count
-                    continue
-                record = chunk[start]
-                start += 1
-                value, key, headers, where, timestamp = (
-                    record if isinstance(record, ProducerRecord) else (record, None, (), None, None)
-                )
-                try:
-                    one = self._place(topic, value, key, headers, partition if where is None else where, timestamp)
-                    placed.append((one if isinstance(one, Delivery) else await self._wait_place(one)).run())
-                except (InvalidRecordError, MessageTooLargeError) as error:
-                    placed.append([error])
-                except KafkaError as error:
-                    placed.append([error])
-                    stop = error
-        return placed
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has, asking the cluster if need be.
@@ -421,8 +397,7 @@ class Producer(Posting):
             DeadlineError: No answer within ``max_block_ms``.
             ClientClosedError: The producer is not open.
         """
-        self._check_open()
-        return len((self._known.get(topic) or await self._learn(topic, self._settings.max_block)).queues)
+        return len((await self._topic(topic)).queues)
 
     @property
     def unobserved_failures(self) -> int:
@@ -482,6 +457,10 @@ class Producer(Posting):
     def _full(self) -> str:
         return f"{self._accumulator.used} of buffer_memory={self._settings.limits.buffer_memory} bytes are in use"
 
+    async def _topic(self, topic: str) -> TopicQueues:
+        self._check_open()
+        return self._known.get(topic) or await self._learn(topic, self._settings.max_block)
+
     async def _learn(self, topic: str, timeout: float) -> TopicQueues:
         # As every Kafka producer: whether a topic is made by writing to it is for the brokers' configuration to say.
         info = await self._cluster.topic(topic, timeout, create=True)
@@ -495,16 +474,6 @@ class Producer(Posting):
 
 OPTIONS = tuple(name for name in signature(Producer).parameters if name != "connection")
 """The producer's own options; it takes those of a connection besides."""
-
-
-def _chunks(records: Iterable[bytes | ProducerRecord]) -> Iterator[Sequence[bytes | ProducerRecord]]:
-    """``records`` as sequences; those that are none are not taken whole, as they may be larger than memory."""
-    if isinstance(records, list | tuple):
-        yield records
-        return
-    left = iter(records)
-    while chunk := list(islice(left, _CHUNK)):
-        yield chunk
 
 
 class _Closing(ClientClosedError):

@@ -1,0 +1,138 @@
+"""Producing tables: on the embedded broker and on real Kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
+from aiokproto.producer import murmur2
+from aiokproto.types import RecordMetadata
+from tests.behaviour.test_produce import producer, stored
+from tests.clusters import BehaviourCluster
+
+NOW = 1_760_000_000_000
+
+
+class Stream:
+    """A table of somebody else's library: all that is known of it is that it can be had as Arrow."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def places(outcomes: Any) -> list[tuple[int, int]]:
+    """Partition and offset of each; all are written."""
+    assert outcomes.errors == {}
+    found = list(outcomes)
+    assert all(isinstance(one, RecordMetadata) for one in found)
+    return [(one.partition, one.offset) for one in found]
+
+
+@pytest.mark.parametrize("wrap", [lambda table: table, Stream], ids=["pyarrow", "PyCapsule"])
+async def test_a_table_of_values(cluster: BehaviourCluster, topic: str, wrap: Any) -> None:
+    await cluster.create_topic(topic)
+    values = [b"%06d" % number * 10 for number in range(3000)]
+    table = pa.concat_tables([pa.table({"value": values[:1000]}), pa.table({"value": values[1000:]})])
+    async with producer(cluster, batch_size=20_000) as writer:
+        outcomes = await writer.send_many(topic, wrap(table))
+        assert places(outcomes) == [(0, offset) for offset in range(3000)]
+    assert [record.value for record in (await stored(cluster.bootstrap_servers, topic))[0]] == values
+
+
+async def test_every_column(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=3)
+    table = pa.table(
+        {
+            "key": pa.array([b"k0", None, b"k2", b"", None], pa.binary()),
+            "value": pa.array(["a", "b", None, "d", "e"], pa.string()),
+            "headers": pa.array(
+                [[("h", b"1"), ("h", None)], None, [], [("n", b"")], None],
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            ),
+            "timestamp": pa.array([NOW, NOW + 1, None, NOW + 3, NOW + 4], pa.timestamp("ms", "UTC")),
+            "partition": pa.array([None, 2, 1, None, 2], pa.int32()),
+        }
+    )
+    async with producer(cluster) as writer:
+        outcomes = await writer.send_many(topic, table)
+    hashed = [(murmur2(key) & 0x7FFFFFFF) % 3 for key in (b"k0", b"")]
+    assert [partition for partition, _ in places(outcomes)] == [hashed[0], 2, 1, hashed[1], 2]
+    log = await stored(cluster.bootstrap_servers, topic)
+    found = [log[partition][offset] for partition, offset in places(outcomes)]
+    assert [(one.key, one.value, one.headers) for one in found] == [
+        (b"k0", b"a", (("h", b"1"), ("h", None))),
+        (None, b"b", ()),
+        (b"k2", None, ()),
+        (b"", b"d", (("n", b""),)),
+        (None, b"e", ()),
+    ]
+    stamps = [one.timestamp for one in found]
+    assert [stamp for place, stamp in enumerate(stamps) if place != 2] == [NOW, NOW + 1, NOW + 3, NOW + 4]
+    assert stamps[2] > NOW
+    assert stamps == [one.timestamp for one in outcomes if isinstance(one, RecordMetadata)]
+
+
+async def test_keys_go_where_all_clients_put_them_and_stay_in_order(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=4)
+    keys = [b"key-%d" % (number % 37) for number in range(2000)]
+    values = [b"%d" % number for number in range(2000)]
+    async with producer(cluster, batch_size=4000) as writer:
+        outcomes = await writer.send_many(topic, pa.table({"key": keys, "value": values}))
+    log = await stored(cluster.bootstrap_servers, topic)
+    for number, (partition, offset) in enumerate(places(outcomes)):
+        assert partition == (murmur2(keys[number]) & 0x7FFFFFFF) % 4
+        assert log[partition][offset].value == values[number]
+    for records in log.values():
+        order = [int(record.value or b"") for record in records]
+        assert order == sorted(order)
+
+
+async def test_the_partitioner_and_the_partition_of_the_call(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=3)
+    table = pa.table({"value": [b"0", b"1", b"2"], "partition": pa.array([None, 0, None], pa.int64())})
+
+    def last(topic: str, key: bytes | None, value: bytes | None, partitions: Any, available: Any) -> int:
+        return int(partitions[-1])
+
+    async with producer(cluster, partitioner=last) as writer:
+        assert [partition for partition, _ in places(await writer.send_many(topic, table))] == [2, 0, 2]
+        outcomes = await writer.send_many(topic, table, partition=1)
+        assert [partition for partition, _ in places(outcomes)] == [1, 0, 1]
+
+
+async def test_a_row_that_is_too_large_fails_alone(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    values = [b"x" * 10, b"x" * 20_000, b"x" * 30]
+    async with producer(cluster, max_request_size=10_000) as writer:
+        outcomes = await writer.send_many(topic, pa.table({"value": values}))
+    assert list(outcomes.errors) == [1]
+    assert isinstance(outcomes[1], MessageTooLargeError)
+    assert [len(record.value or b"") for record in (await stored(cluster.bootstrap_servers, topic))[0]] == [10, 30]
+
+
+async def test_what_cannot_be_buffered_has_its_error_for_every_row(cluster: BehaviourCluster, topic: str) -> None:
+    async with producer(cluster, max_block_ms=2000) as writer:
+        outcomes = await writer.send_many("no such topic", pa.table({"value": [b"0", b"1"]}))
+    assert len(outcomes) == 2
+    assert all(isinstance(one, KafkaError) for one in outcomes)
+
+
+async def test_a_table_that_is_none_of_records_is_refused_whole(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with producer(cluster) as writer:
+        for table, why in (
+            (pa.table({"values": [b"0"]}), "records have no values"),
+            (pa.table({"value": [1]}), "column value is of type int64"),
+            (pa.table({"value": [b"0", b"1"], "partition": [0, 2]}), "partition 2 is not one of its 2"),
+        ):
+            with pytest.raises(InvalidRecordError, match=why):
+                await writer.send_many(topic, table)
+        with pytest.raises(InvalidRecordError, match="partition 5 is not one"):
+            await writer.send_many(topic, pa.table({"value": [b"0"]}), partition=5)
+    assert await stored(cluster.bootstrap_servers, topic) == {0: [], 1: []}

@@ -1,0 +1,72 @@
+"""The outcomes of many records as a sequence."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from aiokproto.errors import KafkaError
+from aiokproto.producer.delivery import Run
+from aiokproto.producer.outcome import Losses, Outcome
+from aiokproto.producer.outcomes import Outcomes, Refused, Scattered
+from aiokproto.types import RecordMetadata, TopicPartition
+
+
+def written(losses: Losses, partition: int, count: int, base_offset: int) -> Outcome:
+    outcome = Outcome(TopicPartition("flights", partition), losses)
+    outcome.write(count, base_offset, -1)
+    return outcome
+
+
+def failed(losses: Losses, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> Outcome:
+    outcome = Outcome(TopicPartition("flights", 0), losses)
+    outcome.fail(3, error, record_errors)
+    return outcome
+
+
+def where(partition: int, offset: int, timestamp: int = 5) -> RecordMetadata:
+    return RecordMetadata("flights", partition, offset, timestamp)
+
+
+def test_items_are_those_of_the_parts_in_order() -> None:
+    losses, full = Losses(), KafkaError("full")
+    outcomes = Outcomes(
+        [Run(written(losses, 0, 3, 10), 1, 2, 5), Refused(full, 2), Run(written(losses, 1, 1, 0), 0, 1, 5)]
+    )
+    expected = [where(0, 11), where(0, 12), full, full, where(1, 0)]
+    assert list(outcomes) == expected
+    assert [outcomes[place] for place in range(5)] == expected
+    assert [outcomes[place] for place in range(-5, 0)] == expected
+    assert outcomes[1:4] == expected[1:4]
+    assert outcomes[::-2] == expected[::-2]
+    assert len(outcomes) == 5
+    assert outcomes.errors == {2: full, 3: full}
+    assert repr(outcomes) == "<Outcomes of 5 records, 2 of them not written>"
+    for place in (5, -6):
+        with pytest.raises(IndexError, match="there are 5 outcomes"):
+            outcomes[place]
+
+
+def test_of_none_there_is_none() -> None:
+    outcomes = Outcomes([])
+    assert (len(outcomes), list(outcomes), outcomes.errors) == (0, [], {})
+
+
+def test_rows_are_found_where_they_went() -> None:
+    losses, special, full = Losses(), KafkaError("special"), KafkaError("full")
+    batches = [written(losses, 0, 2, 10), failed(losses, KafkaError("why"), {1: special}), full]
+    outcomes = Outcomes([Scattered(batches, [1, 0, 2, 0], [1, 1, -1, 0], [5, 6, 7, 8])])
+    assert list(outcomes) == [special, where(0, 11, 6), full, where(0, 10, 8)]
+    assert outcomes.errors == {0: special, 2: full}
+
+
+@pytest.mark.parametrize("look", [True, False])
+def test_errors_that_nobody_looks_at_are_counted(look: bool) -> None:
+    losses = Losses()
+    outcomes = Outcomes([Run(failed(losses, KafkaError("why")), 0, 3, 5)])
+    if look:
+        assert len(outcomes.errors) == 3
+    del outcomes
+    gc.collect()
+    assert losses.records == (0 if look else 3)
