@@ -7,94 +7,130 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
-from benchmarks import codec, report, runner
-from benchmarks.clients import CLIENTS
+from benchmarks import codec, report, runner, tables
+from benchmarks.clients import CLIENTS, MAIN
+from benchmarks.extras import EXTRAS, imports
 from benchmarks.topics import TopicError
-from benchmarks.work import KINDS, Settings
+from benchmarks.work import KINDS, Data, Settings
 from tests.kafka.cluster import KafkaCluster, KafkaError
 from tools.setup.project import kafka_version
 
-RESULTS = runner.ROOT / ".cache" / "bench"
-QUICK_MESSAGES = 20_000
+DATA = (Data(100), Data(1024), Data(1024, "lz4"), Data(1024, "zstd"))
+PARTS = (*KINDS, "extras", "imports", "codec")
+MESSAGES, ROUNDS = 200_000, 3
+QUICK_MESSAGES, QUICK_ROUNDS = 20_000, 1
+QUICK_DATA = (Data(100), Data(1024, "lz4"))
+QUICK_PARTS = ("produce", "latency", "consume", "codec")
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--messages", type=int, default=200_000, metavar="N", help="of each cell (default 200000)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of all cells (default 3)")
-    parser.add_argument("--quick", action="store_true", help="one round of few messages, in under a minute")
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="use this cluster instead of starting real Kafka")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON instead of tables")
-    parser.add_argument("--only", choices=[*KINDS, "codec"], action="append", help="these parts (may be repeated)")
-    parser.add_argument("--clients", nargs="+", choices=CLIENTS, default=list(CLIENTS), help="these clients")
-    parser.add_argument("--sizes", nargs="+", type=int, default=[100, 1024], help="of values (default 100 1024)")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR", help="where the JSON is kept")
+    add = parser.add_argument
+    add("--messages", type=int, metavar="N", help=f"of each cell (default {MESSAGES})")
+    add("--rounds", type=int, metavar="N", help=f"of all cells (default {ROUNDS})")
+    add("--quick", action="store_true", help="one round of few messages and main clients, in under a minute")
+    add("--long", action="store_true", help="also what takes minutes: ten million messages, ten thousand topics")
+    add("--bootstrap", metavar="HOST:PORT", help="use this cluster instead of starting real Kafka")
+    add("--json", action="store_true", help="print the results as JSON instead of tables")
+    add("--only", choices=PARTS, action="append", help="these parts (may be repeated)")
+    add("--extras", nargs="+", choices=EXTRAS, help="of the extras, these")
+    add("--clients", nargs="+", choices=CLIENTS, help="these clients")
+    add("--data", nargs="+", type=_data, metavar="SIZE[:CODEC]", help="of values (default 100 1024 1024:lz4 1024:zstd)")
+    add("--ratio-to", choices=CLIENTS, metavar="CLIENT", help="ratios are to this client (default the first)")
+    add("--results", type=Path, default=runner.RESULTS, metavar="DIR", help="where the JSON is kept")
     defaults = Settings()
-    parser.add_argument("--linger-ms", type=int, default=defaults.linger_ms, help="(default %(default)s)")
-    parser.add_argument("--batch-bytes", type=int, default=defaults.batch_bytes, help="(default %(default)s)")
-    parser.add_argument("--partitions", type=int, default=defaults.partitions, help="(default %(default)s)")
-    arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.messages, arguments.rounds = min(arguments.messages, QUICK_MESSAGES), 1
-    return arguments
+    add("--linger-ms", type=int, default=defaults.linger_ms, help="(default %(default)s)")
+    add("--batch-bytes", type=int, default=defaults.batch_bytes, help="(default %(default)s)")
+    add("--partitions", type=int, default=defaults.partitions, help="(default %(default)s)")
+    return parser.parse_args()
 
 
-def main() -> int:
-    arguments = parse()
-    parts = arguments.only or [*KINDS, "codec"]
-    plan = runner.Plan(
+def _data(text: str) -> Data:
+    size, _, compression = text.partition(":")
+    return Data(int(size), compression or "none")
+
+
+def plan_of(arguments: argparse.Namespace, parts: tuple[str, ...]) -> runner.Plan:
+    quick = arguments.quick
+    extras = [name for name, extra in EXTRAS.items() if arguments.long or not extra.long]
+    return runner.Plan(
         kinds=[kind for kind in KINDS if kind in parts],
-        clients=arguments.clients,
-        sizes=arguments.sizes,
-        messages=arguments.messages,
-        rounds=arguments.rounds,
+        clients=arguments.clients or (MAIN if quick else tuple(CLIENTS)),
+        data=arguments.data or (QUICK_DATA if quick else DATA),
+        messages=arguments.messages or (QUICK_MESSAGES if quick else MESSAGES),
+        rounds=arguments.rounds or (QUICK_ROUNDS if quick else ROUNDS),
+        extras=(arguments.extras or extras) if "extras" in parts else (),
         settings=Settings(
             partitions=arguments.partitions, linger_ms=arguments.linger_ms, batch_bytes=arguments.batch_bytes
         ),
     )
-    results: dict[str, Any] = {"at": datetime.now(timezone.utc).isoformat(timespec="seconds")}
-    out = report.console(to_stderr=arguments.json)
-    failed = False
-    if plan.kinds:
-        try:
-            failed = _measure_clients(arguments.bootstrap, plan, out, results)
-        except (KafkaError, TopicError, OSError) as error:
-            print(f"no broker to measure against: {error}", file=sys.stderr)
-            return 1
+
+
+def main() -> int:
+    arguments = parse()
+    parts = tuple(arguments.only or (QUICK_PARTS if arguments.quick else PARTS))
+    plan = plan_of(arguments, parts)
+    results: dict[str, Any] = {
+        "at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "whole": not (arguments.quick or arguments.only or arguments.extras or arguments.clients or arguments.data),
+        "machine": report.machine(),
+        "plan": asdict(plan),
+        "ratio_to": arguments.ratio_to or plan.clients[0],
+    }
+    out = tables.console(to_stderr=arguments.json)
+    out.print(report.how(results), style="dim")
+    try:
+        if plan.kinds or plan.extras:
+            results |= _measure_clients(arguments.bootstrap, plan)
+    except (KafkaError, TopicError, OSError) as error:
+        print(f"no broker to measure against: {error}", file=sys.stderr)
+        return 1
+    if "imports" in parts:
+        results["imports_ms"] = imports.measure(quick=arguments.quick)
     if "codec" in parts:
         results["codec"] = codec.measure(quick=arguments.quick)
-        codec.show(out, results["codec"])
+    _show(out, results)
     path = _save(arguments.results, results)
     if arguments.json:
         print(json.dumps(results))
     out.print(f"results: {path}", style="dim")
-    return int(failed)
+    return int(bool(report.failures(results)))
 
 
-def _measure_clients(bootstrap: str | None, plan: runner.Plan, out: Console, results: dict[str, Any]) -> bool:
-    """Measure, show, and add to the results; whether a client or a cell failed."""
-    clients, cells = runner.describe(plan)
-    with _broker(bootstrap) as (address, name), report.console(to_stderr=True).status("") as status:
-        runner.measure(plan, cells, address, status.update)
-    results |= report.as_json(plan, clients, cells, name)
-    report.show(out, plan, clients, cells, name)
-    return any("error" in client for client in clients) or any(cell.error is not None for cell in cells)
+def _measure_clients(bootstrap: str | None, plan: runner.Plan) -> dict[str, Any]:
+    with broker_at(bootstrap) as (address, name), tables.console(to_stderr=True).status("") as status:
+        clients, cells, launches = runner.describe(plan)
+        runner.measure(plan, cells, launches, address, lambda text: status.update(escape(text)))
+    return {"broker": name, "clients": clients, "cells": [cell.as_json() for cell in cells]}
 
 
 @contextmanager
-def _broker(bootstrap: str | None) -> Iterator[tuple[str, str]]:
+def broker_at(bootstrap: str | None) -> Iterator[tuple[str, str]]:
     """Where the broker is, and what to call it."""
     if bootstrap is not None:
         yield bootstrap, f"the cluster at {bootstrap}"
         return
     with KafkaCluster(1, heap="1g") as cluster:
         yield cluster.bootstrap_servers, f"Apache Kafka {kafka_version()}, one broker on the same machine"
+
+
+def _show(out: Console, results: dict[str, Any]) -> None:
+    out.print(escape(report.where(results)), style="bold")
+    for table in report.tables(results):
+        tables.show(out, table)
+    if "codec" in results:
+        for table in codec.tables(results["codec"]):
+            tables.show(out, table)
+    for failure in report.failures(results):
+        out.print(f"failed: {escape(failure)}", style="red")
 
 
 def _save(folder: Path, results: dict[str, Any]) -> Path:

@@ -1,92 +1,88 @@
-"""One measurement in a process of its own: prints one line of JSON.
+"""One measurement in a process of its own: ``python -m benchmarks.cell MODULE`` for the client of that module.
 
-``python -m benchmarks.cell describe CLIENT`` says what there is to measure, ``… run`` measures it.
+A job is read from stdin and what was found is written to stdout, both as JSON::
+
+    {"command": "describe", "settings": {...}}                          what there is to measure
+    {"command": "run", "kind": "produce", "way": "...", "work": {...}}  the figures of one way
+
+The programs around clients in other languages speak the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
-from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import asdict
+from functools import partial
+from typing import Any, cast
 
-from benchmarks.clients import CLIENTS, load
-from benchmarks.work import KINDS, Settings, Work
+from benchmarks.clients import Client, Run, load
+from benchmarks.extras import EXTRAS
+from benchmarks.loops import in_loop
+from benchmarks.work import KINDS, Kind, Settings, Work, memory
 
 WARM_UP = 2000
 PACKAGES = {"aiokafka", "confluent_kafka", "kafka"}
 """What the other clients install."""
 
 
-def describe(name: str, settings: Settings) -> dict[str, Any]:
+def describe(module: str, settings: Settings) -> dict[str, Any]:
     """What a client is and can do; only that it is missing, where it is not installed."""
     try:
-        client = load(name)
+        client = load(module)
     except ModuleNotFoundError as error:
         # A client that lacks a part of its own is broken, which is another matter.
         if error.name not in PACKAGES:
             raise
-        return {"client": name, "missing": f"{error.name} is not installed"}
+        return {"missing": f"{error.name} is not installed"}
     return {
-        "client": name,
         "version": client.version(),
-        "stated": dict(client.stated(settings)),
+        "stated": asdict(client.stated(settings)),
         "ways": {kind: list(client.ways(kind)) for kind in KINDS},
+        "asyncio": client.asyncio is not None,
     }
 
 
-def run(arguments: argparse.Namespace, settings: Settings) -> dict[str, Any]:
+def run(client: Client, kind: str, way: str, work: Work) -> dict[str, Any]:
     """Do the work once for few messages, so that all is imported and Python has specialised the code; then for all."""
-    way = load(arguments.client).ways(arguments.kind)[arguments.way]
-    work = Work(arguments.bootstrap, arguments.topic, arguments.messages, arguments.size, settings)
-    warm_up = work.warm_up(WARM_UP)
-    way(warm_up)
-    way(work)
-    if work.settled != work.messages:
-        raise RuntimeError(f"{work.settled} of {work.messages} messages were settled")
+    do = _way(client, kind, way)
+    sent = 0
+    if kind in KINDS and kind != "start":
+        warm_up = work.warm_up(WARM_UP)
+        do(warm_up)
+        sent += warm_up.settled + warm_up.connecting
+    do(work)
     return {
         "cpu": work.meter.cpu,
         "wall": work.meter.wall,
-        "latency": percentiles(work.latencies),
-        "warm_up": warm_up.settled,
-        "max_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        "settled": work.settled,
+        "sent": sent + work.settled + work.connecting,
+        "latencies": work.latencies,
+        "figures": work.figures,
+        "peak_bytes": memory("VmHWM"),
     }
 
 
-def percentiles(seconds: Sequence[float]) -> dict[str, float] | None:
-    """Nearest-rank percentiles, or None of nothing."""
-    if not seconds:
-        return None
-    ordered = sorted(seconds)
-    return {name: ordered[min(len(ordered) - 1, int(len(ordered) * share))] for name, share in _SHARES.items()}
-
-
-_SHARES = {"p50": 0.5, "p99": 0.99}
+def _way(client: Client, kind: str, way: str) -> Run:
+    if kind not in EXTRAS:
+        return client.ways(cast("Kind", kind))[way]
+    if client.asyncio is None:
+        raise ValueError(f"{kind} is for clients in an event loop")
+    return in_loop(partial(EXTRAS[kind].run, client.asyncio))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cell", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    describing, running = commands.add_parser("describe"), commands.add_parser("run")
-    for command in (describing, running):
-        command.add_argument("client", choices=CLIENTS)
-        for option in fields(Settings):
-            command.add_argument(f"--{option.name.replace('_', '-')}", type=int, default=option.default)
-    running.add_argument("kind", choices=KINDS)
-    running.add_argument("way")
-    running.add_argument("--bootstrap", required=True)
-    running.add_argument("--topic", required=True)
-    running.add_argument("--messages", type=int, required=True)
-    running.add_argument("--size", type=int, required=True)
-    arguments = parser.parse_args()
-    settings = Settings(**{option.name: getattr(arguments, option.name) for option in fields(Settings)})
-    if arguments.command == "describe":
-        found = describe(arguments.client, settings)
+    parser.add_argument("module", help="of benchmarks.clients")
+    module = parser.parse_args().module
+    job = json.load(sys.stdin)
+    if job["command"] == "describe":
+        found = describe(module, Settings(**job["settings"]))
     else:
-        found = run(arguments, settings)
+        given = job["work"]
+        work = Work(**given | {"settings": Settings(**given["settings"])})
+        found = run(load(module), job["kind"], job["way"], work)
     print(json.dumps(found), flush=True)
 
 

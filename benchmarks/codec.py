@@ -1,4 +1,4 @@
-"""``python -m benchmarks.codec``: the codec and its import time, beside kafka-python and kio where they are installed.
+"""``python -m benchmarks.codec``: the codec alone, beside kafka-python and kio where they are installed.
 
 Every codec decodes the same bytes, and has to encode what it decoded to these bytes again.
 """
@@ -6,22 +6,14 @@ Every codec decodes the same bytes, and has to encode what it decoded to these b
 from __future__ import annotations
 
 import importlib.util
-import os
-import resource
-import statistics
-import subprocess
-import sys
 import time
 import timeit
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import version
 from io import BytesIO
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from aiokproto.codec.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from aiokproto.codec.messages.metadata import (
@@ -31,31 +23,12 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokproto.codec.schema import Response
-from benchmarks import report, runner
+from benchmarks.tables import Table, console, show
 
 VERSION = 12
 OURS = "aiokproto"
 PEERS = {"kafka-python": "kafka", "kio": "kio"}
 """Distribution → the package it installs."""
-EVERY_MESSAGE = (
-    "from aiokproto.codec import registry\n"
-    "for key in registry.api_keys(): registry.request(key), registry.response(key)"
-)
-IMPORTS = {
-    "python (nothing)": "pass",
-    "aiokproto": "import aiokproto",
-    "aiokproto: one message": "import aiokproto.codec.messages.metadata",
-    "aiokproto: every message": EVERY_MESSAGE,
-    "aiokproto: every message and payload": (
-        f"{EVERY_MESSAGE}\nfor name in registry.payload_names(): registry.lookup(name)"
-    ),
-    "aiokproto: Producer and Consumer": "from aiokproto import Consumer, Producer",
-    "asyncio": "import asyncio",
-    "aiokafka": "import aiokafka",
-    "confluent-kafka": "import confluent_kafka",
-    "kafka-python": "import kafka",
-    "kio: one message": "import kio.schema.metadata.v12.response, kio.serial",
-}
 
 Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]
@@ -189,26 +162,6 @@ def _best(call: Callable[[], object], seconds: float) -> float:
     return min(once, *timer.repeat(4, number)) / number * 1e6
 
 
-def _imports(repeat: int) -> Iterator[tuple[str, float | None]]:
-    """What each import takes in milliseconds of a fresh interpreter, the interpreter itself included; median."""
-    for name, code in IMPORTS.items():
-        # The first writes the bytecode that all later ones read, as an installed package has it.
-        times = [_cpu_seconds(code) for _ in range(repeat + 1)][1:]
-        known = [seconds * 1e3 for seconds in times if seconds is not None]
-        yield name, statistics.median(known) if known else None
-
-
-def _cpu_seconds(code: str) -> float | None:
-    """CPU seconds of a process that runs ``code``, or None if it cannot."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, cwd=runner.ROOT, env=environment, check=False
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return None if done.returncode else after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
 def measure(*, quick: bool = False) -> dict[str, Any]:
     """All timings, as JSON has them."""
     seconds = 0.05 if quick else 0.5
@@ -216,7 +169,6 @@ def measure(*, quick: bool = False) -> dict[str, Any]:
     return {
         "versions": {codec: _version(codec) for codec in CODECS},
         "timings": timings,
-        "imports_ms": dict(_imports(2 if quick else 7)),
     }
 
 
@@ -227,12 +179,9 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def show(out: Console, results: Mapping[str, Any]) -> None:
-    table = Table("message", "codec", title=f"Codec, responses of version {VERSION}, CPU µs", title_justify="left")
-    for heading in ("decode", "ratio", "encode", "ratio"):
-        table.add_column(heading, justify="right")
-    table.add_column("note")
+def tables(results: Mapping[str, Any]) -> list[Table]:
     ours = {timing["message"]: timing for timing in results["timings"] if timing["codec"] == OURS}
+    rows = []
     for timing in results["timings"]:
         base = ours[timing["message"]]
         figures = []
@@ -240,16 +189,13 @@ def show(out: Console, results: Mapping[str, Any]) -> None:
             took = timing[what]
             figures += ["-", "-"] if took is None else [f"{took:,.1f}", f"{took / base[what]:.2f}"]
         version = results["versions"][timing["codec"]] or ""
-        table.add_row(
-            f"{timing['message']}, {timing['bytes']:,} B", f"{timing['codec']} {version}", *figures, timing["note"]
-        )
-    out.print(table)
-    table = Table("import", title="Interpreter start and import, CPU ms", title_justify="left")
-    table.add_column("ms", justify="right")
-    for name, took in results["imports_ms"].items():
-        table.add_row(name, "cannot be imported" if took is None else f"{took:.0f}")
-    out.print(table)
+        what = f"{timing['message']}, {timing['bytes']:,} B"
+        rows.append([what, f"{timing['codec']} {version}", *figures, timing["note"]])
+    figures = ["decode", "decode ratio", "encode", "encode ratio"]
+    title = f"The codec: responses of version {VERSION}, CPU µs"
+    return [Table(title, ("message", "codec", *figures, "note"), rows, figures)]
 
 
 if __name__ == "__main__":
-    show(report.console(), measure())
+    for table in tables(measure()):
+        show(console(), table)

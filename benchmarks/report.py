@@ -1,22 +1,35 @@
-"""Results for people (tables) and for programs (JSON)."""
+"""Results as tables. They are made from what the JSON has, so that a page can be made of a run of yesterday."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from benchmarks.extras import EXTRAS, imports
+from benchmarks.tables import Table
+from benchmarks.work import KINDS, Data
 
-from benchmarks.runner import Cell, Plan, baseline
-
-WIDTH = 118
 HEADINGS = {"produce": "Produce", "latency": "Produce, awaited one by one", "consume": "Consume"}
+COLUMNS = {
+    "CPU µs": ("cpu_us", 2),
+    "wall µs": ("wall_us", 2),
+    "p50 ms": ("p50 ms", 2),
+    "p99 ms": ("p99 ms", 2),
+    "peak MiB": ("peak_mib", 0),
+}
+"""Heading → the median it shows, and with how many digits."""
+SHOWN = {
+    "produce": ("CPU µs", "wall µs", "peak MiB"),
+    "consume": ("CPU µs", "wall µs", "peak MiB"),
+    "latency": ("p50 ms", "p99 ms", "CPU µs", "peak MiB"),
+}
+WITH_RATIO = ("CPU µs", "wall µs", "p50 ms", "p99 ms")
+
+Results = Mapping[str, Any]
 
 
 def machine() -> dict[str, Any]:
@@ -38,125 +51,130 @@ def _cpu_model() -> str:
     return next(models, platform.processor() or "unknown")
 
 
-def console(*, to_stderr: bool = False) -> Console:
-    made = Console(stderr=to_stderr, highlight=False, soft_wrap=False)
-    # Nobody can widen a file or a pipe: the tables get what they need.
-    return made if made.is_terminal else Console(stderr=to_stderr, highlight=False, width=WIDTH)
+def where(results: Results) -> str:
+    """The machine and the broker, in a line."""
+    on = results["machine"]
+    return f"{on['python']} · {on['system']} · {on['cores']} cores, {on['cpu']} · {results.get('broker', 'no broker')}"
 
 
-def as_json(plan: Plan, clients: Sequence[dict[str, Any]], cells: Sequence[Cell], broker: str) -> dict[str, Any]:
-    return {
-        "machine": machine(),
-        "broker": broker,
-        "plan": asdict(plan),
-        "clients": list(clients),
-        "cells": [
-            {
-                **asdict(cell),
-                "cpu_us": _micros(cell.median("cpu")),
-                "wall_us": _micros(cell.median("wall")),
-            }
-            for cell in cells
-        ],
-    }
-
-
-def show(out: Console, plan: Plan, clients: Sequence[dict[str, Any]], cells: Sequence[Cell], broker: str) -> None:
-    where = machine()
-    out.print(f"[bold]{where['python']}[/] · {where['system']} · {where['cores']} cores, {where['cpu']} · {broker}")
-    out.print(_told(plan))
-    out.print(_clients(clients))
-    for size in plan.sizes:
-        for kind in plan.kinds:
-            group = [cell for cell in cells if (cell.kind, cell.size) == (kind, size)]
-            if group:
-                make = _latency_table if kind == "latency" else _throughput_table
-                out.print(make(f"{HEADINGS[kind]}, {size} B values", group))
-    for cell in cells:
-        if cell.error is not None:
-            out.print(f"[red]failed:[/] {escape(str(cell))}: {escape(cell.error)}")
-    out.print(
-        f"Medians of {plan.rounds} rounds, each cell in a fresh process after a warm-up. Times are per message; CPU is "
-        "that of the client's process, all its threads. A ratio is to aiokproto's first row: above 1 takes more.",
-        style="dim",
-    )
-
-
-def _told(plan: Plan) -> str:
-    told = plan.settings
+def how(results: Results) -> str:
+    """What a reader of the tables has to know, in a paragraph."""
+    plan = results["plan"]
     return (
-        f"{plan.messages:,} messages without keys, {told.partitions} partitions, one replica. All are told: "
-        f"acks=all, linger {told.linger_ms} ms (awaited: 0), batches of {told.batch_bytes >> 10} KiB, no compression, "
-        f"{told.in_flight} in flight; fetches of {told.fetch_max_bytes >> 20} MiB, "
-        f"{told.partition_fetch_bytes >> 10} KiB a partition, no commits."
+        f"Each cell: {plan['messages']:,} messages without keys (awaited: a hundredth), "
+        f"{plan['settings']['partitions']} partitions, one replica; medians of {plan['rounds']} rounds, in fresh "
+        "processes, after a warm-up. Times are per message; CPU is that of the client's process, all its threads. "
+        f"A ratio is to the first row of {results['ratio_to']}: above 1 takes more."
     )
 
 
-def _clients(clients: Sequence[dict[str, Any]]) -> Table:
-    table = Table("client", "version", "otherwise", title="Clients", title_justify="left")
-    for client in clients:
-        if "error" in client:
-            table.add_row(client["client"], "-", f"[red]cannot be measured:[/] {escape(client['error'])}")
-        elif "missing" in client:
-            table.add_row(client["client"], "-", f"not measured: {client['missing']}", style="dim")
+def tables(results: Results) -> Iterator[Table]:
+    if results.get("clients"):
+        yield settings(results)
+        yield clients(results)
+    cells = results.get("cells", [])
+    for kind in KINDS:
+        for data, group in groupby((cell for cell in cells if cell["kind"] == kind), lambda cell: _data(cell)):
+            if kind in SHOWN:
+                yield _cells(f"{HEADINGS[kind]}: {data}", kind, list(group), results["ratio_to"])
+    rows = list(_extra_rows(results))
+    if rows:
+        yield Table("Beside throughput", ("what", "messages", "client", "figures"), rows)
+
+
+def settings(results: Results) -> Table:
+    """What all clients are told alike, and which of them do otherwise."""
+    told = results["plan"]["settings"]
+    rows = {
+        "acks": "all",
+        "linger": f"{told['linger_ms']} ms (0 where sends are awaited)",
+        "batch": f"{told['batch_bytes'] >> 10} KiB",
+        "compression": "as each table says, at each client's default level",
+        "in flight": f"{told['in_flight']} requests for each broker",
+        "idempotence": "on" if told["idempotence"] else "off",
+        "fetch": f"up to {told['fetch_max_bytes'] >> 20} MiB, {told['partition_fetch_bytes'] >> 20} MiB a partition",
+        "CRCs": "checked",
+        "commits": "none",
+    }
+    measured = [client for client in results["clients"] if "stated" in client]
+    return Table(
+        "Settings",
+        ("setting", "all are told", "but"),
+        [(name, value, _differing(measured, name)) for name, value in rows.items()],
+    )
+
+
+def _differing(clients: Sequence[Results], name: str) -> str:
+    differs = ((client["client"], client["stated"]["differs"].get(name)) for client in clients)
+    return "; ".join(f"{client}: {value}" for client, value in differs if value is not None)
+
+
+def clients(results: Results) -> Table:
+    rows = []
+    for client in results["clients"]:
+        if "stated" in client:
+            stated = client["stated"]
+            rows.append((client["client"], client["version"], stated["works_in"], ", ".join(stated["notes"])))
         else:
-            stated = ", ".join(f"{name}: {value}" for name, value in client["stated"].items())
-            table.add_row(client["client"], client["version"], stated)
-    return table
+            why = f"left out: {client['missing']}" if "missing" in client else f"cannot be measured: {client['error']}"
+            rows.append((client["client"], "-", "-", why))
+    return Table("Clients", ("client", "version", "works in", "besides"), rows)
 
 
-def _throughput_table(title: str, cells: Sequence[Cell]) -> Table:
-    table = Table("client", "call", title=title, title_justify="left")
-    for heading in ("CPU µs", "ratio", "range", "wall µs", "ratio", "messages/s"):
-        table.add_column(heading, justify="right")
+def failures(results: Results) -> list[str]:
+    """What could not be measured, a line each."""
+    failed = [f"{_data(cell)}, {_name(cell)}: {cell['error']}" for cell in results.get("cells", []) if cell["error"]]
+    broken = [f"{one['client']}: {one['error']}" for one in results.get("clients", []) if "error" in one]
+    return [*broken, *failed]
+
+
+def _cells(title: str, kind: str, cells: Sequence[Results], ratio_to: str) -> Table:
+    base: Results = next((cell["median"] for cell in cells if cell["client"] == ratio_to), {})
+    headings: list[str] = []
+    for column in SHOWN[kind]:
+        headings += [column, f"{column.split()[0]} ratio"] if column in WITH_RATIO else [column]
+    rows = []
     for cell in cells:
-        cpu, wall = cell.median("cpu"), cell.median("wall")
-        if cpu is None or wall is None:
-            table.add_row(cell.client, cell.way, "[red]failed[/]")
+        row = [cell["client"], cell["way"]]
+        for column in SHOWN[kind]:
+            name, digits = COLUMNS[column]
+            value, its_base = cell["median"].get(name), base.get(name)
+            row.append("failed" if cell["error"] else "-" if value is None else f"{value:,.{digits}f}")
+            if column in WITH_RATIO:
+                row.append(f"{value / its_base:.2f}" if value is not None and its_base else "-")
+        rows.append(row)
+    return Table(title, ("client", "call", *headings), rows, figures=headings)
+
+
+def _extra_rows(results: Results) -> Iterator[tuple[str, str, str, str]]:
+    for cell in results.get("cells", []):
+        figures = cell["median"]
+        if cell["kind"] in EXTRAS:
+            title = EXTRAS[cell["kind"]].title
+            chosen = {label: figures[label] for label in figures if label not in ("cpu_us", "wall_us", "peak_mib")}
+        elif cell["kind"] == "start":
+            title = "first acknowledgement, from nothing"
+            chosen = {label: figures[f"{label.split()[0].lower()}_us"] / 1e3 for label in _START if figures}
+        else:
             continue
-        rounds = [seconds * 1e6 for seconds in cell.per_message("cpu")]
-        table.add_row(
-            cell.client,
-            cell.way,
-            f"{cpu * 1e6:.2f}",
-            _ratio(cells, cell, lambda one: one.median("cpu")),
-            f"{min(rounds):.2f} to {max(rounds):.2f}",
-            f"{wall * 1e6:.2f}",
-            _ratio(cells, cell, lambda one: one.median("wall")),
-            f"{1 / wall:,.0f}",
-        )
-    return table
+        options = "".join(f", {value:,} {name}" for name, value in cell["options"].items())
+        yield f"{title}{options}", _data(cell), cell["client"], "failed" if cell["error"] else _figures(chosen)
+    for name, chosen in imports.labelled(results.get("imports_ms", {})).items():
+        yield "start and import", "", name, _figures(chosen)
 
 
-def _latency_table(title: str, cells: Sequence[Cell]) -> Table:
-    table = Table("client", "call", title=title, title_justify="left")
-    for heading in ("p50 ms", "ratio", "p99 ms", "ratio", "CPU µs", "ratio"):
-        table.add_column(heading, justify="right")
-    for cell in cells:
-        p50, p99, cpu = cell.latency("p50"), cell.latency("p99"), cell.median("cpu")
-        if p50 is None or p99 is None or cpu is None:
-            table.add_row(cell.client, cell.way, "[red]failed[/]")
-            continue
-        table.add_row(
-            cell.client,
-            cell.way,
-            f"{p50 * 1e3:.2f}",
-            _ratio(cells, cell, lambda one: one.latency("p50")),
-            f"{p99 * 1e3:.2f}",
-            _ratio(cells, cell, lambda one: one.latency("p99")),
-            f"{cpu * 1e6:.0f}",
-            _ratio(cells, cell, lambda one: one.median("cpu")),
-        )
-    return table
+_START = ("wall ms", "CPU ms")
 
 
-def _ratio(cells: Sequence[Cell], cell: Cell, figure: Callable[[Cell], float | None]) -> str:
-    ours = baseline(cells, cell)
-    mine, theirs = figure(cell), figure(ours) if ours is not None else None
-    if mine is None or not theirs:
-        return "-"
-    return f"{mine / theirs:.2f}"
+def _figures(labelled: Mapping[str, float]) -> str:
+    return " · ".join(
+        f"{label} {value:,.0f}" if value >= 100 else f"{label} {value:,.2f}" for label, value in labelled.items()
+    )
 
 
-def _micros(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1e6, 4)
+def _data(cell: Results) -> str:
+    return str(Data(**cell["data"]))
+
+
+def _name(cell: Results) -> str:
+    return f"{cell['kind']}: {cell['client']} {cell['way']}".strip()

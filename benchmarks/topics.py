@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TypeVar, cast
 
 from aiokproto import records
@@ -23,8 +24,11 @@ R = TypeVar("R", bound=Response)
 Address = tuple[str, int]
 
 TIMEOUT = 30.0
+# A broker is done with thousands of topics long after it has answered.
+MANY_TIMEOUT = 300.0
 LATEST = -1
 ALL = -1
+CREATED_AT_ONCE = 500
 # What is being measured must not be cleaned away, and what was measured need not be kept.
 CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "file.delete.delay.ms": "0"}
 VERSIONS = {
@@ -46,8 +50,9 @@ class Fill:
     """What a topic is filled with."""
 
     messages: int
-    value: bytes
+    values: Sequence[bytes]
     batch_bytes: int
+    compression: str = "none"
 
 
 class Topics:
@@ -64,17 +69,30 @@ class Topics:
 
     def create(self, name: str, partitions: int) -> None:
         """Create a topic; returns once each of its partitions can be used."""
-        configs = [CreatableTopicConfig(name=key, value=value) for key, value in CONFIG.items()]
-        topic = CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=configs
-        )
-        answer = self._ask(CreateTopicsRequest(topics=[topic]), self._controller())
-        _check(f"creating topic {name}", answer.topics[0].error_code)
-        deadline = time.monotonic() + TIMEOUT
+        self._create([name], partitions)
+        self._await(name, partitions, TIMEOUT)
+
+    def create_all(self, names: Sequence[str]) -> None:
+        """Create topics of one partition, some hundreds in each request; returns once the last can be used."""
+        for start in range(0, len(names), CREATED_AT_ONCE):
+            self._create(names[start : start + CREATED_AT_ONCE], 1)
+        self._await(names[-1], 1, MANY_TIMEOUT)
+
+    def _await(self, name: str, partitions: int, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
         while not self._serves(name, partitions):
             if time.monotonic() > deadline:
-                raise TopicError(f"topic {name} is not served after {TIMEOUT:g} s")
+                raise TopicError(f"topic {name} is not served after {timeout:g} s")
             time.sleep(0.02)
+
+    def _create(self, names: Iterable[str], partitions: int) -> None:
+        configs = [CreatableTopicConfig(name=key, value=value) for key, value in CONFIG.items()]
+        topics = [
+            CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=configs)
+            for name in names
+        ]
+        for created in self._ask(CreateTopicsRequest(topics=topics), self._controller()).topics:
+            _check(f"creating topic {created.name}", created.error_code)
 
     def _serves(self, name: str, partitions: int) -> bool:
         """Whether every leader knows that it is one, which it may learn after others are told."""
@@ -113,14 +131,14 @@ class Topics:
         return ends
 
     def fill(self, name: str, fill: Fill) -> None:
-        """Write ``messages`` equal values, spread evenly, in batches as a busy producer makes them."""
+        """Write ``messages`` values, spread evenly, in batches as a busy producer makes them."""
         leaders = self.leaders(name)
         share, rest = divmod(fill.messages, len(leaders))
         left = {partition: share + (partition < rest) for partition in leaders}
-        full = _batch(fill, fill.messages)
+        values = cycle(fill.values)
         for leader in set(leaders.values()):
             own = {partition: left[partition] for partition in leaders if leaders[partition] == leader}
-            for data in _rounds(own, full, fill):
+            for data in _rounds(own, values, fill):
                 topic = TopicProduceData(name=name, partition_data=data)
                 request = ProduceRequest(acks=ALL, timeout_ms=int(TIMEOUT * 1000), topic_data=[topic])
                 for result in self._ask(request, leader).responses[0].partition_responses:
@@ -147,26 +165,26 @@ class Topics:
         return frames.decode_response(_exactly(connection, length), cast("type[R]", request.response), version)
 
 
-def _rounds(left: dict[int, int], full: records.RecordBatch, fill: Fill) -> Iterator[list[PartitionProduceData]]:
+def _rounds(left: dict[int, int], values: Iterator[bytes], fill: Fill) -> Iterator[list[PartitionProduceData]]:
     """What goes into each request: the next batch of every partition that is not full yet."""
     while left:
         data = []
         for partition, messages in list(left.items()):
-            batch = full if messages >= full.count else _batch(fill, messages)
-            data.append(PartitionProduceData(index=partition, records=batch.raw))
-            left[partition] -= batch.count
+            builder = _batch(fill, values, messages)
+            data.append(PartitionProduceData(index=partition, records=builder.close()))
+            left[partition] -= builder.count
             if not left[partition]:
                 del left[partition]
         yield data
 
 
-def _batch(fill: Fill, most: int) -> records.RecordBatch:
+def _batch(fill: Fill, values: Iterator[bytes], most: int) -> records.BatchBuilder:
     """A batch of at most so many messages, as full as can be."""
-    builder = records.BatchBuilder(max_bytes=fill.batch_bytes)
+    builder = records.BatchBuilder(max_bytes=fill.batch_bytes, compression=records.Compression.parse(fill.compression))
     now = time.time_ns() // 1_000_000
-    while builder.count < most and builder.append(now, None, fill.value) is not None:
+    while builder.count < most and builder.append(now, None, next(values)) is not None:
         pass
-    return next(iter(records.decode(bytes(builder.close()))))
+    return builder
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

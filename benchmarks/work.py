@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import gc
 import resource
+import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import cycle, islice
+from pathlib import Path
 from typing import Literal
 
-Kind = Literal["produce", "latency", "consume"]
-KINDS: tuple[Kind, ...] = ("produce", "latency", "consume")
+from benchmarks import values
+
+Kind = Literal["produce", "latency", "consume", "start"]
+KINDS: tuple[Kind, ...] = ("produce", "latency", "consume", "start")
+"""What each client has ways of its own to do."""
 
 CHUNK = 10_000
 """Sends whose results a program holds before it looks at them, and records a consumer is asked for at most at once."""
@@ -20,12 +27,25 @@ CHUNK = 10_000
 class Settings:
     """What every client is told alike. All else is left at the client's own default."""
 
-    partitions: int = 6
+    partitions: int = 8
     linger_ms: int = 5
     batch_bytes: int = 128 << 10
     in_flight: int = 5
+    idempotence: bool = True
     fetch_max_bytes: int = 50 << 20
     partition_fetch_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the messages are like."""
+
+    size: int
+    compression: str = "none"
+
+    def __str__(self) -> str:
+        size = f"{self.size >> 10} KiB" if self.size and not self.size % 1024 else f"{self.size} B"
+        return f"{size}, {self.compression}"
 
 
 class Meter:
@@ -50,29 +70,58 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def memory(what: Literal["VmRSS", "VmHWM"]) -> int:
+    """Bytes of memory that this process has now (VmRSS) or had at most (VmHWM).
+
+    On Linux not by `getrusage`: its peak includes that of the process which this one was forked from.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024
+
+
 @dataclass
 class Work:
     """``messages`` values of ``size`` bytes, to be written to ``topic`` or read from it.
 
-    Connecting and learning about the topic are not measured. ``settled`` counts acknowledged or read messages,
-    ``latencies`` has the seconds of each awaited send.
+    Connecting and learning about the topic are not measured.
+
+    Attributes:
+        values_path: Where the values are.
+        options: What an extra measurement is told besides.
+        settled: Messages acknowledged or read.
+        connecting: Messages acknowledged before the meter ran.
+        latencies: Seconds of each awaited send.
+        figures: What an extra measurement found: label with unit → value.
     """
 
     bootstrap: str
     topic: str
     messages: int
     size: int
+    values_path: str
+    compression: str = "none"
     settings: Settings = field(default_factory=Settings)
+    options: dict[str, float] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
-    latencies: list[float] = field(default_factory=list)
     settled: int = 0
+    connecting: int = 0
+    latencies: list[float] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
 
     @cached_property
-    def value(self) -> bytes:
-        return bytes(index & 0xFF for index in range(self.size))
+    def _cycle(self) -> Iterator[bytes]:
+        return cycle(values.read(Path(self.values_path), self.size))
 
-    def linger_ms(self, kind: Kind) -> int:
-        return 0 if kind == "latency" else self.settings.linger_ms
+    def values(self, count: int) -> Iterator[bytes]:
+        """The next so many values to write."""
+        return islice(self._cycle, count)
+
+    def value(self) -> bytes:
+        """The next one."""
+        return next(self._cycle)
 
     def chunks(self) -> list[int]:
         """How many messages go into each chunk."""
@@ -81,7 +130,7 @@ class Work:
 
     def warm_up(self, messages: int) -> Work:
         """The same for fewer messages, under a meter that nobody reads."""
-        return replace(self, messages=min(messages, self.messages), meter=Meter(), latencies=[], settled=0)
+        return replace(self, messages=min(messages, self.messages), meter=Meter(), latencies=[], figures={})
 
     def read(self, values: int, size: int) -> None:
         """Count what was read, having checked that it is what was written."""

@@ -2,54 +2,48 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka
 
-from benchmarks.clients import Run, in_loop
-from benchmarks.work import CHUNK, Kind, Settings, Work
+from benchmarks import loops
+from benchmarks.clients import Run, Stated
+from benchmarks.loops import Asyncio, Consuming, Producing, in_loop, with_client
+from benchmarks.work import Kind, Settings, Work
 
 
-def _producer(work: Work, kind: Kind) -> Any:
-    return aiokafka.AIOKafkaProducer(
-        bootstrap_servers=work.bootstrap,
-        acks="all",
-        linger_ms=work.linger_ms(kind),
-        max_batch_size=work.settings.batch_bytes,
-        compression_type=None,
-    )
+class _Asyncio:
+    @asynccontextmanager
+    async def producer(self, work: Work, linger_ms: int) -> AsyncIterator[Producing]:
+        async with aiokafka.AIOKafkaProducer(
+            bootstrap_servers=work.bootstrap,
+            acks="all",
+            enable_idempotence=work.settings.idempotence,
+            linger_ms=linger_ms,
+            max_batch_size=work.settings.batch_bytes,
+            compression_type=None if work.compression == "none" else work.compression,
+        ) as producer:
+            yield Producing(producer.send, producer.send_and_wait)
 
+    @asynccontextmanager
+    async def consumer(self, work: Work) -> AsyncIterator[Consuming]:
+        async with _consumer(work) as consumer:
 
-async def _send(work: Work) -> None:
-    async with _producer(work, "produce") as producer:
-        await producer.send_and_wait(work.topic, work.value)
-        topic, value, send = work.topic, work.value, producer.send
-        with work.meter:
-            # Looked at one chunk behind, so that the connection never runs dry; `gather` would cost more.
-            behind: list[Any] = []
-            for count in work.chunks():
-                ahead = [await send(topic, value) for _ in range(count)]
-                for future in behind:
-                    await future
-                work.settled += len(behind)
-                behind = ahead
-            for future in behind:
-                await future
-            work.settled += len(behind)
+            async def assign() -> None:
+                _assign(consumer, work)
 
+            async def take(most: int) -> tuple[int, int]:
+                fetched = await consumer.getmany(timeout_ms=1000, max_records=most)
+                count = size = 0
+                for records in fetched.values():
+                    count += len(records)
+                    for record in records:
+                        size += len(record.value)
+                return count, size
 
-async def _send_and_wait(work: Work) -> None:
-    async with _producer(work, "latency") as producer:
-        await producer.send_and_wait(work.topic, work.value)
-        with work.meter:
-            for _ in range(work.messages):
-                started = time.perf_counter()
-                await producer.send_and_wait(work.topic, work.value)
-                work.latencies.append(time.perf_counter() - started)
-                work.settled += 1
+            yield Consuming(assign, take)
 
 
 @asynccontextmanager
@@ -83,32 +77,22 @@ async def _async_for(work: Work) -> None:
         work.read(work.messages, size)
 
 
-async def _getmany(work: Work) -> None:
-    async with _consumer(work) as consumer:
-        with work.meter:
-            _assign(consumer, work)
-            count = size = 0
-            while count < work.messages:
-                fetched = await consumer.getmany(timeout_ms=1000, max_records=min(CHUNK, work.messages - count))
-                for records in fetched.values():
-                    count += len(records)
-                    for record in records:
-                        size += len(record.value)
-        work.read(count, size)
-
-
 class AiokafkaClient:
+    asyncio: Asyncio | None = _Asyncio()
+
     def version(self) -> str:
         return str(aiokafka.__version__)
 
-    def stated(self, settings: Settings) -> Mapping[str, str]:
-        return {"idempotence": "off (default)", "in flight": "1 per broker (fixed)", "checks CRCs": "yes (default)"}
+    def stated(self, settings: Settings) -> Stated:
+        return Stated(works_in="the event loop", differs={"in flight": "1 for each broker, fixed"})
 
     def ways(self, kind: Kind) -> Mapping[str, Run]:
+        client = _Asyncio()
         return {
-            "produce": {"send(), later awaited": in_loop(_send)},
-            "latency": {"send_and_wait()": in_loop(_send_and_wait)},
-            "consume": {"async for": in_loop(_async_for), "getmany()": in_loop(_getmany)},
+            "produce": {"send(), later awaited": with_client(loops.post_all, client)},
+            "latency": {"send_and_wait()": with_client(loops.send_each, client)},
+            "consume": {"async for": in_loop(_async_for), "getmany()": with_client(loops.take_all, client)},
+            "start": {"send_and_wait()": with_client(loops.start, client)},
         }[kind]
 
 

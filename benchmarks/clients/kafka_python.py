@@ -10,32 +10,41 @@ from typing import Any
 import kafka
 from kafka.structs import TopicPartition
 
-from benchmarks.clients import Run
+from benchmarks.clients import Run, Stated
+from benchmarks.loops import Asyncio
 from benchmarks.work import CHUNK, Kind, Settings, Work
 
 TIMEOUT = 30.0
 
 
-def _producer(work: Work, kind: Kind) -> Any:
+def _producer(work: Work, linger_ms: int) -> Any:
+    compression: Any = None if work.compression == "none" else work.compression
     return kafka.KafkaProducer(
         bootstrap_servers=work.bootstrap,
         acks="all",
-        linger_ms=work.linger_ms(kind),
+        enable_idempotence=work.settings.idempotence,
+        linger_ms=linger_ms,
         batch_size=work.settings.batch_bytes,
-        compression_type=None,
+        compression_type=compression,
         max_in_flight_requests_per_connection=work.settings.in_flight,
     )
 
 
+def _connected(work: Work, linger_ms: int) -> Any:
+    producer = _producer(work, linger_ms)
+    producer.send(work.topic, work.value()).get(TIMEOUT)
+    work.connecting += 1
+    return producer
+
+
 def _send(work: Work) -> None:
-    producer = _producer(work, "produce")
+    producer = _connected(work, work.settings.linger_ms)
     try:
-        producer.send(work.topic, work.value).get(TIMEOUT)
-        topic, value, send = work.topic, work.value, producer.send
+        topic, send = work.topic, producer.send
         with work.meter:
             behind: list[Any] = []
             for count in work.chunks():
-                ahead = [send(topic, value) for _ in range(count)]
+                ahead = [send(topic, value) for value in work.values(count)]
                 work.settled += _settle(behind)
                 behind = ahead
             producer.flush(TIMEOUT)
@@ -51,20 +60,27 @@ def _settle(futures: list[Any]) -> int:
 
 
 def _send_and_get(work: Work) -> None:
-    producer = _producer(work, "latency")
+    producer = _connected(work, linger_ms=0)
     try:
-        producer.send(work.topic, work.value).get(TIMEOUT)
         with work.meter:
-            for _ in range(work.messages):
+            for value in work.values(work.messages):
                 started = time.perf_counter()
-                producer.send(work.topic, work.value).get(TIMEOUT)
+                producer.send(work.topic, value).get(TIMEOUT)
                 work.latencies.append(time.perf_counter() - started)
                 work.settled += 1
     finally:
         producer.close()
 
 
-def _consumer(work: Work) -> Any:
+def _start(work: Work) -> None:
+    with work.meter:
+        producer = _producer(work, linger_ms=0)
+        producer.send(work.topic, work.value()).get(TIMEOUT)
+    work.settled += 1
+    producer.close()
+
+
+def _poll(work: Work) -> None:
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=work.bootstrap,
         group_id=None,
@@ -74,11 +90,6 @@ def _consumer(work: Work) -> Any:
         max_partition_fetch_bytes=work.settings.partition_fetch_bytes,
     )
     consumer.partitions_for_topic(work.topic)
-    return consumer
-
-
-def _poll(work: Work) -> None:
-    consumer = _consumer(work)
     try:
         with work.meter:
             consumer.assign([TopicPartition(work.topic, index) for index in range(work.settings.partitions)])
@@ -95,22 +106,20 @@ def _poll(work: Work) -> None:
 
 
 class KafkaPythonClient:
+    asyncio: Asyncio | None = None
+
     def version(self) -> str:
         return version("kafka-python")
 
-    def stated(self, settings: Settings) -> Mapping[str, str]:
-        idempotent = kafka.KafkaProducer.DEFAULT_CONFIG["enable_idempotence"]
-        return {
-            "idempotence": f"{'on' if idempotent else 'off'} (default)",
-            "in flight": str(settings.in_flight),
-            "checks CRCs": "yes (default)",
-        }
+    def stated(self, settings: Settings) -> Stated:
+        return Stated(works_in="a thread of its own")
 
     def ways(self, kind: Kind) -> Mapping[str, Run]:
         return {
             "produce": {"send(), later get()": _send},
             "latency": {"send().get()": _send_and_get},
             "consume": {"poll()": _poll},
+            "start": {"send().get()": _start},
         }[kind]
 
 

@@ -1,67 +1,63 @@
-"""aiokproto itself."""
+"""aiokproto itself, accelerated or pure as the environment has it."""
 
 from __future__ import annotations
 
-import time
+import platform
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from aiokproto._version import __version__
+import aiokproto
 from aiokproto.consumer import Consumer
 from aiokproto.errors import KafkaError
-from aiokproto.producer import Delivery, Producer
-from benchmarks.clients import Run, in_loop
-from benchmarks.work import CHUNK, Kind, Settings, Work
+from aiokproto.producer import Producer
+from benchmarks import loops
+from benchmarks.clients import Run, Stated
+from benchmarks.loops import Asyncio, Consuming, Producing, in_loop, with_client
+from benchmarks.work import Kind, Settings, Work
 
 
-@asynccontextmanager
-async def _producer(work: Work, kind: Kind) -> AsyncIterator[Producer]:
-    """A producer that is connected to the topic's leader."""
-    async with Producer(
+class _Asyncio:
+    @asynccontextmanager
+    async def producer(self, work: Work, linger_ms: int) -> AsyncIterator[Producing]:
+        async with _producer(work, linger_ms) as producer:
+            yield Producing(producer.post, producer.send)
+
+    @asynccontextmanager
+    async def consumer(self, work: Work) -> AsyncIterator[Consuming]:
+        async with _consumer(work) as consumer:
+
+            async def assign() -> None:
+                _assign(consumer, work)
+
+            async def take(most: int) -> tuple[int, int]:
+                records, size = await consumer.poll(1000, max_records=most), 0
+                for record in records:
+                    size += len(record.value or b"")
+                return len(records), size
+
+            yield Consuming(assign, take)
+
+
+def _producer(work: Work, linger_ms: int) -> Producer:
+    return Producer(
         bootstrap_servers=work.bootstrap,
         acks="all",
-        linger_ms=work.linger_ms(kind),
+        enable_idempotence=work.settings.idempotence,
+        linger_ms=linger_ms,
         batch_size=work.settings.batch_bytes,
-        compression_type="none",
+        compression_type=work.compression,  # type: ignore[arg-type]
         max_in_flight_requests_per_connection=work.settings.in_flight,
-    ) as producer:
-        await producer.send(work.topic, work.value)
-        yield producer
-
-
-async def _post(work: Work) -> None:
-    async with _producer(work, "produce") as producer:
-        topic, value, post = work.topic, work.value, producer.post
-        with work.meter:
-            # Looked at one chunk behind, as with the other clients.
-            behind: list[Delivery] = []
-            for count in work.chunks():
-                ahead = [await post(topic, value) for _ in range(count)]
-                for delivery in behind:
-                    await delivery
-                work.settled += len(behind)
-                behind = ahead
-            for delivery in behind:
-                await delivery
-            work.settled += len(behind)
+    )
 
 
 async def _send_many(work: Work) -> None:
-    async with _producer(work, "produce") as producer:
+    async with _producer(work, work.settings.linger_ms) as producer:
+        await producer.send(work.topic, work.value())
+        work.connecting += 1
         with work.meter:
-            for outcome in await producer.send_many(work.topic, [work.value] * work.messages):
+            for outcome in await producer.send_many(work.topic, work.values(work.messages)):
                 if isinstance(outcome, KafkaError):
                     raise outcome
-                work.settled += 1
-
-
-async def _send(work: Work) -> None:
-    async with _producer(work, "latency") as producer:
-        with work.meter:
-            for _ in range(work.messages):
-                started = time.perf_counter()
-                await producer.send(work.topic, work.value)
-                work.latencies.append(time.perf_counter() - started)
                 work.settled += 1
 
 
@@ -96,19 +92,6 @@ async def _async_for(work: Work) -> None:
         work.read(work.messages, size)
 
 
-async def _poll(work: Work) -> None:
-    async with _consumer(work) as consumer:
-        with work.meter:
-            _assign(consumer, work)
-            count = size = 0
-            while count < work.messages:
-                records = await consumer.poll(1000, max_records=min(CHUNK, work.messages - count))
-                count += len(records)
-                for record in records:
-                    size += len(record.value or b"")
-        work.read(count, size)
-
-
 async def _batches(work: Work) -> None:
     async with _consumer(work) as consumer:
         with work.meter:
@@ -141,22 +124,36 @@ async def _arrow(work: Work) -> None:
 
 
 class OwnClient:
-    def version(self) -> str:
-        return __version__
+    asyncio: Asyncio | None = _Asyncio()
 
-    def stated(self, settings: Settings) -> Mapping[str, str]:
-        return {"idempotence": "on (default)", "in flight": str(settings.in_flight), "checks CRCs": "yes (default)"}
+    def version(self) -> str:
+        return aiokproto.__version__
+
+    def stated(self, settings: Settings) -> Stated:
+        accelerated = getattr(aiokproto, "accelerated", False)
+        return Stated(
+            works_in="the event loop",
+            notes=[
+                f"accelerator: {'in use' if accelerated else 'not in use, pure Python'}",
+                f"{platform.python_implementation()} {platform.python_version()}",
+            ],
+        )
 
     def ways(self, kind: Kind) -> Mapping[str, Run]:
+        client = _Asyncio()
         ways: dict[Kind, dict[str, Run]] = {
-            "produce": {"post(), later awaited": in_loop(_post), "send_many()": in_loop(_send_many)},
-            "latency": {"send()": in_loop(_send)},
+            "produce": {
+                "post(), later awaited": with_client(loops.post_all, client),
+                "send_many()": in_loop(_send_many),
+            },
+            "latency": {"send()": with_client(loops.send_each, client)},
             "consume": {
                 "async for": in_loop(_async_for),
-                "poll()": in_loop(_poll),
+                "poll()": with_client(loops.take_all, client),
                 "batches(), each value": in_loop(_batches),
                 "batches(), to_arrow()": in_loop(_arrow),
             },
+            "start": {"send()": with_client(loops.start, client)},
         }
         return ways[kind]
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Broker
-from benchmarks import codec, report
+from benchmarks import codec
 from benchmarks.clients import CLIENTS
-from benchmarks.runner import Cell, Plan, baseline
-from benchmarks.work import KINDS, Work
+from benchmarks.extras import EXTRAS
+from benchmarks.work import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,50 +46,66 @@ async def test_a_tiny_round_measures_every_way_of_ours_on_the_embedded_broker(tm
         parts = [argument for kind in KINDS for argument in ("--only", kind)]
         results = await run(
             tmp_path,
-            *("--bootstrap", broker.bootstrap_servers, "--messages", "300", "--rounds", "2", "--sizes", "10"),
+            *("--bootstrap", broker.bootstrap_servers, "--messages", "300", "--rounds", "2", "--data", "10", "20:zstd"),
             *("--clients", "aiokproto", *parts),
         )
-    measured = [(cell["kind"], cell["way"]) for cell in results["cells"]]
+    measured = [(cell["kind"], cell["way"], cell["data"]["compression"]) for cell in results["cells"]]
     ways = results["clients"][0]["ways"]
-    assert measured == [(kind, way) for kind in KINDS for way in ways[kind]]
-    assert {kind for kind, _ in measured} == set(KINDS)
+    assert measured == [
+        *((kind, way, "none") for kind in KINDS for way in ways[kind]),
+        *((kind, next(iter(ways[kind])), "zstd") for kind in ("produce", "consume")),
+    ]
     for cell in results["cells"]:
         assert cell["error"] is None
         assert len(cell["rounds"]) == 2
-        assert all(done["cpu"] > 0 and done["wall"] > 0 for done in cell["rounds"])
-        assert all((done["latency"] is not None) == (cell["kind"] == "latency") for done in cell["rounds"])
+        assert all(done["cpu"] > 0 and done["wall"] > 0 and done["peak_bytes"] > 0 for done in cell["rounds"])
+        assert all(("p99 ms" in done["figures"]) == (cell["kind"] == "latency") for done in cell["rounds"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", [name for name in CLIENTS if name != "aiokproto"])
+async def test_every_other_client_that_is_here_does_each_kind_of_work(client: str, tmp_path: Path) -> None:
+    async with Broker() as broker:
+        results = await run(
+            tmp_path,
+            *(
+                "--bootstrap",
+                broker.bootstrap_servers,
+                "--messages",
+                "200",
+                "--rounds",
+                "1",
+                "--data",
+                "100",
+                "100:lz4",
+            ),
+            *("--clients", client, *(argument for kind in KINDS for argument in ("--only", kind))),
+        )
+    (described,) = results["clients"]
+    if "missing" in described:
+        pytest.skip(described["missing"])
+    assert {cell["kind"] for cell in results["cells"]} == set(KINDS)
+    assert [cell["error"] for cell in results["cells"]] == [None] * len(results["cells"])
+
+
+@pytest.mark.slow
+async def test_an_extra_measurement_of_ours_has_its_figures(tmp_path: Path) -> None:
+    async with Broker() as broker:
+        results = await run(
+            tmp_path,
+            *("--bootstrap", broker.bootstrap_servers, "--only", "extras", "--extras", "loaded"),
+            *("--clients", "aiokproto"),
+        )
+    (cell,) = results["cells"]
+    assert cell["error"] is None
+    assert cell["rounds"][0]["sent"] == cell["rounds"][0]["settled"] + 2
+    assert cell["median"].keys() >= {"p50 ms", "p99 ms", "max ms", "messages/s"}
+    assert EXTRAS["loaded"].messages < cell["rounds"][0]["settled"]
 
 
 async def test_what_cannot_be_reached_is_said(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="no broker to measure against"):
         await run(tmp_path, "--bootstrap", "127.0.0.1:1", "--only", "consume", "--clients", "aiokproto")
-
-
-def test_tables_show_ratios_to_ours_failures_and_what_is_not_installed() -> None:
-    ours = Cell("aiokproto", "produce", "post()", 10, 1000, rounds=[{"cpu": 0.002, "wall": 0.004}])
-    peer = Cell("kafka-python", "produce", "send()", 10, 1000, rounds=[{"cpu": 0.005, "wall": 0.004}])
-    broken = Cell("aiokafka", "produce", "send()", 10, 1000, error="out of luck")
-    cells = [ours, peer, broken]
-    clients = [{"client": "confluent-kafka", "missing": "confluent_kafka is not installed"}]
-    assert baseline(cells, peer) is ours
-
-    out = report.console()
-    with out.capture() as shown:
-        report.show(out, Plan(["produce"], list(CLIENTS), [10], 1000, 1), clients, cells, "a broker")
-    text = shown.get()
-    (row,) = (line for line in text.splitlines() if "kafka-python" in line)
-    assert [part.strip() for part in row.strip("│").split("│")] == [
-        *("kafka-python", "send()", "5.00", "2.50", "5.00 to 5.00", "4.00", "1.00", "250,000")
-    ]
-    assert "out of luck" in text
-    assert "confluent_kafka is not installed" in text
-
-
-def test_the_work_is_cut_into_chunks_that_add_up() -> None:
-    work = Work("", "", messages=25_001, size=3)
-    assert work.chunks() == [10_000, 10_000, 5_001]
-    with pytest.raises(ValueError, match="2 values of 3 bytes"):
-        work.read(2, 7)
 
 
 @pytest.mark.parametrize("sample", codec.samples(), ids=lambda sample: sample.name)

@@ -1,0 +1,82 @@
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicReference;
+import org.apache.kafka.clients.producer.Callback;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** The ways to write. */
+final class Producing {
+    private Producing() {
+    }
+
+    static void sendAndFlush(Work work) throws ExecutionException, InterruptedException {
+        try (KafkaProducer<byte[], byte[]> producer = connected(work, work.settings.get("linger_ms").asInt())) {
+            AtomicReference<Exception> failure = new AtomicReference<>();
+            // Called by the producer's one thread; flush() returns after the last call.
+            Callback delivered = (where, error) -> {
+                if (error == null) {
+                    work.settled++;
+                } else {
+                    failure.set(error);
+                }
+            };
+            work.meter.start();
+            for (int left = work.messages; left > 0; left--) {
+                producer.send(record(work), delivered);
+            }
+            producer.flush();
+            work.meter.stop();
+            if (failure.get() != null) {
+                throw new ExecutionException(failure.get());
+            }
+        }
+    }
+
+    static void sendAndGet(Work work) throws ExecutionException, InterruptedException {
+        try (KafkaProducer<byte[], byte[]> producer = connected(work, 0)) {
+            work.meter.start();
+            for (int left = work.messages; left > 0; left--) {
+                long started = System.nanoTime();
+                producer.send(record(work)).get();
+                work.latencies.add((System.nanoTime() - started) / 1e9);
+                work.settled++;
+            }
+            work.meter.stop();
+        }
+    }
+
+    static void start(Work work) throws ExecutionException, InterruptedException {
+        work.meter.start();
+        try (KafkaProducer<byte[], byte[]> producer = producer(work, 0)) {
+            producer.send(record(work)).get();
+            work.meter.stop();
+            work.settled++;
+        }
+    }
+
+    private static KafkaProducer<byte[], byte[]> connected(Work work, int lingerMs)
+        throws ExecutionException, InterruptedException {
+        KafkaProducer<byte[], byte[]> producer = producer(work, lingerMs);
+        producer.send(record(work)).get();
+        work.connecting++;
+        return producer;
+    }
+
+    private static KafkaProducer<byte[], byte[]> producer(Work work, int lingerMs) {
+        Properties options = new Properties();
+        options.put("bootstrap.servers", work.bootstrap);
+        options.put("acks", "all");
+        options.put("enable.idempotence", work.settings.get("idempotence").asBoolean());
+        options.put("linger.ms", lingerMs);
+        options.put("batch.size", work.settings.get("batch_bytes").asInt());
+        options.put("compression.type", work.compression);
+        options.put("max.in.flight.requests.per.connection", work.settings.get("in_flight").asInt());
+        return new KafkaProducer<>(options, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    private static ProducerRecord<byte[], byte[]> record(Work work) {
+        return new ProducerRecord<>(work.topic, work.value());
+    }
+}

@@ -1,0 +1,73 @@
+"""Clients in other languages: programs of ours, built into ``.cache`` when they are first asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tools.setup.project import CACHE, MESSAGES_RELEASES, kafka_jars, kafka_ready, messages_jars, messages_ready
+from tools.setup.system import find_java
+
+HERE = Path(__file__).parent
+BUILT = CACHE / "bench" / "clients"
+BUILD_SECONDS = 300.0
+
+
+class MissingError(Exception):
+    """What the client needs is not on this machine; the message says what."""
+
+
+class BuildError(Exception):
+    """The program cannot be built; has the line in which the compiler says why."""
+
+
+def go() -> list[str]:
+    """Build the program around franz-go, and return the command that runs it."""
+    compiler = shutil.which("go")
+    if compiler is None:
+        raise MissingError("Go is not installed")
+    program = BUILT / "franz-go"
+    # An older Go would else look for the one that go.mod asks for, and wait long for what it may not find.
+    _build([compiler, "build", "-trimpath", "-o", str(program), "."], HERE / "go", GOTOOLCHAIN="local")
+    return [str(program)]
+
+
+def java() -> list[str]:
+    """Compile the program around Kafka's own client, and return the command that runs it."""
+    runtime = find_java()
+    if runtime is None:
+        raise MissingError("Java 17 or later is not installed")
+    if not (kafka_ready() and messages_ready()):
+        raise MissingError("the jars of Kafka are not there: `make kafka` fetches them")
+    # A JDK need not be there: the compiler is among the jars that are fetched for the tests.
+    jar = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
+    classes, sources = BUILT / "java", HERE / "java"
+    libraries = os.pathsep.join(map(str, sorted(kafka_jars().glob("*.jar"))))
+    if not _is_newer(classes / "Cell.class", sources):
+        _build([str(runtime), "-jar", str(jar), "-17", "-cp", libraries, "-d", str(classes), str(sources)], HERE)
+    return [str(runtime), "-cp", os.pathsep.join((str(classes), libraries)), "Cell"]
+
+
+def _is_newer(built: Path, sources: Path) -> bool:
+    """Whether what was built is newer than all sources. Go knows this by itself."""
+    return built.exists() and all(source.stat().st_mtime < built.stat().st_mtime for source in sources.iterdir())
+
+
+def _build(command: list[str], folder: Path, **environment: str) -> None:
+    BUILT.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["it wrote nothing"]
+        reason = next((line for line in lines if "error" in line.lower()), lines[-1])
+        raise BuildError(f"{Path(command[0]).name} failed: {reason}")

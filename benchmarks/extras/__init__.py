@@ -1,0 +1,60 @@
+"""Measurements beside throughput, one file each; clients that work in the event loop have them done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.extras import growth, loaded, stalls, topics
+from benchmarks.loops import Loop
+from benchmarks.work import Data
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A measurement.
+
+    Attributes:
+        title: What the table calls it.
+        run: Does it; the figures go into the work, with their units.
+        data: It is made for each of these.
+        messages: How many it writes, or finds in its topic.
+        reads: Whether the topic is filled beforehand.
+        options: What the work is told; made for each of these.
+        clients: Those that it is made for, of those in an event loop; all if empty.
+        crowded: Whether it needs a broker of its own, with as many topics as the option of that name says.
+        long: Whether it takes minutes, and is only made when asked for.
+    """
+
+    title: str
+    run: Loop
+    data: Sequence[Data]
+    messages: int
+    reads: bool = False
+    options: Sequence[Mapping[str, float]] = field(default=({},))
+    clients: Sequence[str] = ()
+    crowded: bool = False
+    long: bool = False
+
+
+OURS = ("aiokproto", "aiokproto-pure")
+KIB = 1024
+PLAIN, PACKED = Data(KIB), Data(KIB, "zstd")
+SMALL = Data(100)
+
+EXTRAS: Mapping[str, Extra] = {
+    "loaded": Extra("latency under load", loaded.run, [PLAIN], loaded.MESSAGES),
+    "stalls-produce": Extra("stalls while producing", stalls.produce, [PLAIN, PACKED], stalls.MESSAGES),
+    "stalls-consume": Extra("stalls while consuming", stalls.consume, [PLAIN, PACKED], stalls.MESSAGES, reads=True),
+    "growth": Extra("memory growth", growth.run, [SMALL], growth.MESSAGES, clients=OURS, long=True),
+    "topics": Extra(
+        "a send among many topics",
+        topics.run,
+        [SMALL],
+        topics.MESSAGES,
+        options=[{"topics": 1}, {"topics": 10_000}],
+        clients=(*OURS, "aiokafka"),
+        crowded=True,
+        long=True,
+    ),
+}
