@@ -5,7 +5,12 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test style types bench docs kafka schema-check setup-test clean
+.PHONY: help demo test style types bench bench-quick bench-docs docs wheels asan kafka schema-check setup-test clean
+
+# The tests again in pure Python, and again on uvloop: those that each could break, without what is slow to start.
+HERE := -m "not kafka and not java and not spark and not slow"
+PURE := $(addprefix tests/,accelerator records producer consumer behaviour)
+UVLOOP := $(addprefix tests/,net cluster producer consumer group broker behaviour)
 
 help:  ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-12s %s\n' "$$verb" "$$text"; done
@@ -15,6 +20,8 @@ demo:  ## load flights through Kafka into Spark (BOOTSTRAP=host:port uses that c
 
 # Set-up first: what the machine lacks is told before any work. Tests last: their summary closes the run.
 test: setup-test style types  ## style, types, and all tests (those that need Java or real Kafka are skipped where these are missing)
+	@$(BIN)/python -m pytest -q -rfE --pure $(HERE) $(PURE)
+	@$(BIN)/python -m pytest -q -rfE --loop uvloop $(HERE) $(UVLOOP)
 	@$(SETUP) test -- $(BIN)/python -m pytest
 
 style:  ## ruff and the layer contracts
@@ -26,11 +33,26 @@ types:  ## mypy and pyright
 	@$(SETUP) types -- $(BIN)/mypy
 	@$(BIN)/pyright
 
-bench:  ## measure against the other clients
-	@$(SETUP) bench -- $(BIN)/python -m benchmarks
+bench:  ## measure against the other clients (ARGS="--long" adds what takes minutes)
+	@$(SETUP) bench -- $(BIN)/python -m benchmarks $(ARGS)
 
+bench-quick:  ## the same in under a minute: fewer messages, the main clients
+	@$(SETUP) bench -- $(BIN)/python -m benchmarks --quick $(ARGS)
+
+bench-docs:  ## put the newest run of `make bench`, and new profiles, into docs/performance.md
+	@$(SETUP) bench -- $(BIN)/python -m benchmarks.pages
+	@$(BIN)/python -m benchmarks.profile produce --clients aiokproto aiokproto-pure --page
+	@$(BIN)/python -m benchmarks.profile consume --clients aiokproto aiokproto-pure --page
+
+# In pure Python, since that is the form with the annotations and docstrings.
 docs:  ## build the documentation into .cache/site
-	@$(SETUP) docs -- $(BIN)/sphinx-build -W --keep-going -q docs .cache/site
+	@AIOKPROTO_PURE=1 $(SETUP) docs -- $(BIN)/sphinx-build -W --keep-going -q docs .cache/site
+
+wheels:  ## build the wheels and the source distribution into dist, and prove each in a virtual environment of its own
+	@$(SETUP) wheels -- $(BIN)/python -m tools.wheels
+
+asan:  ## run the accelerator's tests with it compiled for the sanitizers of addresses and undefined behaviour
+	@$(SETUP) asan -- $(BIN)/python -m tools.asan
 
 kafka:  ## fetch the jars of real Kafka (`python -m tests.kafka` then runs a cluster)
 	@$(SETUP) kafka
@@ -40,6 +62,7 @@ schema-check:  ## compare the messages declared here with those of Kafka (JARS="
 
 clean:  ## remove everything that was made here
 	rm -rf .venv .cache build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	rm -f src/aiokproto/accelerator/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup-test:

@@ -10,13 +10,18 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.clusters import BehaviourCluster, embedded_cluster, real_cluster
 from tests.java import judge
 from tests.kafka import cluster as kafka
 from tools.setup.system import find_java, java_home
 
-pytest_plugins = ["pytester", "tests.hygiene", "tests.figures", "tests.java.plugin"]
+pytest_plugins = ["pytester", "tests.variants", "tests.hygiene", "tests.figures", "tests.java.plugin"]
+
+# How long an example takes tells of the machine and of what else it does, not of the code.
+settings.register_profile("aiokproto", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("aiokproto")
 
 ON_BOTH = ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)]
 

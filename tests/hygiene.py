@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-# asyncio's own executor threads end with their loop; a thread pool of the library's would not.
-LOOP_THREADS = "asyncio_"
+# A loop's own executor threads end with it; a thread pool of the library's would not.
+LOOP_THREADS = ("asyncio_", "uvloop_")
 # A task that was cancelled or told to end needs some turns of the loop for it; waiting longer would hide leaks.
 GRACE_TURNS = 5
 

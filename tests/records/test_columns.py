@@ -78,6 +78,13 @@ def test_damage_raises_our_errors_or_reads_the_same(stored: bytes, changes: list
         assert found == objects(damaged)
 
 
+def test_bytes_where_there_is_no_record_are_damage() -> None:
+    stored = bytearray(encode(simple_records(1)))
+    stored[57:61] = bytes(4)
+    with pytest.raises(CorruptRecordError, match="record batch at offset 0"):
+        to_columns(decode(stored, check_crc=False))
+
+
 @given(st.binary(max_size=120), st.integers(1, 12))
 def test_any_section_raises_our_errors_or_reads_the_same(section: bytes, count: int) -> None:
     data = bytearray(encode(simple_records(1))[:61] + section)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aiokproto.errors import CorruptRecordError
 from aiokproto.records import decode, encode
 from aiokproto.records.patch import restamp, set_base_offset, set_leader_epoch, set_producer
 from aiokproto.types import TimestampType
@@ -51,3 +52,14 @@ def test_set_producer_renews_the_checksum(stored: tuple[bytearray, int]) -> None
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (2**40, 7, 12)
     assert list(batch) == simple_records(5)
     assert bytes(first.raw) == bytes(last.raw) == BEFORE
+
+
+def test_damage_is_not_blessed_by_a_new_header(stored: tuple[bytearray, int]) -> None:
+    buffer, pos = stored
+    buffer[pos + 70] ^= 1
+    set_producer(buffer, pos, 5, 7, 12)
+    restamp(buffer, pos, 99)
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        list(decode(buffer))
+    buffer[pos + 70] ^= 1
+    assert len(list(decode(buffer))) == 3

@@ -65,3 +65,25 @@ def test_under_ci_nothing_wanted_is_gone_without(bare_machine: pytest.MonkeyPatc
     bare_machine.setenv("CI", "true")
     with pytest.raises(system.MissingError):
         prepare(Needs(None, java=Want.IF_POSSIBLE))
+
+
+def fake_python(folder: Path, compiler: str, headers: Path) -> Path:
+    """A Python whose `sysconfig` says that it was built with this compiler, and has its headers there."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\ncase "$2" in *CC*) echo "{compiler} -pthread";; *) echo "{headers}";; esac\n')
+    python.chmod(0o755)
+    return python
+
+
+def test_what_compiling_takes_is_named_with_the_way_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    absent = system.lacks_compiler(fake_python(tmp_path, "no-such-compiler", tmp_path))
+    assert absent == "there is no C compiler. On Debian, as root: apt-get install gcc libc6-dev python3-dev"
+    bare = fake_python(tmp_path, "sh", tmp_path)
+    assert (
+        system.lacks_compiler(bare) == "Python's headers are missing. On Debian, as root: apt-get install python3-dev"
+    )
+    (tmp_path / "Python.h").touch()
+    assert system.lacks_compiler(bare) is None
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert "no C compiler" in (system.lacks_compiler(bare) or "")

@@ -28,15 +28,18 @@ class Needs:
     extra: str | None
     java: Want = Want.NO
     kafka: Want = Want.NO
+    accelerator: bool = False
 
 
 NEEDS = {
-    "demo": Needs("demo", java=Want.MUST),
-    "test": Needs("dev", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE),
+    "demo": Needs("demo", java=Want.MUST, accelerator=True),
+    "test": Needs("dev", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
     "style": Needs("dev"),
     "types": Needs("dev"),
-    "bench": Needs("bench", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE),
+    "bench": Needs("bench", java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE, accelerator=True),
     "docs": Needs("docs"),
+    "wheels": Needs("dev"),
+    "asan": Needs("dev"),
     "kafka": Needs(None, java=Want.MUST, kafka=Want.MUST),
     "schema-check": Needs("dev", java=Want.MUST, kafka=Want.MUST),
 }
@@ -72,6 +75,8 @@ def prepare(needs: Needs) -> Path | None:
         if needs.extra is not None:
             project.make_environment()
             project.install(needs.extra)
+            if needs.accelerator:
+                project.compile_accelerator()
         if maven is not None:
             with _forgiving(needs.kafka):
                 _fetch_jars(maven)

@@ -10,11 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.setup.system import run, say
+from tools.setup.system import lacks_compiler, python_config, run, say
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+ACCELERATOR = ROOT / "src" / "aiokproto" / "accelerator"
 POM = ROOT / "tests" / "kafka" / "pom.xml"
 MESSAGES_POM = ROOT / "tests" / "java" / "pom.xml"
 # The newest, and the last that still had the versions which 4.0 removed: together they know almost the whole protocol.
@@ -71,7 +73,7 @@ def fetch_messages(maven: Path) -> None:
 
 def make_environment() -> None:
     """Make ``.venv`` with the Python that runs this, unless there is one that works."""
-    if _works(VENV / "bin" / "python"):
+    if _works(PYTHON):
         return
     say(f"making the virtual environment .venv with Python {sys.version.split()[0]}")
     run([sys.executable, "-m", "venv", "--clear", "--upgrade-deps", VENV])
@@ -79,13 +81,44 @@ def make_environment() -> None:
 
 def install(extra: str) -> None:
     """Install the project, editable, with one of its extras, unless that was done and nothing has changed since."""
-    inputs = [path for name in ("pyproject.toml", "setup.py") if (path := ROOT / name).exists()]
-    stamp, digest = VENV / f".installed-{extra}", _digest(*inputs)
+    stamp, digest = VENV / f".installed-{extra}", _digest(ROOT / "pyproject.toml", ROOT / "setup.py")
     if _is_fresh(stamp, digest):
         return
     say(f"installing the project with its `{extra}` extra into .venv (a few minutes the first time)")
-    run([VENV / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", f".[{extra}]"])
+    # What pip compiles, it compiles from the beginning, for every extra again.
+    pure = {**os.environ, "AIOKPROTO_PURE": "1"}
+    run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-e", f".[{extra}]"], pure)
     stamp.write_text(digest)
+
+
+def compile_accelerator() -> None:
+    """Compile in place what the accelerator lacks or has changed; where that cannot be, say so and go on without.
+
+    The extra that is installed has to include `compile`.
+    """
+    if os.environ.get("AIOKPROTO_PURE", "") not in ("", "0"):
+        return
+    outdated = outdated_modules()
+    for module in outdated:
+        # Where the new one does not compile, none is better than one that does something else.
+        module.unlink(missing_ok=True)
+    lacking = lacks_compiler(PYTHON) if outdated else None
+    if lacking:
+        say(f"the accelerator is not compiled, and pure Python takes its place: {lacking}")
+    elif outdated:
+        say("compiling the accelerator (a minute the first time)")
+        run([PYTHON, "setup.py", "-q", "build_ext", "--inplace"])
+        failed = ", ".join(module.name.partition(".")[0] for module in outdated_modules())
+        if failed:
+            say(f"going on without what does not compile ({failed}): `python setup.py build_ext --inplace` says why")
+
+
+def outdated_modules() -> list[Path]:
+    """The compiled modules that are not there, or are older than what they are made of."""
+    suffix = python_config(PYTHON, "EXT_SUFFIX")
+    shared = [path.stat().st_mtime for path in ACCELERATOR.glob("*.pxd")]
+    made = {source.with_name(source.stem + suffix): source.stat().st_mtime for source in ACCELERATOR.glob("*.pyx")}
+    return [module for module, source in sorted(made.items()) if _older(module, max(source, *shared, 0))]
 
 
 def _messages_fresh(release: str) -> bool:
@@ -99,6 +132,10 @@ def _works(python: Path) -> bool:
         return subprocess.run([python, "-c", check], capture_output=True, check=False).returncode == 0
     except OSError:
         return False
+
+
+def _older(path: Path, time: float) -> bool:
+    return not path.exists() or path.stat().st_mtime < time
 
 
 def _digest(*inputs: Path) -> str:

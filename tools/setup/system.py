@@ -1,4 +1,4 @@
-"""What must come from the operating system: Java and Maven, found where they are or installed with apt-get."""
+"""What must come from the operating system: Java and Maven, found or installed with apt-get, and a C compiler."""
 
 from __future__ import annotations
 
@@ -66,6 +66,22 @@ def ensure_maven() -> Path:
     if maven is None:
         raise MissingError("Maven (mvn) is not on PATH, even after apt-get installed it")
     return maven
+
+
+def lacks_compiler(python: Path) -> str | None:
+    """What the machine lacks for compiling extension modules of ``python``, with how to get it; None if nothing."""
+    compiler, headers = (python_config(python, name) for name in ("CC", "INCLUDEPY"))
+    if shutil.which((os.environ.get("CC") or compiler or "cc").split()[0]) is None:
+        return "there is no C compiler. On Debian, as root: apt-get install gcc libc6-dev python3-dev"
+    if not Path(headers, "Python.h").exists():
+        return "Python's headers are missing. On Debian, as root: apt-get install python3-dev"
+    return None
+
+
+def python_config(python: Path, name: str) -> str:
+    """How ``python`` was built: a variable of its `sysconfig`."""
+    ask = f"import sysconfig; print(sysconfig.get_config_var({name!r}) or '')"
+    return subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _java_candidates() -> Iterator[Path]:

@@ -12,7 +12,8 @@ Every format is read: magic 2 (Kafka 0.11 and later), 1 (0.10) and 0 (0.8 and 0.
 
 :func:`decode` and :class:`RecordBatch` read, :class:`BatchBuilder`, :class:`LegacyBuilder` and :func:`encode` write;
 :mod:`~aiokproto.records.control` knows control records, :mod:`~aiokproto.records.patch` changes stored batches in
-place, and :mod:`~aiokproto.records.columns` turns batches into columns and Arrow (needs the ``arrow`` extra).
+place; :mod:`~aiokproto.records.columns` turns batches into columns and Arrow, and :mod:`~aiokproto.records.rows` makes
+records of Arrow tables (both need the ``arrow`` extra).
 """
 
 from __future__ import annotations

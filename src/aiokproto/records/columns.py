@@ -230,8 +230,9 @@ def to_columns(batches: Iterable[RecordBatch]) -> Columns:
         UnsupportedCompressionError: A codec is unknown or its library is missing.
         ValueError: The records take 2 GiB or more, which Arrow's binary columns cannot hold: give fewer batches.
     """
-    # Of legacy batches none is empty, and asking for their count could mean to decompress them.
-    chosen = [batch for batch in batches if batch.magic < 2 or batch.count]
+    # Of legacy batches none is empty, and asking for their count could mean to decompress them. What compaction has
+    # emptied is left out; if there are bytes where there is no record, the reading says so.
+    chosen = [batch for batch in batches if batch.magic < 2 or batch.count or len(batch.body())]
     if any(batch.magic < 2 for batch in chosen):
         return _read_each(chosen)
     try:

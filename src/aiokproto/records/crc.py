@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiokproto.accelerator import twin
+
 _compute: Callable[[bytes | bytearray | memoryview], int] | None = None
+
+# The bits of a checksum are the coefficients of a polynomial, the highest bit that of x^0.
+_POLYNOMIAL = 0x82F63B78
+_ONE = 1 << 31
+_X = 1 << 30
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
@@ -15,3 +22,44 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
         _compute = compute
     return _compute(data)
+
+
+@twin("checksum")
+def join(first: int, second: int, length: int) -> int:
+    """The checksum of two pieces of data, one after the other, of which only the checksums are known.
+
+    Args:
+        first: The checksum of the first piece.
+        second: The checksum of the second piece.
+        length: The bytes of the second piece, up to 2**60.
+    """
+    power = _ONE
+    for bit in range(length.bit_length()):
+        if length >> bit & 1:
+            # Each byte is a multiplication by x^8.
+            power = _multiply(_squares()[bit + 3], power)
+    return _multiply(power, first) ^ second
+
+
+def _multiply(a: int, b: int) -> int:
+    """The product of two polynomials, modulo that of the checksum."""
+    product = 0
+    while a:
+        if a & _ONE:
+            product ^= b
+        a = a << 1 & 0xFFFFFFFF
+        b = b >> 1 ^ _POLYNOMIAL if b & 1 else b >> 1
+    return product
+
+
+_powers: list[int] = []
+
+
+def _squares() -> list[int]:
+    """x, its square, the square of that, and so on."""
+    if not _powers:
+        power = _X
+        for _ in range(64):
+            _powers.append(power)
+            power = _multiply(power, power)
+    return _powers

@@ -1,7 +1,8 @@
 """Changing the header of a stored batch in place, as a broker does.
 
 Base offset and leader epoch lie before what the checksum covers, so that a broker can set them and leave a compressed
-batch alone. Everything else needs the checksum anew, but never the records.
+batch alone. Everything else changes the checksum, by as much as the header's own changes: the records are not read, and
+if they are damaged, the checksum goes on saying so.
 
 Each function takes the buffer that holds the batch and the position where the batch begins.
 """
@@ -9,9 +10,11 @@ Each function takes the buffer that holds the batch and the position where the b
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from aiokproto.records.batch import CRC_FROM, LOG_OVERHEAD, TIMESTAMP_TYPE
-from aiokproto.records.crc import crc32c
+from aiokproto.records.batch import CRC_FROM, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE
+from aiokproto.records.crc import crc32c, join
 from aiokproto.types import TimestampType
 
 _INT16 = struct.Struct(">h")
@@ -52,15 +55,15 @@ def restamp(
         attributes |= TIMESTAMP_TYPE
     else:
         attributes &= ~TIMESTAMP_TYPE
-    _INT16.pack_into(buffer, pos + _ATTRIBUTES_AT, attributes)
-    _INT64.pack_into(buffer, pos + _MAX_TIMESTAMP_AT, max_timestamp)
-    update_crc(buffer, pos)
+    with _checksum_follows(buffer, pos):
+        _INT16.pack_into(buffer, pos + _ATTRIBUTES_AT, attributes)
+        _INT64.pack_into(buffer, pos + _MAX_TIMESTAMP_AT, max_timestamp)
 
 
 def set_producer(buffer: Buffer, pos: int, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
     """Set who sends the batch: what a producer does with batches it kept when its id or epoch has changed."""
-    _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
-    update_crc(buffer, pos)
+    with _checksum_follows(buffer, pos):
+        _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
 
 
 def update_crc(buffer: Buffer, pos: int = 0) -> None:
@@ -69,3 +72,15 @@ def update_crc(buffer: Buffer, pos: int = 0) -> None:
     with memoryview(buffer) as view, view[pos + CRC_FROM : pos + LOG_OVERHEAD + length] as covered:
         crc = crc32c(covered)
     _UINT32.pack_into(buffer, pos + _CRC_AT, crc)
+
+
+@contextmanager
+def _checksum_follows(buffer: Buffer, pos: int) -> Iterator[None]:
+    """Change the checksum by what is changed in the header meanwhile."""
+    (length,) = _INT32.unpack_from(buffer, pos + _LENGTH_AT)
+    (crc,) = _UINT32.unpack_from(buffer, pos + _CRC_AT)
+    with memoryview(buffer) as view, view[pos + CRC_FROM : pos + HEADER.size] as covered:
+        before = crc32c(covered)
+        yield
+        change = before ^ crc32c(covered)
+    _UINT32.pack_into(buffer, pos + _CRC_AT, crc ^ join(change, 0, LOG_OVERHEAD + length - HEADER.size))

@@ -1,0 +1,132 @@
+"""What the set-up makes anew, and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tools.setup import project
+
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+READING_AND_WRITING = (f"reading{SUFFIX}", f"writing{SUFFIX}")
+
+
+@pytest.fixture
+def accelerator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose accelerator is `reading` and `writing`, on what they share; nothing in it is compiled."""
+    monkeypatch.setattr(project, "ROOT", tmp_path)
+    monkeypatch.setattr(project, "VENV", tmp_path)
+    monkeypatch.setattr(project, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(project, "ACCELERATOR", tmp_path)
+    monkeypatch.delenv("AIOKPROTO_PURE", raising=False)
+    for name in ("pyproject.toml", "setup.py"):
+        (tmp_path / name).touch()
+    write(tmp_path, 100, "reading.pyx", "writing.pyx", "shared.pxd")
+    return tmp_path
+
+
+class Machine:
+    """Stands for pip and the compiler: notes what it is asked, and makes `reading` and `writing` if it can."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.commands: list[list[str]] = []
+        self.pure: list[bool] = []
+        self.found: list[set[str]] = []
+        self.compiles = True
+
+    def run(self, command: Iterable[str | Path], environment: Mapping[str, str] = os.environ) -> None:
+        self.commands.append([str(word) for word in command])
+        self.pure.append("AIOKPROTO_PURE" in environment)
+        self.found.append({path.name for path in self.folder.glob(f"*{SUFFIX}")})
+        if self.compiles and "build_ext" in self.commands[-1]:
+            write(self.folder, 200, *READING_AND_WRITING)
+
+
+@pytest.fixture
+def machine(accelerator: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """It has a compiler."""
+    machine = Machine(accelerator)
+    monkeypatch.setattr(project, "run", machine.run)
+    monkeypatch.setattr(project, "lacks_compiler", lambda python: None)
+    return machine
+
+
+def write(folder: Path, time: float, *names: str) -> None:
+    for name in names:
+        (folder / name).touch()
+        os.utime(folder / name, (time, time))
+
+
+def outdated() -> set[str]:
+    return {path.name for path in project.outdated_modules()}
+
+
+def test_modules_never_compiled_are_outdated(accelerator: Path) -> None:
+    assert outdated() == {*READING_AND_WRITING}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [("reading.pyx", {*READING_AND_WRITING[:1]}), ("shared.pxd", {*READING_AND_WRITING}), ("notes.txt", set[str]())],
+)
+def test_modules_older_than_their_sources_are_outdated(accelerator: Path, changed: str, expected: set[str]) -> None:
+    write(accelerator, 200, *READING_AND_WRITING)
+    assert outdated() == set()
+    write(accelerator, 300, changed)
+    assert outdated() == expected
+
+
+def test_the_project_is_installed_once_with_each_extra(machine: Machine) -> None:
+    for extra in ("dev", "dev", "bench", "dev"):
+        project.install(extra)
+    assert [command[-1] for command in machine.commands] == [".[dev]", ".[bench]"]
+    assert machine.pure == [True, True]
+
+
+def test_the_accelerator_is_compiled_once(machine: Machine) -> None:
+    project.compile_accelerator()
+    project.compile_accelerator()
+    assert [command[1:] for command in machine.commands] == [["setup.py", "-q", "build_ext", "--inplace"]]
+    assert machine.pure == [False]
+
+
+def test_newer_sources_are_compiled_and_their_old_module_is_gone_before(machine: Machine) -> None:
+    project.compile_accelerator()
+    write(machine.folder, 150, "reading.pyx")
+    project.compile_accelerator()
+    assert len(machine.commands) == 1
+    write(machine.folder, 300, "reading.pyx")
+    project.compile_accelerator()
+    assert machine.found == [set(), {READING_AND_WRITING[1]}]
+
+
+def test_without_a_compiler_that_is_said_until_there_is_one(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(project, "lacks_compiler", lambda python: "no compiler")
+    for _ in range(2):
+        project.compile_accelerator()
+        assert "pure Python takes its place: no compiler" in capsys.readouterr().err
+    assert not machine.commands
+    monkeypatch.setattr(project, "lacks_compiler", lambda python: None)
+    project.compile_accelerator()
+    assert len(machine.commands) == 1
+
+
+def test_what_does_not_compile_is_named(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.compiles = False
+    project.compile_accelerator()
+    assert "going on without what does not compile (reading, writing)" in capsys.readouterr().err
+
+
+def test_pure_python_asks_for_no_compiler(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIOKPROTO_PURE", "1")
+    monkeypatch.delattr(project, "lacks_compiler")
+    project.compile_accelerator()
+    assert not machine.commands
