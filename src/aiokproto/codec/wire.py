@@ -92,9 +92,15 @@ class _Counted(dict[int, "Callable[..., Any]"]):
 
 
 @lru_cache(maxsize=64)
-def array_readers(before: str, code: str, compact: bool) -> _Counted:
-    """Count → ``unpack_from`` of so many fixed-size values; ``before`` is what to skip. Compact counts are one more."""
-    return _Counted(before, code, compact, "unpack_from")
+def array_readers(before: str, code: str) -> _Counted:
+    """Count → ``unpack_from`` of so many fixed-size values; ``before`` is what to skip."""
+    return _Counted(before, code, False, "unpack_from")
+
+
+@lru_cache(maxsize=16)
+def few_readers(code: str) -> list[Callable[..., Any] | None]:
+    """The same by the one byte of a compact count, which they skip: found quicker in a list than in a dict."""
+    return [None, *(Packer(f">x{count}{code}").unpack_from for count in range(127))]
 
 
 @lru_cache(maxsize=512)

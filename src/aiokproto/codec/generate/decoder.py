@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiokproto.codec import limits
 from aiokproto.codec.generate.writer import Writer, is_counted, is_fixed, is_made_of_fields, letters
-from aiokproto.codec.wire import FORMATS, MAX_STRING, ZERO_UUID, array_readers, packer
+from aiokproto.codec.wire import FORMATS, MAX_STRING, ZERO_UUID, array_readers, few_readers, packer
 
 if TYPE_CHECKING:
     from aiokproto.codec.schema import FieldSpec, Message, Struct
@@ -166,18 +166,24 @@ class DecoderWriter(Writer):
         """Read the most frequent kind of array in the fewest steps."""
         code = FORMATS[spec.kind]
         width = packer(code).size
-        reader = f"unpack_m{letters(code)}"
-        self.names[reader] = array_readers("x", code, True)
+        few, many = f"unpack_few_{letters(code)}", f"unpack_many_{letters(code)}"
+        self.names[few] = few_readers(code)
+        self.names[many] = array_readers("x", code)
         count = self.first_byte()
         # Replicas that are offline, for one: mostly there are none.
         with self.block(f"if {count} == 1:"):
             self.line(f"{target} = []")
             self.line("pos += 1")
         with self.block("else:"):
-            self.rest_of_varint(count)
-            self.spend(f"({count} - 1) * {limits.item_cost(spec)}")
-            # It begins at the last byte of the count, and knows no count of 0.
-            self.line(f"{target} = [*{reader}[{count}](data, pos)]")
+            with self.block(f"if {count} > 127:"):
+                self.line(f"{count}, pos = read_uvarint(data, pos)")
+                self.line("pos -= 1")
+                self.spend(f"({count} - 1) * {limits.item_cost(spec)}")
+                self.line(f"{target} = [*{many}[{count} - 1](data, pos)]")
+            with self.block("else:"):
+                self.spend(f"({count} - 1) * {limits.item_cost(spec)}")
+                # They begin at the last byte of the count, and of a count of 0 there is none.
+                self.line(f"{target} = [*{few}[{count}](data, pos)]")
             self.line(f"pos += {width} * {count} - {width - 1}" if width > 1 else f"pos += {count}")
 
     def items(self, spec: FieldSpec, count: str, target: str) -> None:
@@ -192,7 +198,7 @@ class DecoderWriter(Writer):
             code = FORMATS[spec.kind]
             width = packer(code).size
             reader = f"unpack_n{letters(code)}"
-            self.names[reader] = array_readers("", code, False)
+            self.names[reader] = array_readers("", code)
             self.spend(f"{count} * {limits.item_cost(spec)}")
             self.line(f"{target} = [*{reader}[{count}](data, pos)] if {count} else []")
             self.line(f"pos += {width} * {count}" if width > 1 else f"pos += {count}")
