@@ -55,7 +55,11 @@ def test_of_none_there_is_none() -> None:
 
 def test_rows_are_found_where_they_went() -> None:
     losses, special, full = Losses(), KafkaError("special"), KafkaError("full")
-    batches = [written(losses, 0, 2, 10), failed(losses, KafkaError("why"), {1: special}), full]
+    batches: list[Outcome | KafkaError] = [
+        written(losses, 0, 2, 10),
+        failed(losses, KafkaError("why"), {1: special}),
+        full,
+    ]
     outcomes = Outcomes([Scattered(batches, [1, 0, 2, 0], [1, 1, -1, 0], [5, 6, 7, 8])])
     assert list(outcomes) == [special, where(0, 11, 6), full, where(0, 10, 8)]
     assert outcomes.errors == {0: special, 2: full}

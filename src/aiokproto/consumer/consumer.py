@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -166,7 +166,7 @@ class Consumer:
     def __aiter__(self) -> RecordIterator:
         return self._records
 
-    def __anext__(self) -> Awaitable[Record]:
+    def __anext__(self) -> Coroutine[Any, Any, Record]:
         """The next record.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
 from aiokproto.producer.delivery import Delivery
@@ -73,7 +73,7 @@ class Bulk(Posting):
 
         from aiokproto.records.rows import from_arrow
 
-        rows = table if isinstance(table, pa.Table | pa.RecordBatch) else pa.table(table)
+        rows: Any = table if isinstance(table, pa.Table | pa.RecordBatch) else pa.table(table)
         placed: list[Part] = []
         try:
             queues = await self._topic(topic)

@@ -115,7 +115,7 @@ class Posting:
         first = batch.count
         for place in range(start, len(records)):
             value = records[place]
-            if value.__class__ is not bytes or batch.append(timestamp, None, value, ()) is None:
+            if not isinstance(value, bytes) or batch.append(timestamp, None, value, ()) is None:
                 break
         count = batch.count - first
         return Run(batch.outcome, first, count, timestamp) if count else None
