@@ -49,8 +49,9 @@ def to_arrow(batches: Iterable[RecordBatch], wanted: OffsetRange, options: ReadO
                     batch.validate()
             columns = to_columns(group).between(wanted.start, wanted.end)
             if len(columns):
-                table = columns.to_arrow(wanted.topic, wanted.partition, headers=options.include_headers)
-                yield table.select(list(options.columns))
+                yield columns.to_arrow(
+                    wanted.topic, wanted.partition, headers=options.include_headers, columns=options.columns
+                )
         except CorruptRecordError as error:
             raise CorruptRecordError(f"reading {wanted}: {error}") from error
 
