@@ -186,6 +186,18 @@ async def test_a_topic_that_brokers_learn_of_late() -> None:
         assert (await wanted).name == "late"
 
 
+async def test_news_of_a_topic_is_not_waited_for_as_a_failure_is() -> None:
+    """Brokers that answer are asked again soon, however long the backoff is that failures are given."""
+    async with (
+        brokers() as (fake, (broker,)),
+        started(broker.port, retry_backoff=600.0, retry_backoff_max=600.0) as cluster,
+    ):
+        wanted = asyncio.ensure_future(cluster.topic("late", 20.0))
+        await until(lambda: len(fake.metadata_requests) >= 4)
+        fake.leaders["late"] = [(1, 0)]
+        assert (await wanted).name == "late"
+
+
 async def test_a_topic_whose_leader_is_being_elected_is_waited_for() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.errors["new"] = 5

@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto import Consumer
 from aiokproto.codec.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from aiokproto.consumer.chunk import Chunk
+from aiokproto.consumer.chunk import chunks
 from aiokproto.errors import CorruptRecordError, MessageTooLargeError
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.types import TopicPartition
@@ -135,7 +135,7 @@ def test_a_chunk_says_how_large_its_fetch_should_have_been(magic: int) -> None:
     data = memoryview(first + second)
     for position, whole in ((0, len(first)), (1, len(data))):
         for size in range(1, len(data)):
-            chunk = Chunk(AT, position, data[:size], [])
+            [chunk] = chunks(AT, position, data[:size], [])
             if size >= whole:
                 assert (chunk.wanted_size, chunk.damage) == (0, None)
             elif size >= whole - len(second) + 12:

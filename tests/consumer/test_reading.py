@@ -7,7 +7,7 @@ import pytest
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import Batch
-from aiokproto.consumer.chunk import Chunk, open_batch
+from aiokproto.consumer.chunk import Chunk, chunks, open_batch
 from aiokproto.consumer.cursor import COMMITTED, Cursor
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchBuilder, RecordBatch, decode
@@ -39,7 +39,8 @@ def marker(base: int, producer_id: int, *, committed: bool) -> bytes:
 
 def chunk(data: bytes, position: int = 0, aborted: list[tuple[int, int]] | None = None) -> Chunk:
     entries = [AbortedTransaction(producer_id=who, first_offset=first) for who, first in aborted or []]
-    return Chunk(AT, position, memoryview(data), entries)
+    [part] = chunks(AT, position, memoryview(data), entries)
+    return part
 
 
 def offsets(part: Chunk) -> list[int]:
@@ -147,7 +148,8 @@ class Desk:
         cursor = self.assignment.get(partition)
         if cursor.fetch_offset is None:
             cursor.locate(position)
-        cursor.fetched(Chunk(partition, position, memoryview(data), []))
+        for part in chunks(partition, position, memoryview(data), []):
+            cursor.fetched(part)
         self.assignment.arrived(cursor)
         return cursor
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.errors import BrokerConnectionError, NotKafkaError
-from aiokproto.net.protocol import SCRATCH_SIZE, ClientProtocol
+from aiokproto.net.protocol import READ_AT_ONCE, SCRATCH_SIZE, ClientProtocol
 
 LIMIT = 1 << 20
 
@@ -90,6 +90,23 @@ def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
     assert len(reading.get_buffer()) == len(body) + 8 - 1000
     rest = framed(0, body)[1000:] + framed(1, b"next")
     assert feed(reading, rest, [1 << 20]) == [(0, bytes(4) + body), (1, b"\0\0\0\1next")]
+
+
+def test_a_turn_reads_no_more_than_its_share_of_a_large_frame() -> None:
+    reading = protocol(expecting=1, limit=8 * READ_AT_ONCE)
+    body = bytes(range(256)) * (READ_AT_ONCE // 64)
+    assert feed(reading, framed(0, body)[:1000], [1000]) == []
+    rest = framed(0, body)[1000:]
+    shares: list[int] = []
+    answers: list[bytes] = []
+    while rest:
+        buffer = reading.get_buffer()
+        shares.append(len(buffer))
+        buffer[:] = rest[: len(buffer)]
+        rest = rest[len(buffer) :]
+        answers = [bytes(frame) for _, frame in reading.received(len(buffer))]
+    assert set(shares[:-1]) == {READ_AT_ONCE}
+    assert answers == [bytes(4) + body]
 
 
 def test_answers_before_a_broken_one_are_delivered() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokproto.records import crc
 from aiokproto.records.crc import crc32c
 from tests.accelerator.twins import each_form
 
@@ -18,6 +21,23 @@ each_join = pytest.mark.parametrize("join", each_form("aiokproto.records.crc", "
 
 def test_the_checksum_is_castagnolis() -> None:
     assert crc32c(b"123456789") == 0xE3069283
+
+
+def test_the_library_is_loaded_without_its_package() -> None:
+    """Whose import takes tens of milliseconds, most likely in an event loop."""
+    code = "import sys; from aiokproto.records.crc import crc32c; print(crc32c(b'123456789'), 'crc32c' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(0xE3069283), "False"]
+
+
+def test_a_library_that_is_laid_out_otherwise_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nowhere:
+        @staticmethod
+        def find_spec(name: str, path: object = None) -> None:
+            return None
+
+    monkeypatch.setattr(crc, "PathFinder", Nowhere)
+    assert crc._load()(b"123456789") == 0xE3069283
 
 
 @each_join

@@ -17,9 +17,12 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, ClientClosedError, KafkaError, error_for
 from aiokproto.net.timeouts import deadline, timeout_at
 
-UNKNOWN_LIMIT = 6
+UNKNOWN_LIMIT = 9
 """So many answers in a row without a topic mean that it does not exist: one may come from a broker that has not heard
-of it yet. With the default backoff this takes two to three seconds."""
+of it yet. With the default backoff this takes one to three seconds."""
+
+_SOON = 0.01
+"""Seconds after which brokers that have answered are asked again: news of a topic or a leader is mostly that near."""
 
 _NO_CREATE_FLAG = 4
 """Before this version of Metadata the broker decides alone whether a topic that is asked for gets created."""
@@ -42,6 +45,7 @@ class Metadata:
         self._config = config
         self._pool = pool
         self._backoff = backoff
+        self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max)
         self._wanted: Counter[str] = Counter()
         self._create: set[str] = set()
         self._gone: set[str] = set()
@@ -148,7 +152,7 @@ class Metadata:
                 log("metadata could not be refreshed (%d in a row), trying on: %s", self._failures, error)
                 self.invalidate("the last refresh failed")
             self._last_round = _now()
-            self._pause = self._backoff.delay(self._streak)
+            self._pause = (self._backoff if self._failures else self._soon).delay(self._streak)
             self._notify()
 
     async def _due(self) -> None:

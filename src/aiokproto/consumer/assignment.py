@@ -214,4 +214,7 @@ class Assignment(Hand):
     def _yield_serving(self) -> None:
         cursor, self._serving, self.open = self._serving, None, []
         if cursor is not None:
+            if not cursor.records:
+                # It is a view of all that the fetch brought, which may be the partition's last for long.
+                cursor.batch = None
             self.enqueue(cursor)

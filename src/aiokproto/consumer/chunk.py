@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
@@ -15,16 +15,21 @@ from aiokproto.records.isolation import visible
 from aiokproto.records.record import RecordMaker
 from aiokproto.types import Record, TopicPartition
 
+MOST_WORK = 1024 * 1024
+"""Bytes of records, decompressed, after which a chunk ends: a millisecond or two to read."""
+
+MOST_BATCHES = 256
+"""Batches after which a chunk ends: a millisecond to look at."""
+
+_UNPACKED = 4
+
 
 class Chunk:
-    """What a Fetch brought for a partition, without what is not for users: control batches, aborted transactions.
-
-    Brokers answer with whole batches, so the first may begin before the offset that was asked for; what lies before
-    :attr:`position` is never handed out.
+    """Some of what a Fetch brought for a partition, without control batches and aborted transactions.
 
     Attributes:
         partition: Which.
-        position: Where the next records are to start.
+        position: Where its records are to start: brokers answer with whole batches, so the first may begin before.
         end: The offset after the last one.
         size: Bytes not opened.
         batches: Batches not opened yet.
@@ -35,43 +40,14 @@ class Chunk:
 
     __slots__ = ("batches", "damage", "end", "partition", "position", "size", "wanted_size")
 
-    def __init__(
-        self, partition: TopicPartition, position: int, data: memoryview, aborted: Sequence[AbortedTransaction]
-    ) -> None:
-        """Walk the headers in ``data``.
-
-        Args:
-            partition: Where it is from.
-            position: The offset that was asked for.
-            data: The record set.
-            aborted: Transactions to leave out, with ``read_committed``.
-        """
+    def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
         self.position = position
+        self.end = position
+        self.size = 0
+        self.batches: deque[RecordBatch] = deque()
         self.damage: KafkaError | None = None
         self.wanted_size = 0
-        self.end = position
-        found: list[RecordBatch] = []
-        self.batches: deque[RecordBatch] = deque()
-        passed = 0
-        try:
-            for batch in decode(data, check_crc=False):
-                if batch.next_offset > position:
-                    found.append(batch)
-                else:
-                    passed += batch.size_in_bytes
-            if data and not found:
-                # Without its first field and its length, a batch does not tell its size.
-                self.wanted_size = passed + (first_batch_size(data[passed:]) or LOG_OVERHEAD)
-                raise CorruptRecordError("not one whole record batch was sent")
-        except CorruptRecordError as error:
-            self.damage = error
-        self.end = found[-1].next_offset if found else position
-        try:
-            self.batches.extend(visible(found, aborted))
-        except CorruptRecordError as error:
-            self.damage = error
-        self.size = sum(batch.size_in_bytes for batch in self.batches)
 
     @property
     def exhausted(self) -> bool:
@@ -83,6 +59,55 @@ class Chunk:
         batch = self.batches.popleft()
         self.size -= batch.size_in_bytes
         return batch.next_offset if self.batches or self.damage else self.end
+
+
+def chunks(
+    partition: TopicPartition, position: int, data: memoryview, aborted: Sequence[AbortedTransaction]
+) -> Iterator[Chunk]:
+    """What is in a record set, a part at a time, so that none takes long: neither to make, nor to read all of it.
+
+    Args:
+        partition: Where it is from.
+        position: The offset that was asked for. What lies before is never handed out.
+        data: The record set.
+        aborted: Transactions to leave out, with ``read_committed``.
+
+    Returns:
+        At least one chunk where there is data; damage is in the last one.
+    """
+    chunk = Chunk(partition, position)
+    passed = found = work = 0
+
+    def wanted() -> Iterator[RecordBatch]:
+        nonlocal passed, found
+        for batch in decode(data, check_crc=False):
+            if batch.next_offset > position:
+                found += 1
+                chunk.end = batch.next_offset
+                yield batch
+            else:
+                passed += batch.size_in_bytes
+
+    try:
+        for batch in visible(wanted(), aborted):
+            chunk.batches.append(batch)
+            chunk.size += batch.size_in_bytes
+            work += expected_size(batch)
+            if work >= MOST_WORK or len(chunk.batches) == MOST_BATCHES:
+                yield chunk
+                chunk, work = Chunk(partition, chunk.end), 0
+        if data and not found:
+            # Without its first field and its length, a batch does not tell its size.
+            chunk.wanted_size = passed + (first_batch_size(data[passed:]) or LOG_OVERHEAD)
+            raise CorruptRecordError("not one whole record batch was sent")
+    except CorruptRecordError as error:
+        chunk.damage = error
+    yield chunk
+
+
+def expected_size(batch: RecordBatch) -> int:
+    """About how many bytes of records there are to read. To know, a compressed batch would have to be decompressed."""
+    return batch.size_in_bytes * (_UNPACKED if batch.attributes & 7 else 1)
 
 
 def open_batch(batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool) -> list[Record]:

@@ -180,7 +180,8 @@ class Consumer:
     async def poll(self, timeout_ms: float = 0, max_records: int = 500) -> list[Record]:
         """Up to ``max_records`` records, as soon as there is one; none after ``timeout_ms``.
 
-        All of them are in hand until the next are asked for. Raises as ``async for``.
+        All of them are in hand until the next are asked for. It may return fewer than are at hand, so that other tasks
+        have their turn. Raises as ``async for``.
         """
         integer("max_records", max_records, 1)
         assignment = self._assignment
@@ -194,7 +195,7 @@ class Consumer:
         return records
 
     def batches(self) -> AsyncIterator[Batch]:
-        """Batches, for ever: all records of one partition from one fetch, decoded when asked for.
+        """Batches, for ever: records of one partition from one fetch, about a megabyte at a time, decoded when asked for.
 
         Raises as ``async for``; damaged records inside a batch show when it is decoded.
         """

@@ -24,9 +24,10 @@ from aiokproto.codec.messages.fetch import (
 )
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.chunk import Chunk
+from aiokproto.consumer.chunk import Chunk, chunks
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.session import FetchPlan, FetchSession, Wanted
+from aiokproto.consumer.turn import Turn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, CorruptRecordError, DeadlineError, error_for
 from aiokproto.types import TopicPartition
@@ -184,7 +185,9 @@ class Fetcher:
                     )
                 continue
             failures = 0
-            self._take_in(response, asked, node)
+            await self._take_in(response, asked, node)
+            # Or it would take up its memory until the next one has come.
+            del response
 
     def _due(self, node: int) -> tuple[bool, dict[TopicPartition, _Asked], float | None]:
         """Whether anything is this broker's; what to ask it now; when to look again."""
@@ -250,22 +253,22 @@ class Fetcher:
             channel="fetch",
         )
 
-    def _take_in(self, response: FetchResponse, asked: dict[TopicPartition, _Asked], node: int) -> None:
+    async def _take_in(self, response: FetchResponse, asked: dict[TopicPartition, _Asked], node: int) -> None:
         topics = self._cluster.snapshot.topics
         names = {topics[name].topic_id: name for name in {key.topic for key in asked} if name in topics}
+        turn = Turn()
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
                 entry = asked.get(TopicPartition(name, data.partition_index))
-                if entry is None:
-                    continue
-                cursor = entry.cursor
-                # Sought, or fetched from a new leader, while this was under way.
-                if cursor.version == entry.version and cursor.fetch_offset == entry.offset:
-                    self._partition(entry, data, node)
+                if entry is not None:
+                    await self._partition(entry, data, node, turn)
 
-    def _partition(self, asked: _Asked, data: PartitionData, node: int) -> None:
+    async def _partition(self, asked: _Asked, data: PartitionData, node: int, turn: Turn) -> None:
         cursor = asked.cursor
+        # Sought, or fetched from a new leader, while this was under way.
+        if cursor.version != asked.version or cursor.fetch_offset != asked.offset:
+            return
         if data.error_code:
             self._refused(cursor, data, node)
             return
@@ -279,12 +282,15 @@ class Fetcher:
             self._rescan.set()
         if data.records:
             aborted = data.aborted_transactions or [] if self._config.read_committed else []
-            chunk = Chunk(cursor.partition, asked.offset, memoryview(data.records), aborted)
-            if chunk.wanted_size > asked.max_bytes and self._has_room_for(chunk):
-                cursor.wanted_size = chunk.wanted_size
-                return
-            cursor.fetched(chunk)
-            self._assignment.arrived(cursor)
+            for chunk in chunks(cursor.partition, asked.offset, memoryview(data.records), aborted):
+                if cursor.version != asked.version or cursor.fetch_offset != chunk.position:
+                    return
+                if chunk.wanted_size > asked.max_bytes and self._has_room_for(chunk):
+                    cursor.wanted_size = chunk.wanted_size
+                    return
+                cursor.fetched(chunk)
+                self._assignment.arrived(cursor)
+                await turn.pause()
 
     def _has_room_for(self, chunk: Chunk) -> bool:
         """Whether a batch that was cut can come as a whole; if not, the chunk says so."""
@@ -311,6 +317,7 @@ class Fetcher:
                 return
             self._reset(cursor)
         elif code in _MISSING:
+            self._back_off([cursor], cursor.attempts + 1, code.name)
             self._missing(cursor, code, now)
             self._cluster.invalidate(f"{context}: {code.name}")
         elif code is ErrorCode.CORRUPT_MESSAGE:
@@ -335,8 +342,6 @@ class Fetcher:
         if now - cursor.missing_since >= MISSING_FOR:
             cursor.fail(error_for(code, f"Fetch of {cursor.partition}"))
             self._assignment.arrived(cursor)
-        else:
-            self._back_off([cursor], cursor.attempts + 1, code.name)
 
     def _back_off(self, cursors: Iterable[Cursor], attempt: int, failure: str) -> None:
         retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(attempt)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from aiokproto.cluster import Cluster
 from aiokproto.consumer.assignment import Assignment
@@ -80,10 +81,16 @@ class Locator:
                 await self._wake.wait()
                 self._wake.clear()
                 continue
+            generation = self._cluster.snapshot.generation
             again = await self._locate(lost)
             attempt = attempt + 1 if again else 0
             if again:
-                await asyncio.sleep(self._cluster.backoff(attempt))
+                await self._pause(attempt, generation)
+
+    async def _pause(self, attempt: int, generation: int) -> None:
+        """Wait before another attempt. A picture newer than that generation ends it: it may have the missing leader."""
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._cluster.changed(generation), self._cluster.backoff(attempt))
 
     def _lost(self) -> list[Cursor]:
         return [

@@ -8,13 +8,18 @@ from functools import partial
 
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import Batch
-from aiokproto.consumer.chunk import open_batch
+from aiokproto.consumer.chunk import expected_size, open_batch
 from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.turn import Turn
+from aiokproto.consumer.unpacked import is_packed, unpack
 from aiokproto.errors import BrokerError, CorruptRecordError, KafkaError, UnsupportedCompressionError
 from aiokproto.records import RecordBatch
 
-OFF_LOOP = 128 * 1024
-"""Stored bytes of a batch from which on it is decompressed and decoded in a thread, so that the loop can go on."""
+OFF_LOOP = 256 * 1024
+"""Bytes of records from which on they are decompressed and decoded in a thread, so that the loop can go on."""
+
+CHECKED_ON_LOOP = 2 * 1024 * 1024
+"""Bytes whose checksums are compared within a turn of the loop, in some tenths of a millisecond."""
 
 
 class Reader:
@@ -36,6 +41,7 @@ class Reader:
         self._check = check
         self._arrived = asyncio.Event()
         self._put_down = asyncio.Event()
+        self._turn = Turn()
 
     def wake(self) -> None:
         """There may be something to hand out, or a reason to give up waiting."""
@@ -62,6 +68,7 @@ class Reader:
         """
         self._begin()
         try:
+            await self._turn.pause()
             while (cursor := await self._next(deadline)) is not None:
                 if cursor.records or await self._open(cursor):
                     self._assignment.serve(cursor)
@@ -71,11 +78,13 @@ class Reader:
             self.waiting = False
 
     def open_at_once(self) -> bool:
-        """As :meth:`open`, for what takes neither waiting nor long."""
+        """As :meth:`open`, for what takes neither waiting nor long. False as well if others should have their turn."""
+        if self._turn.is_over():
+            return False
         cursor = self._assignment.next_cursor()
         while cursor is not None and cursor.error is None:
             if not cursor.records:
-                if not cursor.chunks[0].batches or cursor.chunks[0].batches[0].size_in_bytes > OFF_LOOP:
+                if not cursor.chunks[0].batches or expected_size(cursor.chunks[0].batches[0]) > OFF_LOOP:
                     return False
                 batch = cursor.chunks[0].batches[0]
                 position = cursor.end
@@ -94,6 +103,7 @@ class Reader:
         """The next batch, which is in hand then. None if there is none by that loop time. Raises as :meth:`open`."""
         self._begin()
         try:
+            await self._turn.pause()
             while (cursor := await self._next(deadline)) is not None:
                 version = cursor.version
                 batches = [cursor.batch] if cursor.records and cursor.batch else []
@@ -103,7 +113,7 @@ class Reader:
                     self._fail(cursor, cursor.chunks[0].damage or CorruptRecordError("no batch"))
                     continue
                 try:
-                    await self._validate(batches)
+                    prepared = await self._prepared(batches)
                 except CorruptRecordError as error:
                     if cursor.version == version:
                         self._fail(cursor, error)
@@ -112,9 +122,9 @@ class Reader:
                     continue
                 base = cursor.position
                 assert base is not None
-                taken = cursor.taken()
+                cursor.taken()
                 self._assignment.handed(cursor)
-                result = Batch(cursor.partition, base, cursor.end, taken)
+                result = Batch(cursor.partition, base, cursor.end, prepared)
                 self._assignment.hand = result
                 return result
             return None
@@ -171,7 +181,7 @@ class Reader:
         work = partial(open_batch, batch, cursor.partition, cursor.end, self._check_crcs)
         version = cursor.version
         try:
-            if batch.size_in_bytes > OFF_LOOP:
+            if expected_size(batch) > OFF_LOOP:
                 records = await asyncio.get_running_loop().run_in_executor(None, work)
             else:
                 records = work()
@@ -185,18 +195,19 @@ class Reader:
         cursor.opened(records, batch)
         return bool(records)
 
-    async def _validate(self, batches: list[RecordBatch]) -> None:
-        if not self._check_crcs:
-            return
+    async def _prepared(self, batches: list[RecordBatch]) -> list[RecordBatch]:
+        """The batches, as correct as their checksums tell; decompressed where one would keep the loop busy."""
+        packed = any(is_packed(batch) and expected_size(batch) > OFF_LOOP for batch in batches)
 
-        def validate() -> None:
-            for batch in batches:
-                batch.validate()
+        def prepare() -> list[RecordBatch]:
+            if self._check_crcs:
+                for batch in batches:
+                    batch.validate()
+            return unpack(batches) if packed else batches
 
-        if sum(batch.size_in_bytes for batch in batches) > OFF_LOOP * 16:
-            await asyncio.get_running_loop().run_in_executor(None, validate)
-        else:
-            validate()
+        if packed or (self._check_crcs and sum(batch.size_in_bytes for batch in batches) > CHECKED_ON_LOOP):
+            return await asyncio.get_running_loop().run_in_executor(None, prepare)
+        return prepare()
 
     def _fail(self, cursor: Cursor, error: KafkaError) -> None:
         if isinstance(error, BrokerError):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from struct import Struct as Packer
 from typing import Any, Generic, TypeVar
 
-from aiokproto.codec.frames import encode_request, response_correlation_id
+from aiokproto.codec.frames import response_correlation_id
+from aiokproto.codec.messages.header import RequestHeader
 from aiokproto.codec.schema import Request
 from aiokproto.errors import BrokerConnectionError, NotKafkaError
 
@@ -15,7 +17,12 @@ T = TypeVar("T")
 SCRATCH_SIZE = 64 * 1024
 """Answers up to this size are read many at a time; a larger one gets a buffer of its exact size."""
 
+READ_AT_ONCE = 512 * 1024
+"""Most bytes read in one turn of the event loop. A socket holds megabytes, and copying them takes milliseconds."""
+
+_INT32 = Packer(">i")
 _LENGTH_SIZE = 4
+_ID_AT = 8
 _IDS = 1 << 31
 
 
@@ -47,6 +54,7 @@ class ClientProtocol(Generic[T]):
         self.peer = peer
         self.pending: deque[Pending[T]] = deque()
         self._client_id = client_id
+        self._headers: dict[tuple[int, int], bytes] = {}
         self._max_response_size = max_response_size
         self._next_id = first_correlation_id
         self._scratch = bytearray(SCRATCH_SIZE)
@@ -72,10 +80,29 @@ class ClientProtocol(Generic[T]):
         Raises:
             EncodeError: The version cannot carry the request.
         """
+        # What an API's requests begin with differs in length and correlation id alone.
         correlation_id = self._next_id
-        data = encode_request(request, version, correlation_id, self._client_id)
+        header = self._headers.get((request.api_key, version))
+        if header is None:
+            header = self._headers[request.api_key, version] = self._header(request, version)
+        data = bytearray(header)
+        request.encode_into(data, version)
+        _INT32.pack_into(data, 0, len(data) - _LENGTH_SIZE)
+        _INT32.pack_into(data, _ID_AT, correlation_id)
         self._next_id = (correlation_id + 1) % _IDS
         return correlation_id, data
+
+    def _header(self, request: Request[Any], version: int) -> bytes:
+        """Room for the length, and a header with room for the correlation id."""
+        frame = bytearray(_LENGTH_SIZE)
+        header = RequestHeader(
+            request_api_key=request.api_key,
+            request_api_version=version,
+            correlation_id=0,
+            client_id=self._client_id,
+        )
+        header.encode_into(frame, request.header_version(version))
+        return bytes(frame)
 
     def sent(self, correlation_id: int, api_key: int, token: T) -> None:
         """The request is being written, and will be answered after all those before it."""
@@ -84,7 +111,7 @@ class ClientProtocol(Generic[T]):
     def get_buffer(self) -> memoryview:
         """Where to read to; never empty."""
         if self._frame is not None:
-            return self._frame[self._frame_filled :]
+            return self._frame[self._frame_filled : self._frame_filled + READ_AT_ONCE]
         return self._scratch_view[self._end :]
 
     def received(self, count: int) -> Iterator[tuple[T, memoryview]]:
@@ -119,11 +146,11 @@ class ClientProtocol(Generic[T]):
 
     def _announced(self) -> int:
         """The size of the frame that begins at the scratch buffer's start."""
-        size = int.from_bytes(self._scratch_view[self._start : self._start + _LENGTH_SIZE], "big", signed=True)
+        (size,) = _INT32.unpack_from(self._scratch, self._start)
         # A frame has at least a correlation id. The sizes that other protocols' greetings amount to, read as a length,
         # lie beyond any limit in use, except TLS's with a limit above 336 MiB.
         if 4 <= size <= self._max_response_size and not (self._first and self._scratch.startswith(b"\x15\x03")):
-            return size
+            return int(size)
         seen = bytes(self._scratch_view[self._start : self._end])
         if self._first:
             raise NotKafkaError(f"{self.peer} does not speak Kafka: {describe_bytes(seen)}")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 
 from aiokproto.accelerator import twin
 
-_compute: Callable[[bytes | bytearray | memoryview], int] | None = None
+Compute = Callable[["bytes | bytearray | memoryview"], int]
+
+_compute: Compute | None = None
 
 # The bits of a checksum are the coefficients of a polynomial, the highest bit that of x^0.
 _POLYNOMIAL = 0x82F63B78
@@ -18,10 +22,25 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     """The CRC-32C of ``data``. Long data is computed with the GIL released."""
     global _compute
     if _compute is None:
-        from crc32c import crc32c as compute
-
-        _compute = compute
+        _compute = _load()
     return _compute(data)
+
+
+def _load() -> Compute:
+    """The library's function, without the library's package: that imports what its command line needs, which takes
+    tens of milliseconds, in the event loop as likely as not."""
+    package = PathFinder.find_spec("crc32c")
+    if package is not None:
+        extension = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
+        if extension is not None and extension.loader is not None:
+            module = module_from_spec(extension)
+            extension.loader.exec_module(module)
+            direct: Compute = module.crc32c
+            return direct
+    # It is laid out in another way, or not there: then this says so.
+    from crc32c import crc32c as compute
+
+    return compute
 
 
 @twin("checksum")

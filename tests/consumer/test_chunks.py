@@ -1,0 +1,94 @@
+"""A record set is taken apart in chunks that are quickly read, and no batch is lost or doubled by that."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from aiokproto.codec.messages.fetch import AbortedTransaction
+from aiokproto.consumer.chunk import MOST_BATCHES, MOST_WORK, Chunk, chunks, expected_size
+from aiokproto.records import BatchBuilder, Compression
+from aiokproto.records.control import encode_end_transaction
+from aiokproto.types import TopicPartition
+
+AT = TopicPartition("t", 0)
+
+
+def batch(base: int, *values: bytes, producer_id: int = -1, compression: Compression = Compression.NONE) -> bytes:
+    transactional = producer_id >= 0
+    builder = BatchBuilder(
+        producer_id=producer_id, producer_epoch=0, is_transactional=transactional, compression=compression
+    )
+    for value in values:
+        builder.append(0, None, value)
+    return bytes(builder.close(base_offset=base))
+
+
+def abort(base: int, producer_id: int) -> bytes:
+    return bytes(
+        encode_end_transaction(
+            committed=False,
+            producer_id=producer_id,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp=0,
+            base_offset=base,
+        )
+    )
+
+
+def bases(found: list[Chunk]) -> list[int]:
+    return [one.base_offset for chunk in found for one in chunk.batches]
+
+
+def cut(data: bytes, position: int = 0, aborted: list[AbortedTransaction] | None = None) -> list[Chunk]:
+    return list(chunks(AT, position, memoryview(data), aborted or []))
+
+
+@pytest.mark.parametrize("count", [1, MOST_BATCHES - 1, MOST_BATCHES, MOST_BATCHES + 1, 3 * MOST_BATCHES])
+@pytest.mark.parametrize("position", [0, 5])
+def test_many_small_batches(count: int, position: int) -> None:
+    found = cut(b"".join(batch(base, b"x") for base in range(position + count)), position)
+    assert bases(found) == list(range(position, position + count))
+    assert max(len(chunk.batches) for chunk in found) <= MOST_BATCHES
+    assert [chunk.end for chunk in found[:-1]] == [chunk.position for chunk in found[1:]]
+    assert (found[0].position, found[-1].end) == (position, position + count)
+    assert [chunk.size for chunk in found] == [sum(one.size_in_bytes for one in chunk.batches) for chunk in found]
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_much_work(compression: Compression) -> None:
+    """What is compressed counts for what it becomes."""
+    noise = [bytes((7 * index * step) % 251 for index in range(1 << 14)) for step in range(1, 25)]
+    data = b"".join(batch(base, value * 20, compression=compression) for base, value in enumerate(noise))
+    found = cut(data)
+    assert bases(found) == list(range(len(noise)))
+    for chunk in found:
+        sizes = [expected_size(one) for one in chunk.batches]
+        assert sum(sizes[:-1]) < MOST_WORK
+    assert all(sum(map(expected_size, chunk.batches)) >= MOST_WORK for chunk in found[:-1])
+
+
+def test_a_transaction_is_aborted_in_all_the_chunks_it_reaches_over() -> None:
+    """Producer 1 aborts a transaction that begins in the first chunk and ends in the last; later it begins another."""
+    last = 2 * MOST_BATCHES
+    data = b"".join(batch(base, b"x", producer_id=1 if base in (3, last + 10) else -1) for base in range(last + 20))
+    data += abort(last + 20, 1) + batch(last + 21, b"x", producer_id=1)
+    found = cut(data, 0, [AbortedTransaction(producer_id=1, first_offset=3)])
+    assert bases(found) == [base for base in range(last + 22) if base not in (3, last + 10, last + 20)]
+
+
+def test_damage_comes_after_all_that_is_good() -> None:
+    count = 2 * MOST_BATCHES + 1
+    bad = bytearray(batch(count, b"x"))
+    bad[16] = 9
+    found = cut(b"".join(batch(base, b"x") for base in range(count)) + bytes(bad))
+    assert bases(found) == list(range(count))
+    assert [chunk.damage is None for chunk in found] == [True] * (len(found) - 1) + [False]
+    assert all(first.end == second.position for first, second in pairwise(found))
+
+
+def test_nothing_is_one_empty_chunk() -> None:
+    [chunk] = cut(b"")
+    assert (chunk.exhausted, chunk.position, chunk.end) == (True, 0, 0)

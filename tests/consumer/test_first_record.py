@@ -1,0 +1,73 @@
+"""A consumer's beginning and its rest: the first record comes without a pause, and the last leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+
+import pytest
+
+from aiokproto.cluster import Cluster
+from aiokproto.config import ClusterConfig
+from aiokproto.consumer import Consumer, PartitionStatus
+from aiokproto.records import BatchRecord, encode
+from aiokproto.types import Record
+from tests.behaviour.feed import EPOCH, append, fill
+from tests.clusters import BehaviourCluster, embedded_cluster
+
+MINUTES = 300_000
+ENOUGH = 20.0
+
+
+# A backoff that no test could wait for: nothing has failed here, so none is made.
+def patient(broker: BehaviourCluster, *topics: str) -> Consumer:
+    return Consumer(
+        *topics,
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        retry_backoff_ms=MINUTES,
+        retry_backoff_max_ms=MINUTES,
+    )
+
+
+@pytest.fixture
+async def one() -> AsyncIterator[BehaviourCluster]:
+    async with embedded_cluster(1) as broker:
+        await broker.create_topic("t")
+        await fill(broker, "t", 1)
+        yield broker
+
+
+async def first(consumer: Consumer) -> Record:
+    return await asyncio.wait_for(anext(consumer), ENOUGH)
+
+
+@pytest.mark.parametrize("start", ["earliest", "offset"])
+async def test_of_a_topic_that_is_not_known_when_it_is_assigned(one: BehaviourCluster, start: str) -> None:
+    async with patient(one) as consumer:
+        consumer.assign([("t", 0)])
+        if start == "offset":
+            consumer.seek(("t", 0), 0)
+        assert (await first(consumer)).offset == 0
+
+
+async def test_of_a_topic_that_is_subscribed(one: BehaviourCluster) -> None:
+    async with patient(one, "t") as consumer:
+        assert (await first(consumer)).offset == 0
+
+
+async def test_who_has_read_all_keeps_no_answer_in_memory(one: BehaviourCluster) -> None:
+    """The answer that brought the last records could else stay until there are others."""
+    large = bytes(500_000)
+    async with Cluster(ClusterConfig.parse({"bootstrap_servers": one.bootstrap_servers})) as cluster:
+        await append(cluster, "t", 0, encode([BatchRecord(0, EPOCH, None, large)]))
+    async with patient(one) as consumer:
+        consumer.assign([("t", 0)])
+        while (await first(consumer)).value != large:
+            pass
+        assert await consumer.poll() == []
+        while consumer.partition_state(("t", 0)).status is not PartitionStatus.FETCHING:
+            await asyncio.sleep(0)
+        frames = [found.obj for found in gc.get_objects() if isinstance(found, memoryview)]
+        assert not [frame for frame in frames if isinstance(frame, bytearray) and len(frame) > len(large)]

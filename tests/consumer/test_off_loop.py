@@ -1,0 +1,151 @@
+"""What takes long leaves the event loop, what does not stays there; and nothing read keeps memory from being freed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.chunk import chunks
+from aiokproto.consumer.cursor import COMMITTED
+from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
+from aiokproto.consumer.unpacked import UnpackedBatch
+from aiokproto.errors import CorruptRecordError
+from aiokproto.records import BatchRecord, encode
+from aiokproto.types import TopicPartition
+
+AT = TopicPartition("t", 0)
+NOISE = random.Random(1).randbytes(4 * CHECKED_ON_LOOP)
+
+
+class Counting(ThreadPoolExecutor):
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.submitted = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        self.submitted += 1
+        return super().submit(fn, *args, **kwargs)
+
+
+class Desk:
+    """A reader of one partition, and the threads it makes use of."""
+
+    def __init__(self, *, check_crcs: bool = True) -> None:
+        def nothing() -> None:
+            pass
+
+        self.assignment = Assignment(Signals(nothing, nothing, nothing))
+        self.assignment.add([AT], COMMITTED)
+        self.cursor = self.assignment.get(AT)
+        self.cursor.locate(0)
+        self.reader = Reader(self.assignment, check_crcs, nothing)
+        self.threads = Counting()
+
+    def feed(self, data: bytes | bytearray) -> None:
+        assert self.cursor.fetch_offset is not None
+        for chunk in chunks(AT, self.cursor.fetch_offset, memoryview(data), []):
+            self.cursor.fetched(chunk)
+            self.assignment.arrived(self.cursor)
+
+    async def batch(self) -> Batch:
+        batch = await self.reader.batch()
+        assert batch is not None
+        return batch
+
+
+@asynccontextmanager
+async def desk(**options: bool) -> AsyncIterator[Desk]:
+    made = Desk(**options)
+    asyncio.get_running_loop().set_default_executor(made.threads)
+    with made.threads:
+        yield made
+
+
+def stored(size: int, codec: str = "none", base: int = 0) -> bytes:
+    return encode([BatchRecord(base, 1, None, NOISE[:size])], compression=codec, base_offset=base)
+
+
+@pytest.mark.parametrize(
+    ("size", "codec", "leaves"),
+    [
+        (OFF_LOOP // 2, "none", False),
+        (OFF_LOOP, "none", True),
+        (OFF_LOOP // 8, "gzip", False),
+        (OFF_LOOP // 4, "gzip", True),
+    ],
+)
+async def test_a_large_batch_is_opened_in_a_thread(size: int, codec: str, leaves: bool) -> None:
+    async with desk() as at:
+        at.feed(stored(size, codec))
+        assert at.reader.open_at_once() is not leaves
+        assert await at.reader.open()
+        assert at.threads.submitted == leaves
+        assert [record.value for record in at.assignment.take(9)] == [NOISE[:size]]
+
+
+@pytest.mark.parametrize(
+    ("size", "codec", "check_crcs", "leaves", "unpacked"),
+    [
+        (OFF_LOOP, "none", True, False, False),
+        (CHECKED_ON_LOOP, "none", True, True, False),
+        (CHECKED_ON_LOOP, "none", False, False, False),
+        (OFF_LOOP // 8, "gzip", True, False, False),
+        (OFF_LOOP // 4, "gzip", True, True, True),
+        (OFF_LOOP // 4, "gzip", False, True, True),
+    ],
+)
+async def test_a_large_batch_is_handed_out_decompressed(
+    size: int, codec: str, check_crcs: bool, leaves: bool, unpacked: bool
+) -> None:
+    async with desk(check_crcs=check_crcs) as at:
+        at.feed(stored(size, codec))
+        batch = await at.batch()
+        assert at.threads.submitted == leaves
+        assert [isinstance(one, UnpackedBatch) for one in batch.record_batches] == [unpacked]
+        assert [record.value for record in batch] == [NOISE[:size]]
+
+
+async def test_a_wrong_checksum_of_a_large_batch_is_told_in_its_place() -> None:
+    async with desk() as at:
+        bad = bytearray(stored(OFF_LOOP, "gzip", 1))
+        bad[-1] ^= 1
+        at.feed(stored(10) + bytes(bad))
+        with pytest.raises(CorruptRecordError, match=r"t-0 at offset 0: .*checksum"):
+            await at.batch()
+
+
+@pytest.mark.parametrize("how", ["open", "batch"])
+async def test_a_seek_while_a_thread_works_drops_what_it_worked_on(how: str) -> None:
+    async with desk() as at:
+        at.feed(stored(OFF_LOOP, "gzip"))
+        asked = asyncio.ensure_future(at.reader.open() if how == "open" else at.reader.batch())
+        while not at.threads.submitted:
+            await asyncio.sleep(0)
+        at.assignment.seek(AT, 0)
+        at.feed(stored(10, base=0))
+        at.reader.wake()
+        found = await asked
+        values = at.assignment.take(9) if found is True else list(found or ())
+        assert [record.value for record in values] == [NOISE[:10]]
+
+
+async def test_a_partition_that_was_read_keeps_nothing_of_its_fetch() -> None:
+    """All views of an answer are views of its one buffer, which may be megabytes, and a partition's last for days."""
+    async with desk() as at:
+        data = bytearray(stored(100))
+        at.feed(data)
+        assert await at.reader.open()
+        at.assignment.take(9)
+        assert not await at.reader.open(deadline=0)
+        gc.collect()
+        # Nobody has a view of it any more: it can be resized.
+        data.clear()
