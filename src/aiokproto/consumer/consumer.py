@@ -195,7 +195,8 @@ class Consumer:
         return records
 
     def batches(self) -> AsyncIterator[Batch]:
-        """Batches, for ever: records of one partition from one fetch, about a megabyte at a time, decoded when asked for.
+        """Batches, for ever: records of one partition from one fetch, about a megabyte at a time, decoded when asked
+        for.
 
         Raises as ``async for``; damaged records inside a batch show when it is decoded.
         """
