@@ -19,6 +19,7 @@ from aiokproto.errors import (
     DeadlineError,
     DecodeError,
     EncodeError,
+    KafkaError,
     NotKafkaError,
     UnsupportedVersionError,
 )
@@ -234,6 +235,72 @@ async def test_throttling_holds_back_what_follows_in_order() -> None:
         assert len(broker.asked) == 2, "nothing is sent during the pause"
         assert [(await call).error_code for call in calls] == [1, 2, 3]
         assert [request.generation_id for request, _ in broker.asked[1:]] == [0, 1, 2, 3], "who left took its request"
+
+
+async def test_what_is_submitted_is_written_at_once_and_told_of_in_order() -> None:
+    told: list[int] = []
+
+    def tell(outcome: HeartbeatResponse | KafkaError) -> None:
+        assert isinstance(outcome, HeartbeatResponse)
+        told.append(outcome.error_code)
+
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
+        before = asyncio.all_tasks()
+        for number in (1, 2, 3):
+            line.submit(beat(number), tell, timeout=5)
+        assert (line.in_flight, told) == (3, [])
+        assert asyncio.all_tasks() == before, "no task waits for the answers"
+        assert (await line.request(beat(4), timeout=5)).error_code == 4
+        assert told == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(silent, DeadlineError), (hangs_up, BrokerConnectionError), (lambda *_: b"\0\0\0\5\0\0\0\1\xff", DecodeError)],
+    ids=["silence", "loss", "nonsense"],
+)
+async def test_who_submits_is_told_once_why_there_is_no_response(
+    answer: Callable[[object, int], bytes | None], error: type[KafkaError]
+) -> None:
+    told: list[object] = []
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: answer}) as broker, connected(broker.port) as line:
+        line.submit(beat(), told.append, timeout=0.01 if error is DeadlineError else 5)
+        await until(lambda: bool(told))
+    assert [type(outcome) for outcome in told] == [error]
+
+
+async def test_submitting_what_cannot_be_sent_raises_and_tells_nothing() -> None:
+    told: list[object] = []
+    async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
+        with pytest.raises(EncodeError):
+            line.submit(beat(1 << 40), told.append, timeout=5)
+        with pytest.raises(UnsupportedVersionError):
+            line.submit(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), told.append, timeout=5, max_version=2)
+        line.close()
+        with pytest.raises(ClientClosedError):
+            line.submit(beat(), told.append, timeout=5)
+        await line.wait_closed()
+    assert told == []
+    assert len(broker.asked) == 1
+
+
+async def test_a_wish_for_a_pause_is_granted_whoever_asked() -> None:
+    def throttled(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
+        return HeartbeatResponse(error_code=0, throttle_time_ms=0 if request.generation_id else 20)
+
+    told: list[object] = []
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled}) as broker,
+        connected(broker.port) as line,
+    ):
+        line.submit(beat(0), told.append, timeout=5)
+        await until(lambda: bool(told))
+        line.submit(beat(1), told.append, timeout=5)
+        late = asyncio.ensure_future(line.request(beat(2), timeout=0.001))
+        with pytest.raises(DeadlineError):
+            await late
+        assert len(broker.asked) == 2, "nothing is sent during the pause"
+        await until(lambda: len(told) == 2)
 
 
 async def test_close_fails_what_is_under_way() -> None:

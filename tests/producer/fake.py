@@ -19,7 +19,7 @@ from aiokproto.codec.messages.produce import (
     TopicProduceResponse,
 )
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerConnectionError, ClientClosedError, DeadlineError, UnknownTopicError
+from aiokproto.errors import BrokerConnectionError, ClientClosedError, DeadlineError, KafkaError, UnknownTopicError
 from aiokproto.producer import Producer
 from aiokproto.records import RecordBatch
 
@@ -68,7 +68,9 @@ class FakeCluster:
         answer: How a Produce request is answered; tests put their own in front of :meth:`append`.
         down: Nodes that cannot be reached.
         invalidated: Reasons given.
-        producer_id: Who asks next becomes this; an error is raised.
+        producer_id: Who asks next becomes this, with ``producer_epoch``; an error is raised.
+        idle: Whether connections are closed, so that nothing can be submitted before the next :meth:`send`.
+        submitted: How many requests came by :meth:`submit`.
     """
 
     def __init__(self, partitions: int = 1, nodes: int = 1) -> None:
@@ -78,20 +80,27 @@ class FakeCluster:
         self.down: set[int] = set()
         self.invalidated: list[str] = []
         self.producer_id: int | Exception = 7
+        self.producer_epoch = 0
         self.produce_version = 12
         self.closed = False
+        self.idle = False
+        self.submitted = 0
         self.snapshot = ClusterSnapshot(
             brokers={node: BrokerNode(node, "127.0.0.1", 9092 + node) for node in range(nodes)}, generation=1
         )
         self.partitions = tuple(PartitionInfo(number % nodes, 0) for number in range(partitions))
         self.topic_id = TOPIC_ID
         self._news = asyncio.Event()
+        self._submitted: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         pass
 
     async def close(self) -> None:
         self.closed = True
+        for task in self._submitted:
+            task.cancel()
+        await asyncio.gather(*self._submitted, return_exceptions=True)
 
     async def topic(self, name: str, timeout: float, *, create: bool = False) -> TopicInfo:
         await asyncio.sleep(0)
@@ -139,22 +148,62 @@ class FakeCluster:
         await asyncio.sleep(0)
         if isinstance(self.producer_id, Exception):
             raise self.producer_id
-        return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=self.producer_id, producer_epoch=0)
+        return InitProducerIdResponse(
+            throttle_time_ms=0, error_code=0, producer_id=self.producer_id, producer_epoch=self.producer_epoch
+        )
 
     async def send(
         self, request: ProduceRequest, node: int, *, timeout: float, max_version: int | None = None
     ) -> ProduceResponse:
+        sent = self._write(request, node)
+        self._reach(node)
+        return await self._answered(node, sent, timeout)
+
+    def _write(self, request: ProduceRequest, node: int) -> ProduceRequest:
         if self.closed:
             raise ClientClosedError("closed")
         # As on the wire: what is sent is not changed by what happens to the batch later.
         sent = ProduceRequest.decode(request.encode(12), 12)
         self.requests.append((node, sent))
+        return sent
+
+    def _reach(self, node: int) -> None:
         if node in self.down:
             raise BrokerConnectionError(f"broker {node}: connection refused")
+        self.idle = False
+
+    async def _answered(self, node: int, sent: ProduceRequest, timeout: float) -> ProduceResponse:
         try:
             return await asyncio.wait_for(self.answer(node, sent), timeout)
         except asyncio.TimeoutError:
             raise DeadlineError(f"Produce to broker {node}: no answer in {timeout} s") from None
+
+    def submit(
+        self,
+        request: ProduceRequest,
+        node: int,
+        tell: Callable[[ProduceResponse | KafkaError], None],
+        *,
+        timeout: float,
+        max_version: int | None = None,
+    ) -> bool:
+        if self.idle:
+            return False
+        self.submitted += 1
+        sent = self._write(request, node)
+        self._reach(node)
+
+        async def answer() -> None:
+            try:
+                outcome: ProduceResponse | KafkaError = await self._answered(node, sent, timeout)
+            except KafkaError as error:
+                outcome = error
+            tell(outcome)
+
+        task = asyncio.get_running_loop().create_task(answer())
+        self._submitted.add(task)
+        task.add_done_callback(self._submitted.discard)
+        return True
 
     async def post(self, request: ProduceRequest, node: int, **_: Any) -> None:
         await self.send(request, node, timeout=1.0)

@@ -70,6 +70,17 @@ def test_a_batch_goes_out_when_it_has_lingered() -> None:
     assert drained.wake_at == 35.0, "what is left is to see whether it expires"
 
 
+def test_without_linger_a_batch_is_due_as_soon_as_it_is_opened_and_takes_records_until_it_goes_out() -> None:
+    acc = accumulator(linger=0.0)
+    batch = put(acc, b"a")
+    assert acc.has_ready
+    assert drain(acc, 0.0, busy=frozenset({1})).requests == {}
+    put(acc, b"b")
+    assert drain(acc, 0.0).requests == {1: [batch]}
+    assert values(batch) == [b"a", b"b"]
+    assert not acc.has_ready
+
+
 def test_a_full_batch_goes_out_at_once() -> None:
     acc = accumulator()
     put(acc, b"a" * 600)

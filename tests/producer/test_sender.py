@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -25,11 +26,14 @@ from aiokproto.errors import (
     BrokerError,
     ClientClosedError,
     DeadlineError,
+    EncodeError,
     InvalidRecordError,
     MessageTooLargeError,
     UnsupportedVersionError,
 )
 from aiokproto.producer import Producer
+from aiokproto.producer.batch import Batch
+from aiokproto.producer.sender import SLOW_TO_COMPRESS
 from aiokproto.records import RecordBatch
 from aiokproto.types import RecordMetadata
 from tests.producer.fake import FakeCluster, producer_on
@@ -376,6 +380,116 @@ async def test_big_batches_are_compressed_beside_the_loop_and_stay_in_order(make
     assert max(batch.count for batch in batches(fake)) > 500
 
 
+async def test_nothing_overtakes_a_batch_that_is_being_compressed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCluster()
+    begun, gate, seal = threading.Event(), threading.Event(), Batch.seal
+
+    def held(batch: Batch) -> bytearray:
+        if batch.size >= SLOW_TO_COMPRESS and batch.compresses:
+            begun.set()
+            gate.wait(30)
+        return seal(batch)
+
+    monkeypatch.setattr(Batch, "seal", held)
+    async with make(fake, compression_type="gzip", batch_size=0) as producer:
+        await producer.send("flights", b"first")
+        big = await producer.post("flights", bytes(2 * SLOW_TO_COMPRESS))
+        await until(begun.is_set)
+        small = await producer.post("flights", b"small")
+        try:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert len(fake.requests) == 1
+        finally:
+            gate.set()
+        assert [(await delivery).offset for delivery in (big, small)] == [1, 2]
+    assert [batch.base_sequence for batch in batches(fake)] == [0, 1, 2]
+
+
+async def test_once_a_broker_has_answered_a_request_takes_no_task(make: Make) -> None:
+    fake = FakeCluster()
+    async with make(fake) as producer:
+        for number in range(5):
+            assert (await producer.send("flights", b"%d" % number)).offset == number
+    assert (len(fake.requests), fake.submitted) == (5, 4)
+
+
+async def test_what_is_sent_on_learning_of_an_outcome_goes_out_in_the_same_turn_of_the_loop(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aiokproto.producer.producer.LONGEST_STRETCH", float("inf"))
+    fake = FakeCluster()
+    submit = fake.submit
+    seen: list[int] = []
+
+    def watched(request: ProduceRequest, node: int, tell: Callable[[Any], None], **options: Any) -> bool:
+        def told(outcome: object) -> None:
+            tell(outcome)
+            asyncio.get_running_loop().call_soon(lambda: seen.append(len(fake.requests)))
+
+        return submit(request, node, told, **options)
+
+    monkeypatch.setattr(fake, "submit", watched)
+    async with make(fake) as producer:
+        for _ in range(5):
+            await producer.send("flights", b"v")
+        await until(lambda: len(seen) == 4)
+    assert seen == [3, 4, 5, 5], "when the second was answered, the third was written; after the last there is none"
+
+
+@pytest.mark.parametrize("down", [False, True])
+async def test_a_connection_closed_meanwhile_is_made_again(make: Make, down: bool) -> None:
+    fake = FakeCluster()
+    async with make(fake) as producer:
+        assert [(await producer.send("flights", b"v")).offset for _ in range(2)] == [0, 1]
+        fake.idle = True
+        if down:
+            fake.down = {0}
+        sending = asyncio.ensure_future(producer.send("flights", b"v"))
+        await until(lambda: len(fake.requests) >= 3)
+        fake.down = set()
+        assert (await sending).offset == 2
+        assert (await producer.send("flights", b"v")).offset == 3
+    assert len(fake.logs[0].values) == 4
+    assert fake.submitted == 2, "the second and the last: until a broker has answered again, requests wait in tasks"
+
+
+async def test_a_connection_lost_as_it_is_written_to_costs_no_record(make: Make) -> None:
+    fake = FakeCluster()
+    async with make(fake) as producer:
+        await producer.send("flights", b"0")
+        fake.down = {0}
+        sending = [asyncio.ensure_future(producer.send("flights", b"%d" % number)) for number in (1, 2, 3)]
+        await until(lambda: len(fake.requests) >= 2)
+        fake.down = set()
+        await asyncio.gather(*sending)
+    assert fake.logs[0].values == [b"0", b"1", b"2", b"3"]
+
+
+async def test_an_id_given_up_between_two_requests_of_a_round_holds_back_the_second(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would go out without a sequence number, and could be written twice."""
+    fake = FakeCluster()
+    fake.producer_epoch = 0x7FFF
+    submit = fake.submit
+
+    def refuses(*_: object, **__: object) -> bool:
+        monkeypatch.setattr(fake, "submit", submit)
+        fake.producer_id, fake.producer_epoch = 8, 0
+        raise EncodeError("cannot be carried")
+
+    async with make(fake, batch_size=0) as producer:
+        await producer.send("flights", b"0")
+        monkeypatch.setattr(fake, "submit", refuses)
+        broken, good = await producer.post("flights", b"1"), await producer.post("flights", b"2")
+        with pytest.raises(EncodeError):
+            await broken
+        assert (await good).offset == 1
+    numbers = [(batch.producer_id, batch.producer_epoch, batch.base_sequence) for batch in batches(fake)]
+    assert numbers == [(7, 0x7FFF, 0), (8, 0, 0)]
+
+
 async def test_an_answer_that_leaves_out_a_partition_is_asked_again(make: Make) -> None:
     fake = FakeCluster()
 
@@ -388,16 +502,34 @@ async def test_an_answer_that_leaves_out_a_partition_is_asked_again(make: Make) 
         assert (await producer.send("flights", b"0")).offset == 0
 
 
+class _Bug:
+    def __iter__(self) -> Any:
+        raise RuntimeError("a bug")
+
+
+async def _answers_bug(*_: object) -> ProduceResponse:
+    response = ProduceResponse(responses=[])
+    response.responses = cast("Any", _Bug())
+    return response
+
+
 async def _bug(*_: object) -> ProduceResponse:
     raise RuntimeError("a bug")
 
 
+@pytest.mark.parametrize(
+    ("bug", "later"),
+    [(_bug, False), (_answers_bug, False), (_answers_bug, True)],
+    ids=["in a task", "in judging what a task got", "in judging as it is read"],
+)
 async def test_a_dead_sender_fails_pending_and_later_calls_with_the_cause(
-    make: Make, caplog: pytest.LogCaptureFixture
+    make: Make, caplog: pytest.LogCaptureFixture, bug: Any, later: bool
 ) -> None:
     fake = FakeCluster()
-    fake.answer = _bug
     async with make(fake) as producer:
+        if later:
+            await producer.send("flights", b"0")
+        fake.answer = bug
         calls: list[Callable[[], Awaitable[object]]] = [
             lambda: producer.send("flights", b"0"),
             lambda: producer.post("flights", b"0"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +16,7 @@ from aiokproto.cluster.router import Router
 from aiokproto.cluster.snapshot import ClusterSnapshot, TopicInfo
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import ClientClosedError
+from aiokproto.errors import ClientClosedError, KafkaError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -197,6 +197,37 @@ class Cluster:
         """
         self._check()
         return await self._router.send(request, node, timeout, max_version, channel)
+
+    def submit(
+        self,
+        request: Request[R],
+        node: int,
+        tell: Callable[[R | KafkaError], None],
+        *,
+        timeout: float | None = None,
+        max_version: int | None = None,
+    ) -> bool:
+        """:meth:`send` without a task that waits: for many requests to one broker, over a connection that is open.
+
+        The request is written before this returns, so requests keep their order. It cannot be cancelled. A lost
+        connection is not taken as a sign that the picture is out of date; say so by :meth:`invalidate`.
+
+        Args:
+            request: The request.
+            node: The broker's id.
+            tell: Called once, by the loop: with the response, or with an error that :meth:`send` would raise after
+                sending. It must not raise.
+            timeout: For the answer; by default ``request_timeout_ms``.
+            max_version: Use no higher version than this.
+
+        Returns:
+            Whether there is an open connection. If not, nothing happens; :meth:`version` makes one.
+
+        Raises:
+            BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`; then nothing is told.
+        """
+        self._check()
+        return self._router.submit(request, node, tell, timeout, max_version)
 
     async def post(
         self, request: Request[Any], node: int, *, timeout: float | None = None, max_version: int | None = None

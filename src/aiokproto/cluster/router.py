@@ -71,6 +71,21 @@ class Router:
             self._metadata.invalidate(str(error))
             raise
 
+    def submit(
+        self,
+        request: Request[R],
+        node: int,
+        tell: Callable[[R | KafkaError], None],
+        timeout: float | None,
+        max_version: int | None,
+    ) -> bool:
+        connection = self._pool.ready(node)
+        if connection is None:
+            return False
+        timeout = self._config.request_timeout if timeout is None else timeout
+        connection.submit(request, tell, timeout=timeout, max_version=max_version)
+        return True
+
     async def post(self, request: Request[Any], node: int, timeout: float | None, max_version: int | None) -> None:
         timeout = self._config.request_timeout if timeout is None else timeout
         try:

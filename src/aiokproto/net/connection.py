@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.registry import api_name
@@ -25,14 +27,48 @@ logger = logging.getLogger("aiokproto.net")
 _NEVER_HEARD = " before it answered anything: still starting, or a TLS listener (security_protocol='SSL'), or no Kafka"
 
 
+class _Answer(Protocol):
+    """Where the frame of an answer goes: a future, or what stands in for one."""
+
+    def done(self) -> bool: ...
+    def set_result(self, frame: memoryview, /) -> None: ...
+    def set_exception(self, error: KafkaError, /) -> None: ...
+
+
+class _Told(Generic[R]):
+    """Stands in for a future where a callback is told: in the turn of the loop that reads the answer, with no task."""
+
+    __slots__ = ("_done", "_read", "_tell")
+
+    def __init__(self, read: Callable[[memoryview], R], tell: Callable[[R | KafkaError], None]) -> None:
+        self._read = read
+        self._tell = tell
+        self._done = False
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, frame: memoryview) -> None:
+        self._done = True
+        try:
+            response = self._read(frame)
+        except KafkaError as error:
+            self._tell(error)
+        else:
+            self._tell(response)
+
+    def set_exception(self, error: KafkaError) -> None:
+        self._done = True
+        self._tell(error)
+
+
 class _Call:
     """A request under way: where its answer goes, and until when that is awaited."""
 
     __slots__ = ("answer", "api_key", "deadline", "overdue", "timeout")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, api_key: int, timeout: float, patience: float) -> None:
-        now = loop.time()
-        self.answer: asyncio.Future[memoryview] = loop.create_future()
+    def __init__(self, answer: _Answer, api_key: int, now: float, timeout: float, patience: float) -> None:
+        self.answer = answer
         self.api_key = api_key
         self.timeout = timeout
         self.deadline = now + timeout
@@ -64,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = peer
         self.versions = BrokerVersions({}, peer)
         self._config = config
+        self._patience = config.request_timeout
         self._loop = asyncio.get_running_loop()
         self._protocol: ClientProtocol[_Call] = ClientProtocol(peer, config.client_id, config.max_response_size)
         self._transport: asyncio.Transport | None = None
@@ -117,20 +154,39 @@ class Connection(asyncio.BufferedProtocol):
         if version is None:
             version = self.versions.pick(type(request), max_version)
         frame = await self.exchange(request, version, timeout)
-        try:
-            response = decode_response(frame, cast("type[R]", request.response), version)
-        except DecodeError as error:
-            raise DecodeError(f"answer of {self.peer} to {api_name(request.api_key)}: {error}") from error
-        pause = throttle(response, version)
-        if pause:
-            self._hold(pause)
-        return response
+        return self._response(request, version, frame)
 
     async def exchange(self, request: Request[Any], version: int, timeout: float) -> memoryview:
         """Send a request in that version and wait for the frame of its answer. Raises as :meth:`request`."""
-        call = _Call(self._loop, request.api_key, timeout, self._config.request_timeout)
-        self._submit(request, version, call)
-        return await call.answer
+        answer: asyncio.Future[memoryview] = self._loop.create_future()
+        self._submit(request, version, _Call(answer, request.api_key, self._loop.time(), timeout, self._patience))
+        return await answer
+
+    def submit(
+        self,
+        request: Request[R],
+        tell: Callable[[R | KafkaError], None],
+        *,
+        timeout: float,
+        max_version: int | None = None,
+    ) -> None:
+        """Send a request; its response, or why there is none, is told later. It cannot be cancelled.
+
+        Args:
+            request: The request.
+            tell: Called once, by the loop: with the response, or with an error that :meth:`request` would raise after
+                sending. It must not raise.
+            timeout: Seconds to wait for the answer.
+            max_version: Use no higher one.
+
+        Raises:
+            BrokerConnectionError: The connection is closed. With this and the others nothing is told.
+            UnsupportedVersionError: The broker has no version that fits.
+            EncodeError: The version cannot carry the request.
+        """
+        version = self.versions.pick(type(request), max_version)
+        answer = _Told(partial(self._response, request, version), tell)
+        self._submit(request, version, _Call(answer, request.api_key, self._loop.time(), timeout, self._patience))
 
     async def post(self, request: Request[Any], *, timeout: float, max_version: int | None = None) -> None:
         """Send a request that has no answer; returns once there is room for more. Raises as :meth:`request`."""
@@ -178,6 +234,17 @@ class Connection(asyncio.BufferedProtocol):
             self._protocol.sent(correlation_id, call.api_key, call)
         self._last_used = self._loop.time()
         self._transport.write(data)
+
+    def _response(self, request: Request[R], version: int, frame: memoryview) -> R:
+        """The response in a frame, whose wish for a pause is granted."""
+        try:
+            response = decode_response(frame, cast("type[R]", request.response), version)
+        except DecodeError as error:
+            raise DecodeError(f"answer of {self.peer} to {api_name(request.api_key)}: {error}") from error
+        pause = throttle(response, version)
+        if pause:
+            self._hold(pause)
+        return response
 
     def _hold(self, pause: float) -> None:
         """Send nothing for a while, as the broker asks."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError
@@ -21,6 +21,7 @@ FIRST_RESERVATION = 4096
 """Bytes that the first batch of a partition reserves of the budget, so that many slow ones fit. As it fills, it
 reserves more; the next one begins with what this one came to and some, where that leaves half of what is free."""
 BATCH_OVERHEAD = 61
+INFINITY = float("inf")
 
 
 class Limits(NamedTuple):
@@ -78,6 +79,7 @@ class Accumulator:
         self.used = 0
         self.losses = Losses()
         self._limits = limits
+        self._largest = min(limits.max_request_size, limits.buffer_memory)
         self._compression = compression
         self._level = level
         self._choose = choose
@@ -157,7 +159,8 @@ class Accumulator:
             elif batch.size + need <= self._limits.batch_size:
                 self.hurry()
                 return None
-        self._check_size(need + BATCH_OVERHEAD, queue.where)
+        if need + BATCH_OVERHEAD > self._largest:
+            self._refuse(need + BATCH_OVERHEAD, queue.where)
         if partition is None and (batch is not None or topic.sticky_bytes >= self._limits.batch_size):
             self._close(queue)
             self._switch(topic)
@@ -172,13 +175,11 @@ class Accumulator:
         assert index is not None, "the first record of a batch always fits"
         return batch, index
 
-    def _check_size(self, size: int, where: TopicPartition) -> None:
-        for option in ("max_request_size", "buffer_memory"):
-            limit: int = getattr(self._limits, option)
-            if size > limit:
-                raise MessageTooLargeError(
-                    ErrorCode.MESSAGE_TOO_LARGE, str(where), f"the record takes up to {size} bytes, {option} is {limit}"
-                )
+    def _refuse(self, size: int, where: TopicPartition) -> NoReturn:
+        limits = self._limits
+        option = "max_request_size" if size > limits.max_request_size else "buffer_memory"
+        text = f"the record takes up to {size} bytes, {option} is {getattr(limits, option)}"
+        raise MessageTooLargeError(ErrorCode.MESSAGE_TOO_LARGE, str(where), text)
 
     def _grow(self, batch: Batch, need: int) -> bool:
         """Reserve room for ``need`` more bytes in an open batch."""
@@ -198,7 +199,8 @@ class Accumulator:
 
     def _open(self, queue: PartitionQueue, need: int, now: float) -> Batch | None:
         """Open a new batch with room for ``need`` bytes; None if the budget has not as much."""
-        self._close(queue)
+        if queue.open is not None:
+            self._close(queue)
         room = self._limits.buffer_memory - self.used
         if need > room:
             return None
@@ -219,15 +221,16 @@ class Accumulator:
         self.used += size
         queue.open = batch
         self._incomplete[batch] = None
-        self._lingering.append(batch)
+        if self._limits.linger:
+            self._lingering.append(batch)
+        else:
+            self._due(batch)
         return batch
 
     def _close(self, queue: PartitionQueue) -> None:
         batch = queue.close_open()
-        if batch is not None:
-            self._closed(queue, batch)
-
-    def _closed(self, queue: PartitionQueue, batch: Batch) -> None:
+        if batch is None:
+            return
         self.used -= batch.reserved - batch.size
         batch.reserved = batch.size
         queue.last_size = batch.size
@@ -296,12 +299,11 @@ class Accumulator:
 
     def next_deadline(self) -> float:
         """When the next batch has lingered or waited long enough (s); ``inf`` when there is none."""
-        deadlines = [float("inf")]
-        if self._lingering:
-            deadlines.append(self._lingering[0].created + self._limits.linger)
-        if self._incomplete:
-            deadlines.append(next(iter(self._incomplete)).created + self._limits.delivery_timeout)
-        return min(deadlines)
+        limits = self._limits
+        lingered = self._lingering[0].created + limits.linger if self._lingering else INFINITY
+        for oldest in self._incomplete:
+            return min(lingered, oldest.created + limits.delivery_timeout)
+        return lingered
 
     def has_due(self, now: float) -> bool:
         """Whether anything would be sent now, were everything else as it should be."""

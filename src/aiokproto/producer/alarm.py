@@ -1,47 +1,57 @@
-"""Waking a task: now, or at a time."""
+"""Calling a function: soon, or at a time."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class Alarm:
-    """What one task sleeps on. Setting it again before the task runs is free, and no wake-up is lost."""
+    """Calls one function, again and again. To set it twice before it rings is to set it once.
 
-    def __init__(self) -> None:
+    It may ring earlier than was asked for, never later.
+    """
+
+    __slots__ = ("_loop", "_ring", "_soon", "_timer")
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        """Make an alarm; must be called in the running loop.
+
+        Args:
+            ring: What to call.
+        """
         self._loop = asyncio.get_running_loop()
-        self._ringing = False
-        self._sleeper: asyncio.Future[None] | None = None
+        self._ring = ring
+        self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._when = float("inf")
 
     def now(self) -> None:
-        """Wake the task, or let its next :meth:`wait` return at once."""
-        self._ringing = True
-        if self._sleeper is not None and not self._sleeper.done():
-            self._sleeper.set_result(None)
+        """Ring when all that is ready to run has run: once for everything that happens until then."""
+        if self._soon is None:
+            self._soon = self._loop.call_soon(self._ring_now)
 
     def at(self, when: float) -> None:
-        """Wake the task at ``when`` (s, the loop's clock) unless it is awake before."""
-        if when < self._when:
-            self.cancel()
-            self._when = when
-            self._timer = self._loop.call_at(when, self.now)
+        """Ring at ``when`` (s, the loop's clock), or at an earlier time that was set before.
 
-    async def wait(self) -> None:
-        """Sleep. Waking clears all that was set."""
-        try:
-            if not self._ringing:
-                self._sleeper = self._loop.create_future()
-                await self._sleeper
-        finally:
-            self._ringing = False
-            self._sleeper = None
-            self.cancel()
+        That earlier time is not taken back: to ring once too often costs less than a timer for each request.
+        """
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._ring_at)
 
     def cancel(self) -> None:
-        """Forget the time that was set."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._when = float("inf")
+        """Forget all that was set."""
+        for handle in (self._soon, self._timer):
+            if handle is not None:
+                handle.cancel()
+        self._soon = self._timer = None
+
+    def _ring_now(self) -> None:
+        self._soon = None
+        self._ring()
+
+    def _ring_at(self) -> None:
+        self._timer = None
+        self._ring()

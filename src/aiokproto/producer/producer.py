@@ -313,7 +313,10 @@ class Producer(Bulk):
         placed = self._place(topic, value, key, headers, partition, timestamp)
         if not isinstance(placed, Delivery):
             placed = await self._wait_place(placed)
-        return await placed
+        where = await placed
+        # Others have had their turn meanwhile.
+        self._yielded = self._loop.time()
+        return where
 
     def try_post(
         self,

@@ -144,7 +144,8 @@ class PartitionQueue(Opening):
             batch: The batch, already taken.
             producer: The producer's current id and first epoch.
         """
-        if self.restart is Restart.NOW or (self.restart is Restart.AFTER_SENT and batch.sequence < 0):
+        restart = self.restart
+        if restart is not Restart.NO and (restart is Restart.NOW or batch.sequence < 0):
             self._begin_anew(producer)
         if self.producer[0] < 0:
             self.producer = producer

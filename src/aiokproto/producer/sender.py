@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from aiokproto.cluster import Cluster
-from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -19,24 +19,17 @@ from aiokproto.codec.messages.produce import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
-    AuthenticationError,
-    AuthorizationError,
-    BrokerConnectionError,
-    BrokerError,
-    DeadlineError,
     DecodeError,
     KafkaError,
     UnsupportedVersionError,
     error_for,
 )
-from aiokproto.producer.accumulator import Accumulator, Drained
+from aiokproto.producer.accumulator import INFINITY, Accumulator, Drained
 from aiokproto.producer.alarm import Alarm
 from aiokproto.producer.batch import Batch, invalid_records
-from aiokproto.producer.queue import PartitionQueue
+from aiokproto.producer.identity import Identity, may_pass
 from aiokproto.producer.settings import Settings
 from aiokproto.records import Compression
-from aiokproto.records.varint import INT32_MAX
-from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.producer")
 
@@ -75,15 +68,12 @@ class Node:
         self.proven = False
 
 
-class ProducerId(NamedTuple):
-    """Who an idempotent producer is to the brokers."""
-
-    id: int
-    epoch: int
-
-
 class Sender:
-    """Sends batches until it is cancelled. :meth:`run` is its only task of long life; a request is a task of its own.
+    """Sends batches until it is cancelled.
+
+    It is no task but a round, which the alarm calls: a round sends what can be sent, and an answer is judged as it is
+    read, so neither waits for its turn of the loop. Tasks are only what may take long: following the cluster's
+    picture, asking for a producer id, connecting, compressing.
 
     Attributes:
         alarm: Set it when there is something to send.
@@ -106,26 +96,26 @@ class Sender:
             request_timeout: How long a broker may take to answer (s).
             on_settled: Called after batches got their outcome, so that there is room again.
         """
-        self.alarm = Alarm()
+        self.alarm = Alarm(self._round)
         self._cluster = cluster
         self._accumulator = accumulator
         self._settings = settings
         self._request_timeout = min(request_timeout, settings.limits.delivery_timeout)
+        self._request_timeout_ms = round(self._request_timeout * 1000)
         self._on_settled = on_settled
         self._loop = asyncio.get_running_loop()
         self._nodes: dict[int, Node] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._failure: BaseException | None = None
-        self._producer_id: ProducerId | None = None
+        self._end: asyncio.Future[None] = self._loop.create_future()
+        self._compressing = False
+        self._identity = Identity(cluster, self._request_timeout)
         self._asking_for_id = False
 
     async def run(self) -> None:
         """Send until cancelled; what is in flight then has no outcome. Any other end is an unforeseen error."""
         self._spawn(self._follow())
         try:
-            while True:
-                await self._round()
-                await self.alarm.wait()
+            await self._end
         finally:
             tasks = list(self._tasks)
             for task in tasks:
@@ -133,45 +123,60 @@ class Sender:
             await asyncio.gather(*tasks, return_exceptions=True)
             self.alarm.cancel()
 
-    async def _round(self) -> None:
+    def _fail_with(self, error: BaseException) -> None:
+        """End :meth:`run` by an error that nobody has foreseen."""
+        if not self._end.done():
+            self._end.set_exception(error)
+
+    def _round(self) -> None:
         """Expire what is too old and send what can be sent."""
-        if self._failure is not None:
-            raise self._failure
+        if self._end.done() or self._compressing:
+            return
+        now = self._loop.time()
+        try:
+            expired = self._accumulator.expire(now)
+            for batch in expired:
+                self._identity.renew_for(self._accumulator.queue(batch))
+            if expired:
+                self._on_settled()
+            self._send_ready(now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends the producer and not the loop's callback
+            self._fail_with(error)
+
+    def _send_ready(self, now: float) -> None:
         accumulator = self._accumulator
-        expired = accumulator.expire(self._loop.time())
-        for batch in expired:
-            self._renew_id(accumulator.queue(batch))
-        if expired:
-            self._on_settled()
-        while not self._settings.idempotent or self._producer_id is not None:
-            drained = accumulator.drain(self._loop.time(), self._has_room)
-            self._assign_sequences(drained)
-            for node, batches in drained.requests.items():
-                await self._begin(node, batches)
+        while not self._settings.idempotent or self._identity.current is not None:
+            drained = accumulator.drain(now, self._has_room)
             if drained.leaderless:
                 self._cluster.invalidate(f"{drained.leaderless[0]} has no leader")
-                self.alarm.at(self._loop.time() + LEADERLESS_PAUSE)
-            if not drained.requests:
-                self._alarm_at(drained.wake_at)
+                self.alarm.at(now + LEADERLESS_PAUSE)
+            if drained.requests:
+                self._assign_sequences(drained)
+                self._begin(drained.requests)
+                if self._compressing:
+                    return
+            if not drained.requests or not accumulator.has_ready:
+                if drained.wake_at < INFINITY:
+                    self.alarm.at(drained.wake_at)
                 return
-        if accumulator.has_due(self._loop.time()) and not self._asking_for_id:
+        if accumulator.has_due(now) and not self._asking_for_id:
             self._asking_for_id = True
             self._spawn(self._ask_for_id())
-        self._alarm_at(accumulator.next_deadline())
-
-    def _alarm_at(self, when: float) -> None:
-        if when < float("inf"):
-            self.alarm.at(when)
+        deadline = accumulator.next_deadline()
+        if deadline < INFINITY:
+            self.alarm.at(deadline)
 
     def _assign_sequences(self, drained: Drained) -> None:
         """In one go with taking the batches: the producer id may be given up while another batch is compressed."""
-        if self._producer_id is not None:
+        if self._identity.current is not None:
             for batches in drained.requests.values():
                 for batch in batches:
-                    self._accumulator.queue(batch).assign(batch, self._producer_id)
+                    self._accumulator.queue(batch).assign(batch, self._identity.current)
 
     def _has_room(self, node: int) -> bool:
-        state = self._nodes.setdefault(node, Node())
+        state = self._nodes.get(node)
+        if state is None:
+            state = self._nodes[node] = Node()
         return state.in_flight < (self._settings.limits.in_flight if state.proven else 1)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -181,9 +186,9 @@ class Sender:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._failure = task.exception()
-            self.alarm.now()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail_with(error)
 
     # -- metadata
 
@@ -199,54 +204,69 @@ class Sender:
             await self._cluster.changed(snapshot.generation)
 
     async def _ask_for_id(self) -> None:
-        """Become known to the brokers (InitProducerId): tried until it works or cannot; batches expire meanwhile."""
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
-        attempt = 0
+        """Nothing is sent until there is an id. Batches expire meanwhile."""
         try:
-            while True:
-                attempt += 1
-                try:
-                    response = await self._cluster.request(request, timeout=self._request_timeout)
-                    if response.error_code:
-                        raise error_for(response.error_code, "InitProducerId")
-                    self._producer_id = ProducerId(response.producer_id, response.producer_epoch)
-                    return
-                except KafkaError as error:
-                    if not _may_pass(error):
-                        self._give_up(_no_producer_id(error))
-                        return
-                    for batch in self._accumulator.incomplete:
-                        batch.last_error = error
-                    log.warning("no producer id yet, attempt %d: %s", attempt, error)
-                    await asyncio.sleep(self._cluster.backoff(attempt))
-        finally:
-            self._asking_for_id = False
-            self.alarm.now()
+            await self._identity.ask(self._note)
+        except KafkaError as error:
+            why = error
+            self._accumulator.fail_all(lambda _: why)
+            self._on_settled()
+        self._asking_for_id = False
+        self.alarm.now()
 
-    def _give_up(self, error: KafkaError) -> None:
-        self._accumulator.fail_all(lambda _: error)
-        self._on_settled()
+    def _note(self, error: KafkaError) -> None:
+        for batch in self._accumulator.incomplete:
+            batch.last_error = error
 
     # -- requests
 
-    async def _begin(self, node: int, batches: list[Batch]) -> None:
-        """Finish the batches and start the request; requests to a node start in the order of the calls."""
-        slow = [batch for batch in batches if batch.compresses and batch.size >= SLOW_TO_COMPRESS]
-        if slow:
+    def _begin(self, requests: dict[int, list[Batch]]) -> None:
+        """Start a request for each node. What takes long to compress holds back all that follows, to keep the order."""
+        codec = self._settings.compression
+        if codec and any(_is_slow(batch) for batches in requests.values() for batch in batches):
+            self._compressing = True
+            self._spawn(self._compress(requests))
+            return
+        for node, batches in requests.items():
+            self._start(node, batches)
+
+    async def _compress(self, requests: dict[int, list[Batch]]) -> None:
+        """Start requests whose batches are compressed in threads."""
+        for node, batches in requests.items():
+            slow = [batch for batch in batches if _is_slow(batch)]
             await asyncio.gather(*(self._loop.run_in_executor(None, batch.seal) for batch in slow))
+            self._start(node, batches)
+        self._compressing = False
+        self.alarm.now()
+
+    def _start(self, node: int, batches: list[Batch]) -> None:
+        """Write one request. Requests to a node start in the order of the calls."""
         request, max_version = self._request(batches)
-        self._nodes[node].in_flight += 1
-        self._spawn(self._send(node, batches, request, max_version))
+        state = self._nodes[node]
+        state.in_flight += 1
+        tell = partial(self._told, node, request, batches)
+        if state.proven and self._settings.acks:
+            try:
+                state.proven = self._cluster.submit(
+                    request, node, tell, timeout=self._request_timeout, max_version=max_version
+                )
+            except KafkaError as error:
+                tell(error)
+                return
+            if state.proven:
+                return
+        self._spawn(self._send(node, request, max_version, tell))
 
     def _request(self, batches: list[Batch]) -> tuple[ProduceRequest, int | None]:
         """The request for batches of different partitions, and the highest version it can have."""
         topics: dict[str, TopicProduceData] = {}
+        known = self._cluster.snapshot.topics
         max_version = None
         for batch in batches:
             name, partition = batch.where
             topic = topics.get(name)
             if topic is None:
-                info = self._cluster.snapshot.topics.get(name)
+                info = known.get(name)
                 topic_id = info.topic_id if info is not None else ZERO_UUID
                 if topic_id == ZERO_UUID:
                     max_version = LAST_VERSION_WITH_NAMES
@@ -254,35 +274,26 @@ class Sender:
             topic.partition_data.append(PartitionProduceData(index=partition, records=batch.seal()))
         request = ProduceRequest(
             acks=self._settings.acks,
-            timeout_ms=round(self._request_timeout * 1000),
+            timeout_ms=self._request_timeout_ms,
             topic_data=list(topics.values()),
         )
         return request, max_version
 
-    async def _send(self, node: int, batches: list[Batch], request: ProduceRequest, max_version: int | None) -> None:
-        """One request from its sending to its judgement."""
-        state = self._nodes[node]
+    async def _send(
+        self,
+        node: int,
+        request: ProduceRequest,
+        max_version: int | None,
+        tell: Callable[[ProduceResponse | KafkaError | None], None],
+    ) -> None:
+        """A request that has to wait: for a connection, or for room where no answer (``acks=0``) keeps it in bounds."""
         try:
-            if not state.proven:
+            if not self._nodes[node].proven:
                 await self._check_version(node)
-            if self._settings.acks:
-                response = await self._cluster.send(
-                    request, node, timeout=self._request_timeout, max_version=max_version
-                )
-                self._judge_all(node, request, batches, response)
-            else:
-                await self._cluster.post(request, node, timeout=self._request_timeout, max_version=max_version)
-                for batch in batches:
-                    if not batch.done:
-                        self._accumulator.finish(batch, -1)
-            state.proven = True
+            send = self._cluster.send if self._settings.acks else self._cluster.post
+            tell(await send(request, node, timeout=self._request_timeout, max_version=max_version))
         except KafkaError as error:
-            state.proven = False
-            self._request_failed(batches, error)
-        finally:
-            state.in_flight -= 1
-            self._on_settled()
-            self.alarm.now()
+            tell(error)
 
     async def _check_version(self, node: int) -> None:
         """What is sent are batches of magic 2; brokers before 0.11 would take them for something else."""
@@ -297,7 +308,7 @@ class Sender:
 
     def _request_failed(self, batches: list[Batch], error: KafkaError) -> None:
         """No answer: the batches may or may not be in the log. An idempotent producer asks again and finds out."""
-        passes = _may_pass(error)
+        passes = may_pass(error)
         if passes:
             self._cluster.invalidate(f"Produce failed: {error}")
         for batch in batches:
@@ -313,31 +324,51 @@ class Sender:
 
     # -- answers
 
+    def _told(
+        self, node: int, request: ProduceRequest, batches: list[Batch], outcome: ProduceResponse | KafkaError | None
+    ) -> None:
+        """What became of a request; None if it has no answer."""
+        if self._end.done():
+            return
+        state = self._nodes[node]
+        state.in_flight -= 1
+        state.proven = not isinstance(outcome, KafkaError)
+        try:
+            if isinstance(outcome, KafkaError):
+                self._request_failed(batches, outcome)
+            elif outcome is not None:
+                self._judge_all(node, request, batches, outcome)
+            else:
+                for batch in batches:
+                    if not batch.done:
+                        self._accumulator.finish(batch, -1)
+        except Exception as error:  # noqa: BLE001 - as in a round
+            self._fail_with(error)
+        self._on_settled()
+        # After those who wait for the batches: what they send on learning of it goes out in this turn of the loop.
+        self.alarm.now()
+
     def _judge_all(self, node: int, request: ProduceRequest, batches: list[Batch], response: ProduceResponse) -> None:
         names = {topic.topic_id: topic.name for topic in request.topic_data}
-        answers = {
-            TopicPartition(topic.name or names.get(topic.topic_id, ""), answer.index): answer
-            for topic in response.responses
-            for answer in topic.partition_responses
-        }
-        for batch in batches:
-            if batch.done:
-                # It expired meanwhile. That it was acknowledged after all must not be told twice.
-                continue
-            answer = answers.get(batch.where)
-            if answer is None:
-                error = DecodeError(f"Produce to broker {node}: the response leaves out {batch.where}")
-                self._accumulator.retry(batch, error, self._retry_at(batch))
-            else:
-                self._judge(node, batch, answer)
+        # Those done meanwhile have expired. That they were acknowledged after all must not be told twice.
+        unanswered: dict[tuple[str | None, int], Batch] = {batch.where: batch for batch in batches if not batch.done}
+        for topic in response.responses:
+            name = topic.name or names.get(topic.topic_id)
+            for answer in topic.partition_responses:
+                batch = unanswered.pop((name, answer.index), None)
+                if batch is not None:
+                    self._judge(node, batch, answer)
+        for batch in unanswered.values():
+            error = DecodeError(f"Produce to broker {node}: the response leaves out {batch.where}")
+            self._accumulator.retry(batch, error, self._retry_at(batch))
 
     def _judge(self, node: int, batch: Batch, answer: PartitionProduceResponse) -> None:
         """One reason for each branch: what a partition's answer means for its batch."""
-        code = ErrorCode(answer.error_code)
         accumulator = self._accumulator
-        if code is ErrorCode.NONE:
+        if not answer.error_code:
             accumulator.finish(batch, answer.base_offset, answer.log_append_time_ms)
             return
+        code = ErrorCode(answer.error_code)
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             # An earlier attempt arrived, so long ago that the broker has forgotten where.
             accumulator.finish(batch, -1)
@@ -351,7 +382,7 @@ class Sender:
         elif code in _SEQUENCE_REFUSED and batch.sequence >= 0:
             log.warning("%s: sequence %d refused, producer %s: %s", batch, batch.sequence, batch.producer, error)
             accumulator.restart(batch, error, self._retry_at(batch))
-            self._renew_id(accumulator.queue(batch), refused=code in _ID_REFUSED)
+            self._identity.renew_for(accumulator.queue(batch), refused=code in _ID_REFUSED)
         elif code.retriable:
             leader = answer.current_leader
             led = leader.leader_id >= 0 and self._cluster.hint_leader(
@@ -365,29 +396,9 @@ class Sender:
 
     def _fail(self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         self._accumulator.fail(batch, error, record_errors)
-        self._renew_id(self._accumulator.queue(batch))
-
-    def _renew_id(self, queue: PartitionQueue, refused: bool = False) -> None:
-        """Ask for a new id where the partition cannot go on with the next epoch of its own."""
-        current = self._producer_id
-        if current is not None and queue.producer[0] == current.id and (refused or queue.epochs_used_up):
-            self._producer_id = None
+        self._identity.renew_for(self._accumulator.queue(batch))
 
 
-def _may_pass(error: KafkaError) -> bool:
-    """Whether what failed so may succeed later."""
-    if isinstance(error, AuthenticationError):
-        return False
-    if isinstance(error, BrokerError):
-        return error.retriable
-    return isinstance(error, BrokerConnectionError | DeadlineError | DecodeError)
-
-
-def _no_producer_id(error: KafkaError) -> KafkaError:
-    """What to tell who never asked for idempotence, where it is the default that fails."""
-    advice = "enable_idempotence=False does without a producer id"
-    if isinstance(error, AuthorizationError):
-        return AuthorizationError(error.code, error.context, f"the right IdempotentWrite is missing; {advice}")
-    if isinstance(error, UnsupportedVersionError):
-        return UnsupportedVersionError(f"{error}; {advice}")
-    return error
+def _is_slow(batch: Batch) -> bool:
+    """Whether to seal it means to compress much."""
+    return batch.compresses and batch.size >= SLOW_TO_COMPRESS

@@ -1,0 +1,82 @@
+"""When the alarm calls: soon and once, or at the earliest of the times that were set."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokproto.producer.alarm import Alarm
+
+
+class Rings:
+    """Counts the calls, and says when there was one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.heard = asyncio.Event()
+        self.alarm = Alarm(self.ring)
+
+    def ring(self) -> None:
+        self.count += 1
+        self.heard.set()
+
+
+async def test_it_rings_once_for_all_that_happens_in_a_turn_of_the_loop() -> None:
+    rings = Rings()
+    rings.alarm.now()
+    rings.alarm.now()
+    assert rings.count == 0, "not within the call"
+    await asyncio.sleep(0)
+    assert rings.count == 1
+    await asyncio.sleep(0)
+    assert rings.count == 1
+    rings.alarm.now()
+    await asyncio.sleep(0)
+    assert rings.count == 2
+
+
+async def test_set_while_it_rings_it_rings_again() -> None:
+    rings = 0
+
+    def ring() -> None:
+        nonlocal rings
+        rings += 1
+        if rings < 3:
+            alarm.now()
+
+    alarm = Alarm(ring)
+    alarm.now()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert rings == 3
+
+
+async def test_the_earliest_time_counts() -> None:
+    rings = Rings()
+    start = asyncio.get_running_loop().time()
+    rings.alarm.at(start + 1000)
+    rings.alarm.at(start + 0.001)
+    rings.alarm.at(start + 2000)
+    await rings.heard.wait()
+    assert asyncio.get_running_loop().time() >= start + 0.001
+    assert rings.count == 1
+
+
+async def test_after_it_rang_at_a_time_another_can_be_set() -> None:
+    rings = Rings()
+    for count in (1, 2):
+        rings.alarm.at(asyncio.get_running_loop().time())
+        await rings.heard.wait()
+        rings.heard.clear()
+        assert rings.count == count
+
+
+async def test_cancelled_it_is_silent() -> None:
+    rings = Rings()
+    rings.alarm.now()
+    rings.alarm.at(asyncio.get_running_loop().time())
+    rings.alarm.cancel()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert rings.count == 0
+    rings.alarm.now()
+    await rings.heard.wait()
