@@ -10,6 +10,10 @@ from aiokproto.broker import Broker
 from tests.broker.wire import Wire, connect
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--crash-runs", type=int, default=5, help="how often to kill a broker while it writes")
+
+
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     async with Broker() as broker:

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.broker.log import Log, LogConfig
+from aiokproto.broker.log import Log, LogConfig, Saved
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, Compression, RecordBatch, decode
+from aiokproto.records.control import encode_end_transaction
 
 NOW = 1_700_000_000_000
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
@@ -76,7 +77,7 @@ def test_reads_what_was_appended(steps: list[tuple[str, object]], max_bytes: int
                 model += argument
             elif step == "reopen":
                 log.close()
-                log = Log(path, SMALL)
+                log = Log(path, SMALL, NOW, Saved(start, closed=True))
             elif step == "crash":
                 assert isinstance(argument, int)
                 log.abandon()
@@ -84,11 +85,11 @@ def test_reads_what_was_appended(steps: list[tuple[str, object]], max_bytes: int
                 for file in newest:
                     with file.open("ab") as tail:
                         tail.write(bytes(batch([b"half"]))[:argument] if argument % 2 else b"\xff" * argument)
-                log = Log(path, SMALL)
+                log = Log(path, SMALL, NOW, Saved(start))
             else:
                 assert isinstance(argument, float)
                 start = max(start, int(argument * len(model)))
-                log.delete_before(start)
+                log.delete_before(start, NOW)
             assert (log.start_offset, log.end_offset) == (start, len(model))
         offset = start + int(read_at * (len(model) - start))
         assert values_from(log, offset, max_bytes) == list(enumerate(model))[offset:]
@@ -194,7 +195,7 @@ def test_read_gives_whole_batches_within_the_limit(path: Path) -> None:
 def test_offsets_outside_the_log_are_refused(path: Path, offset: int) -> None:
     log = Log(path, LogConfig())
     log.append(batch([b"x"] * 10), 0, NOW)
-    log.delete_before(5)
+    log.delete_before(5, NOW)
     with pytest.raises(BrokerError) as refused:
         log.find(offset, 100)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -254,12 +255,64 @@ def test_retention_by_time_and_size(path: Path) -> None:
 
 def test_segments_roll_with_time(path: Path) -> None:
     log = Log(path, LogConfig(segment_ms=1000))
-    log.append(batch([b"x"]), 0, NOW)
-    log.append(batch([b"x"]), 0, NOW + 999)
-    assert len(list(path.glob("*.log"))) == 1
-    log.append(batch([b"x"]), 0, NOW + 1000)
-    assert len(list(path.glob("*.log"))) == 2
+    for timestamp, segments in [(NOW, 1), (NOW + 1000, 1), (NOW + 1001, 2), (NOW + 1500, 2)]:
+        log.append(batch([b"x"], timestamp), 0, NOW)
+        assert len(list(path.glob("*.log"))) == segments, "by the records' own time"
+    log.roll(NOW)
+    for now, segments in [(NOW, 3), (NOW + 1000, 3), (NOW + 1001, 4)]:
+        log.append(batch([b"x"], -1), 0, now)
+        assert len(list(path.glob("*.log"))) == segments, "by the clock, where records have none"
     log.abandon()
+
+
+def test_segments_roll_when_their_index_is_full(path: Path) -> None:
+    log = Log(path, LogConfig(index_interval_bytes=0, segment_index_bytes=48))
+    for _ in range(20):
+        log.append(batch([b"x"]), 0, NOW)
+    log.close()
+    assert {file.stat().st_size for file in path.glob("*.index")} <= {0, 8, 16, 24, 32, 40, 48}
+    assert len(list(path.glob("*.log"))) > 2
+
+
+def test_jitter_spreads_the_ends_of_segments(path: Path) -> None:
+    ends = set()
+    for number in range(20):
+        log = Log(path.with_name(f"t-{number}"), LogConfig(segment_ms=1000, segment_jitter_ms=900))
+        for step in range(1002):
+            log.append(batch([b"x"], NOW + step), 0, NOW)
+            if len(log.segments) > 1:
+                ends.add(step)
+                break
+        log.abandon()
+    assert len(ends) > 1
+    assert ends <= set(range(101, 1002))
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"nonsense", bytes(34) + b"x", b"\1" * 34])
+def test_aborted_transactions_outlive_damage_to_their_index(path: Path, damage: bytes | None) -> None:
+    log = Log(path, SMALL)
+    for number in range(30):
+        builder = BatchBuilder(is_transactional=True)
+        builder.append(NOW, None, b"x" * 50)
+        log.append(builder.close(producer_id=7, producer_epoch=0, base_sequence=number), 0, NOW)
+        end = encode_end_transaction(
+            committed=number % 2 == 0, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=NOW
+        )
+        log.append(end, 0, NOW)
+    expected = log.aborted_transactions(0, 60)
+    assert [each.first_offset for each in expected] == list(range(2, 60, 4))
+    log.close()
+    indexes = sorted(path.glob("*.txnindex"))
+    assert len(indexes) > 3
+    if damage:
+        indexes[1].write_bytes(damage)
+    for closed in (True, False):
+        log = Log(path, SMALL, NOW, Saved(recovery_point=60, closed=closed))
+        assert log.aborted_transactions(0, 60) == expected
+        assert log.aborted_transactions(20, 30) == [
+            each for each in expected if each.last_offset >= 20 and each.first_offset < 30
+        ]
+        log.abandon()
 
 
 def sequenced(sequence: int, count: int = 1, epoch: int = 0, producer_id: int = 7) -> bytearray:

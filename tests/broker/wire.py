@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
-from aiokproto.broker import Cluster
 from aiokproto.codec.frames import decode_response, encode_request, response_correlation_id
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from aiokproto.codec.messages.produce import (
@@ -23,6 +22,13 @@ from aiokproto.records import BatchBuilder, BatchRecord, decode
 R = TypeVar("R", bound=Response)
 
 NOW = 1_700_000_000_000
+
+
+class Addressed(Protocol):
+    """Whatever has an address."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
 
 
 class Wire:
@@ -62,9 +68,16 @@ class Wire:
 
 
 @asynccontextmanager
-async def connect(cluster: Cluster, node: int = 0) -> AsyncIterator[Wire]:
+async def connect(cluster: Addressed, node: int = 0) -> AsyncIterator[Wire]:
     """A connection to a node of the cluster."""
-    host, port = cluster.bootstrap_servers.split(",")[node].split(":")
+    async with connect_to(cluster.bootstrap_servers.split(",")[node]) as wire:
+        yield wire
+
+
+@asynccontextmanager
+async def connect_to(address: str) -> AsyncIterator[Wire]:
+    """A connection to ``host:port``."""
+    host, port = address.split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         yield Wire(reader, writer)

@@ -124,6 +124,10 @@ class KafkaCluster:
         self._spawn(node_id)
         self._await_known(self.running)
 
+    def data_folder(self, node_id: int) -> Path:
+        """Where a broker keeps its logs."""
+        return self._node_folder(node_id) / "data"
+
     def _node_folder(self, node_id: int) -> Path:
         assert self._folder is not None, "the cluster was not started"
         return self._folder / f"node-{node_id}"

@@ -51,6 +51,7 @@ def server_properties(
         "leader.imbalance.check.interval.seconds": "3600",
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
         "log.initial.task.delay.ms": "5000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
         **overrides,
     }
 

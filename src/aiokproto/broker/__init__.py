@@ -6,6 +6,9 @@ package's client but the codec and the records.
 
 from __future__ import annotations
 
+from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.cluster import Broker, Cluster
+from aiokproto.broker.control import Call, Fault, Faults, Rule, Serve
+from aiokproto.broker.security.settings import Security
 
-__all__ = ["Broker", "Cluster"]
+__all__ = ["Broker", "Call", "Cluster", "Fault", "Faults", "Rule", "Security", "Serve", "VirtualClock"]

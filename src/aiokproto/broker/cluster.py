@@ -6,19 +6,30 @@ import asyncio
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from ssl import SSLContext
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from aiokproto.broker.dispatch import Dispatcher
+from aiokproto.broker.clock import Clock, SystemClock, Timer
+from aiokproto.broker.control import Faults, damage
+from aiokproto.broker.control.releases import served_by
+from aiokproto.broker.dispatch import SERVED, Dispatcher
 from aiokproto.broker.groups.coordinator import GroupCoordinator
+from aiokproto.broker.listener import Listener
 from aiokproto.broker.lock import DirectoryLock
 from aiokproto.broker.options import BrokerOptions, Value
+from aiokproto.broker.quotas.quotas import Quotas
+from aiokproto.broker.security.guard import Guard
+from aiokproto.broker.security.settings import Security
+from aiokproto.broker.security.tls import server_context
 from aiokproto.broker.server import Server
-from aiokproto.broker.state import Node, State, wall_clock
-from aiokproto.broker.topics import OFFSETS_TOPIC, Partition
-from aiokproto.errors import ConfigurationError
+from aiokproto.broker.state import Node, State
+from aiokproto.broker.topics import OFFSETS_TOPIC, Partition, Topic
+from aiokproto.broker.transactions.coordinator import TransactionCoordinator
+from aiokproto.broker.upkeep import Upkeep
+from aiokproto.errors import BrokerError, ConfigurationError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,6 +48,9 @@ class Cluster:
 
     All nodes share one copy of the data, and each serves only what it leads, so clients have to behave as with a real
     cluster. It is started and closed in one event loop, and not from several tasks at once.
+
+    Attributes:
+        faults: What goes wrong: requests that fail or get lost, connections that break, a slow network.
     """
 
     def __init__(
@@ -49,6 +63,9 @@ class Cluster:
         auto_create_topics: bool = False,
         default_partitions: int = 1,
         config: Mapping[str, Value] | None = None,
+        clock: Clock | None = None,
+        as_version: str | None = None,
+        security: Security | None = None,
     ) -> None:
         """Check the options; nothing is started yet.
 
@@ -62,6 +79,12 @@ class Cluster:
                 (``auto.create.topics.enable``).
             default_partitions: Partitions of a topic for which no number is given (``num.partitions``).
             config: Other options by Kafka's names; those that a broker takes and this one has no use for are errors.
+            clock: A :class:`~aiokproto.broker.clock.VirtualClock`, which stands still until a test advances it. None:
+                the system's.
+            as_version: A release of Kafka, ``"0.8.2"`` to ``"4.4"``: of what this broker serves, only the versions that
+                a broker of that release did. None: all of it.
+            security: How clients connect, and the secrets by which they prove who they are. None: ``PLAINTEXT``, and
+                nobody has to.
 
         Raises:
             ConfigurationError: An option is unknown, or its value cannot be used.
@@ -81,8 +104,16 @@ class Cluster:
         self._lock: DirectoryLock | None = None
         self._state: State | None = None
         self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
+        self._upkeep: Upkeep | None = None
         self._servers: dict[int, Server] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, Timer] = {}
+        self._clock: Clock = clock or SystemClock()
+        self._served = SERVED if as_version is None else served_by(as_version, SERVED)
+        self.faults = Faults(self._clock)
+        self._security = security or Security()
+        self._tls: SSLContext | None = None
+        self._guard: Guard | None = None
 
     # ---- life
 
@@ -103,13 +134,19 @@ class Cluster:
                 await server.start()
             self._running.nodes_up(list(self._servers))
             assert self._groups is not None
+            assert self._transactions is not None
             self._groups.start()
+            self._transactions.start()
             self._running.on_leader_change = self._leader_changed
         except BaseException:
             await self.close()
             raise
-        self._every("log.retention.check.interval.ms", self._retain)
+        assert self._upkeep is not None
+        self._every("log.retention.check.interval.ms", self._upkeep.retain)
+        self._every("log.cleaner.backoff.ms", self._upkeep.clean)
+        self._every("log.flush.offset.checkpoint.interval.ms", self._upkeep.checkpoint)
         self._every("offsets.retention.check.interval.ms", self._groups.expire)
+        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self._transactions.expire)
         log.debug("cluster %s listens at %s", self._running.cluster_id, self.bootstrap_servers)
 
     async def close(self) -> None:
@@ -117,27 +154,43 @@ class Cluster:
 
         Does nothing the second time. If it is cancelled the logs are closed all the same.
         """
+        await self._end(in_order=True)
+
+    async def crash(self) -> None:
+        """End as ``kill -9`` would: connections are cut, and nothing more is written.
+
+        What is in ``data_dir`` can be started from again, here or in another process.
+        """
+        await self._end(in_order=False)
+
+    async def _end(self, in_order: bool) -> None:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         try:
             await asyncio.gather(*(server.close() for server in self._servers.values()))
+            if self._upkeep is not None:
+                await self._upkeep.close()
         finally:
-            self._release()
+            self._release(in_order)
 
-    def _release(self) -> None:
+    def _release(self, in_order: bool) -> None:
         self._servers.clear()
+        if self._transactions is not None:
+            self._transactions.close()
+            self._transactions = None
         if self._groups is not None:
             self._groups.close()
             self._groups = None
         if self._state is not None:
             for node in self._nodes:
                 node.alive = False
-            if self._temporary is None:
+            if self._temporary is None and in_order:
                 self._state.close()
             else:
                 self._state.abandon()
             self._state = None
+        self._upkeep = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -161,16 +214,26 @@ class Cluster:
             root = Path(self._temporary)
         root.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(root)
-        self._state = State(root, self._nodes, self._options)
+        self._state = State(root, self._nodes, self._options, self._clock)
+        self._upkeep = Upkeep(self._state)
         self._groups = GroupCoordinator(self._state)
-        self._state.on_delete = self._groups.topic_deleted
+        self._transactions = TransactionCoordinator(self._state, self._groups)
+        self._state.on_delete = self._topic_deleted
+        self._tls = server_context(self._security, self._options)
+        self._guard = Guard(root, self._security, self._options, self._clock)
         for node in self._nodes:
             self._servers[node.node_id] = self._new_server(node)
 
     def _new_server(self, node: Node) -> Server:
         assert self._groups is not None
-        dispatcher = Dispatcher(self._running, self._groups, node)
-        return Server(node, dispatcher, self._options.number("socket.request.max.bytes"))
+        assert self._transactions is not None
+        assert self._guard is not None
+        quotas = Quotas(self._guard.limits, self._options)
+        listener = Listener(self._guard, quotas, self._tls, self._options, self._clock)
+        dispatcher = Dispatcher(
+            self._running, self._groups, self._transactions, node, self.faults, self._served, self._guard, quotas
+        )
+        return Server(node, dispatcher, listener, self.faults.network)
 
     # ---- what tests and tools do with it
 
@@ -202,6 +265,24 @@ class Cluster:
         """
         configs: dict[str, str | None] = {key: str(value) for key, value in (config or {}).items()}
         self._running.create_topic(name, partitions, replication, configs)
+
+    async def compact(self, topic: str) -> None:
+        """Compact all that was written to a topic with ``cleanup.policy=compact`` so far.
+
+        Unlike what a broker does by itself from time to time, this begins a new segment first, and asks neither for
+        ``min.cleanable.dirty.ratio`` nor whether the topic is to be compacted. Cancelling it leaves some partitions as
+        they were.
+
+        Raises:
+            BrokerError: There is no such topic.
+        """
+        assert self._upkeep is not None
+        first = self._running.partition(topic, 0)
+        await self._upkeep.compact(self._running.topics[first.topic].partitions)
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, Kafka's own among them."""
+        return list(self._running.topics)
 
     def leader(self, topic: str, partition: int) -> int:
         """The node that leads a partition, -1 if none can. Raises :class:`BrokerError` if there is no such one."""
@@ -242,9 +323,7 @@ class Cluster:
 
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a node: its connections are cut, and what it led goes to replicas that are up."""
-        server = self._servers.pop(broker_id, None)
-        if server is None:
-            raise ValueError(f"broker {broker_id} is not running; running are {sorted(self._servers)}")
+        server = self._server_of(broker_id)
         # Leaders move first: a client that reconnects elsewhere must not be sent back here.
         self._running.node_down(broker_id)
         await server.close()
@@ -263,7 +342,71 @@ class Cluster:
         self._servers[broker_id] = server
         self._running.nodes_up([broker_id])
 
+    # ---- mishaps
+
+    async def kill_broker(self, broker_id: int, noticed_after: float = 0.0) -> None:
+        """End a node without a word, as a crash of its machine does; :meth:`stop_broker` is the orderly way.
+
+        Args:
+            broker_id: The node.
+            noticed_after: Seconds, on the cluster's clock, in which the others still take it for alive: what it leads
+                has a leader whom nobody can reach. Kafka's ``broker.session.timeout.ms`` is 9 seconds.
+        """
+        server = self._server_of(broker_id)
+        await server.close()
+
+        def notice() -> None:
+            if broker_id not in self._servers:
+                self._running.node_down(broker_id)
+
+        if noticed_after > 0:
+            self._timers[f"death of {broker_id}"] = self._clock.call_at(self._clock.time() + noticed_after, notice)
+        else:
+            notice()
+
+    def corrupt_batch(self, topic: str, partition: int, offset: int) -> None:
+        """Damage the stored batch that has the record at ``offset``: its checksum is wrong from then on.
+
+        Raises:
+            BrokerError: There is no such partition or record.
+        """
+        damage.corrupt_batch(self._running.partition(topic, partition), offset)
+
+    def diverge_log(self, topic: str, partition: int, to_offset: int, values: Iterable[bytes] = ()) -> None:
+        """Have a leader take over that lacks the newest records, as an unclean election does (KIP-320).
+
+        Args:
+            topic: The topic.
+            partition: The partition.
+            to_offset: The first offset that is lost; a batch must begin there.
+            values: What the new leader writes instead, in its own epoch.
+
+        Raises:
+            BrokerError: There is no such partition or offset, or it lies within a batch.
+        """
+        found = self._running.partition(topic, partition)
+        damage.diverge_log(self._running.topics[topic], found, to_offset, values, self._clock.wall())
+        self._leader_changed(found)
+
+    def expire_session(self, group_id: str, member_id: str) -> None:
+        """End a group member's session now, as if it had not been heard of for too long.
+
+        Raises:
+            BrokerError: There is no such group or member.
+        """
+        assert self._groups is not None
+        error = self._groups.expire_session(group_id, member_id)
+        if error:
+            raise BrokerError(error, detail=f"group {group_id!r} has no member {member_id!r}")
+
     # ---- inside
+
+    def _server_of(self, broker_id: int) -> Server:
+        """Take out the server of a node that runs."""
+        server = self._servers.pop(broker_id, None)
+        if server is None:
+            raise ValueError(f"broker {broker_id} is not running; running are {sorted(self._servers)}")
+        return server
 
     @property
     def _running(self) -> State:
@@ -274,19 +417,20 @@ class Cluster:
     def _leader_changed(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC and self._groups is not None:
             self._groups.leader_changed(partition)
+        if self._transactions is not None:
+            self._transactions.leader_changed(partition)
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        for coordinator in (self._groups, self._transactions):
+            if coordinator is not None:
+                coordinator.topic_deleted(topic)
 
     def _every(self, option: str, act: Callable[[], None]) -> None:
         def fire() -> None:
             self._every(option, act)
             act()
 
-        self._timers[option] = asyncio.get_running_loop().call_later(self._options.seconds(option), fire)
-
-    def _retain(self) -> None:
-        now = wall_clock()
-        for partition in self._running.partitions():
-            partition.log.retain(now)
-            partition.log.forget_producers(now - self._options.number("producer.id.expiration.ms"))
+        self._timers[option] = self._clock.call_at(self._clock.time() + self._options.seconds(option), fire)
 
 
 class Broker(Cluster):
@@ -306,6 +450,9 @@ class Broker(Cluster):
         auto_create_topics: bool = False,
         default_partitions: int = 1,
         config: Mapping[str, Value] | None = None,
+        clock: Clock | None = None,
+        as_version: str | None = None,
+        security: Security | None = None,
     ) -> None:
         """As :class:`Cluster`."""
         super().__init__(
@@ -316,4 +463,7 @@ class Broker(Cluster):
             auto_create_topics=auto_create_topics,
             default_partitions=default_partitions,
             config=config,
+            clock=clock,
+            as_version=as_version,
+            security=security,
         )

@@ -6,16 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiokproto.broker.groups.coordinator import GroupCoordinator
+from aiokproto.broker.quotas.quotas import Mutations, Quotas
+from aiokproto.broker.security.acls import OPERATIONS, REFUSALS, Operation, ResourceType
+from aiokproto.broker.security.connection import Connection
+from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.sessions import FetchSessions
 from aiokproto.broker.state import Node, State
+from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.codec.schema import Versions
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
+_NO_LIMIT = 1 << 31
+
 
 class Hangup(Exception):
-    """The connection must be closed without an answer; the text says why."""
+    """The connection must be closed without an answer; the text says why. ``last_bytes`` are sent before."""
+
+    def __init__(self, why: str, last_bytes: bytes = b"") -> None:
+        super().__init__(why)
+        self.last_bytes = last_bytes
 
 
 @dataclass(frozen=True)
@@ -25,22 +36,54 @@ class Context:
     Attributes:
         state: What the cluster's nodes share.
         groups: The groups.
+        transactions: The transactions.
         sessions: This node's fetch sessions.
         node: The node that was asked.
         served: Which versions of which ApiKey are served.
         version: The version of the request, and so of the answer.
         client_id: What the client calls itself.
         client_host: Where it is.
+        connection: What is known of its connection: whom it speaks for.
+        guard: Who may do what.
+        quotas: What each client has used of this node.
+        mutations: The topics and partitions that the request makes or removes.
     """
 
     state: State
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     sessions: FetchSessions
     node: Node
     served: Mapping[int, Versions]
     version: int
     client_id: str
     client_host: str
+    connection: Connection
+    guard: Guard
+    quotas: Quotas
+    mutations: Mutations
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may do something to a resource."""
+        return self.guard.may(self.connection, operation, resource_type, name)
+
+    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Refuse what the client may not do.
+
+        Raises:
+            BrokerError: TOPIC_AUTHORIZATION_FAILED or its like.
+        """
+        if not self.may(operation, resource_type, name):
+            raise BrokerError(REFUSALS[resource_type])
+
+    def permitted(self, resource_type: ResourceType, name: str) -> int:
+        """All that the client may do to a resource, a bit for each operation (KIP-430)."""
+        return sum(1 << each for each in OPERATIONS[resource_type] if self.may(each, resource_type, name))
+
+    def fetch_limit(self) -> int:
+        """The most bytes that the client's quota lets it have at once."""
+        most = self.quotas.most("consumer_byte_rate", self.connection.principal.name, self.client_id)
+        return int(min(most, _NO_LIMIT))
 
     def topic_name(self, name: str | None, topic_id: bytes, by_id: bool) -> str:
         """The name of a topic that the request gives by name or, in later versions, by id.

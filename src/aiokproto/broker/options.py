@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
@@ -72,29 +72,60 @@ def _long(default: int, lowest: int = -1, broker: str | None = None) -> Option:
 _COMPRESSION = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 _TIMESTAMP = ("CreateTime", "LogAppendTime")
 _CLEANUP = ("delete", "compact")
+_MIGRATION = ("disabled", "upgrade", "downgrade", "bidirectional")
+
+_STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 BROKER: dict[str, Option] = {
+    "allow.everyone.if.no.acl.found": Option(False, BOOLEAN),
+    "authorizer.class.name": Option("", STRING, choices=("", _STANDARD_AUTHORIZER)),
     "auto.create.topics.enable": Option(False, BOOLEAN),
     "compression.type": Option("producer", STRING, choices=_COMPRESSION),
+    "connections.max.idle.ms": _long(600_000, 1),
+    "connections.max.reauth.ms": _long(0, 0),
+    "controller.quota.window.num": _integer(11, 1),
+    "controller.quota.window.size.seconds": _integer(1, 1),
     "default.replication.factor": _integer(1, 1),
     "delete.topic.enable": Option(True, BOOLEAN),
     "fetch.max.bytes": _integer(57_671_680, 1024),
+    "group.consumer.heartbeat.interval.ms": _integer(5_000, 1),
+    "group.consumer.max.heartbeat.interval.ms": _integer(15_000, 1),
+    "group.consumer.max.session.timeout.ms": _integer(60_000, 1),
+    "group.consumer.max.size": _integer(_INT, 1),
+    "group.consumer.migration.policy": Option("bidirectional", STRING, choices=_MIGRATION),
+    "group.consumer.min.heartbeat.interval.ms": _integer(5_000, 1),
+    "group.consumer.min.session.timeout.ms": _integer(45_000, 1),
+    "group.consumer.session.timeout.ms": _integer(45_000, 1),
     # Kafka's own default is 3000, and its sample configuration says 0: nobody who tests wants to wait.
     "group.initial.rebalance.delay.ms": _integer(0, 0),
     "group.max.session.timeout.ms": _integer(1_800_000, 1),
     "group.max.size": _integer(_INT, 1),
     "group.min.session.timeout.ms": _integer(6_000, 1),
+    "log.cleaner.backoff.ms": _long(15_000, 0),
+    "log.cleaner.dedupe.buffer.size": _long(134_217_728, 1),
+    "log.cleaner.delete.retention.ms": _long(86_400_000, 0),
+    "log.cleaner.max.compaction.lag.ms": _long(_LONG, 1),
+    "log.cleaner.min.cleanable.ratio": Option(0.5, DOUBLE, 0),
+    "log.cleaner.min.compaction.lag.ms": _long(0, 0),
     "log.cleanup.policy": Option("delete", LIST, choices=_CLEANUP, many=True),
     "log.flush.interval.messages": _long(_LONG, 1),
+    "log.flush.interval.ms": _long(_LONG, 0),
+    "log.flush.offset.checkpoint.interval.ms": _integer(60_000, 1),
     "log.index.interval.bytes": _integer(4096, 0),
+    "log.index.size.max.bytes": _integer(10_485_760, 4),
     "log.message.timestamp.after.max.ms": _long(3_600_000, 0),
     "log.message.timestamp.before.max.ms": _long(_LONG, 0),
     "log.message.timestamp.type": Option("CreateTime", STRING, choices=_TIMESTAMP),
     "log.retention.bytes": _long(-1),
     "log.retention.check.interval.ms": _long(300_000, 1),
     "log.retention.ms": _long(604_800_000),
+    "log.roll.jitter.ms": _long(0, 0),
     "log.roll.ms": _long(604_800_000, 1),
     "log.segment.bytes": _integer(1_073_741_824, 14),
+    "log.segment.delete.delay.ms": _long(60_000, 0),
+    "max.connections": _integer(_INT, 1),
+    "max.connections.per.ip": _integer(_INT, 0),
     "max.incremental.fetch.session.cache.slots": _integer(1_000, 0),
     "message.max.bytes": _integer(1_048_588, 0),
     "min.insync.replicas": _integer(1, 1),
@@ -105,33 +136,53 @@ BROKER: dict[str, Option] = {
     "offsets.topic.num.partitions": _integer(50, 1),
     "offsets.topic.replication.factor": _integer(3, 1),
     "producer.id.expiration.ms": _integer(86_400_000, 1),
+    "quota.window.num": _integer(11, 2),
+    "quota.window.size.seconds": _integer(1, 1),
+    # Kafka's own default is GSSAPI, of which this broker knows nothing.
+    "sasl.enabled.mechanisms": Option(",".join(_MECHANISMS), LIST, choices=_MECHANISMS, many=True),
+    "sasl.server.max.receive.size": _integer(524_288, 1),
     "socket.request.max.bytes": _integer(104_857_600, 1),
+    "ssl.client.auth": Option("none", STRING, choices=("none", "requested", "required")),
+    "ssl.keystore.location": Option("", STRING),
+    "ssl.truststore.location": Option("", STRING),
+    "super.users": Option("", STRING),
+    "transaction.max.timeout.ms": _integer(900_000, 1),
+    "transaction.partition.verification.enable": Option(True, BOOLEAN),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": _integer(3_600_000, 1),
+    "transaction.state.log.num.partitions": _integer(50, 1),
+    "transaction.state.log.replication.factor": _integer(3, 1),
+    "transactional.id.expiration.ms": _integer(604_800_000, 1),
 }
 
 TOPIC: dict[str, Option] = {
     "cleanup.policy": Option("delete", LIST, choices=_CLEANUP, many=True, broker="log.cleanup.policy"),
     "compression.type": Option("producer", STRING, choices=_COMPRESSION, broker="compression.type"),
-    "delete.retention.ms": _long(86_400_000, 0),
-    "file.delete.delay.ms": _long(60_000, 0),
+    "delete.retention.ms": _long(86_400_000, 0, broker="log.cleaner.delete.retention.ms"),
+    "file.delete.delay.ms": _long(60_000, 0, broker="log.segment.delete.delay.ms"),
     "flush.messages": _long(_LONG, 1, broker="log.flush.interval.messages"),
-    "flush.ms": _long(_LONG, 0),
+    "flush.ms": _long(_LONG, 0, broker="log.flush.interval.ms"),
     "index.interval.bytes": _integer(4096, 0, broker="log.index.interval.bytes"),
-    "max.compaction.lag.ms": _long(_LONG, 1),
+    "max.compaction.lag.ms": _long(_LONG, 1, broker="log.cleaner.max.compaction.lag.ms"),
     "max.message.bytes": _integer(1_048_588, 0, broker="message.max.bytes"),
     "message.timestamp.after.max.ms": _long(3_600_000, 0, broker="log.message.timestamp.after.max.ms"),
     "message.timestamp.before.max.ms": _long(_LONG, 0, broker="log.message.timestamp.before.max.ms"),
     "message.timestamp.type": Option("CreateTime", STRING, choices=_TIMESTAMP, broker="log.message.timestamp.type"),
-    "min.cleanable.dirty.ratio": Option(0.5, DOUBLE, 0),
-    "min.compaction.lag.ms": _long(0, 0),
+    "min.cleanable.dirty.ratio": Option(0.5, DOUBLE, 0, broker="log.cleaner.min.cleanable.ratio"),
+    "min.compaction.lag.ms": _long(0, 0, broker="log.cleaner.min.compaction.lag.ms"),
     "min.insync.replicas": _integer(1, 1, broker="min.insync.replicas"),
     "preallocate": Option(False, BOOLEAN),
     "retention.bytes": _long(-1, broker="log.retention.bytes"),
     "retention.ms": _long(604_800_000, broker="log.retention.ms"),
     "segment.bytes": _integer(1_073_741_824, 14, broker="log.segment.bytes"),
-    "segment.index.bytes": _integer(10_485_760, 4),
-    "segment.jitter.ms": _long(0, 0),
+    "segment.index.bytes": _integer(10_485_760, 4, broker="log.index.size.max.bytes"),
+    "segment.jitter.ms": _long(0, 0, broker="log.roll.jitter.ms"),
     "segment.ms": _long(604_800_000, 1, broker="log.roll.ms"),
     "unclean.leader.election.enable": Option(False, BOOLEAN),
+}
+
+GROUP: dict[str, Option] = {
+    "consumer.heartbeat.interval.ms": _integer(5_000, 1, broker="group.consumer.heartbeat.interval.ms"),
+    "consumer.session.timeout.ms": _integer(45_000, 1, broker="group.consumer.session.timeout.ms"),
 }
 
 
@@ -167,12 +218,15 @@ class BrokerOptions:
         return self.number(name) / 1000
 
 
-class TopicOptions:
-    """A topic's configuration: its own, over the broker's, over the defaults.
+class OwnOptions:
+    """What a topic or a group has for options: its own, over the broker's, over the defaults.
 
     Attributes:
-        own: What was set for this topic, as text.
+        own: What was set for it, as text.
     """
+
+    KIND: ClassVar[str]
+    TABLE: ClassVar[Mapping[str, Option]]
 
     def __init__(self, own: Mapping[str, str | None], broker: BrokerOptions) -> None:
         """Check the options.
@@ -183,37 +237,71 @@ class TopicOptions:
         self.own: dict[str, str] = {}
         self._broker = broker
         for name, text in own.items():
-            if name not in TOPIC:
-                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"unknown topic config name: {name}")
+            if name not in self.TABLE:
+                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"unknown {self.KIND} config name: {name}")
             if text is None:
-                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"null value not supported for topic config: {name}")
+                raise BrokerError(
+                    ErrorCode.INVALID_CONFIG, detail=f"null value not supported for {self.KIND} config: {name}"
+                )
             try:
-                TOPIC[name].parse(name, text)
+                self.TABLE[name].parse(name, text)
             except ConfigurationError as error:
                 raise BrokerError(ErrorCode.INVALID_CONFIG, detail=str(error)) from None
             self.own[name] = text
 
     def value(self, name: str) -> Value:
         """The value in force."""
-        option = TOPIC[name]
+        option = self.TABLE[name]
         if name in self.own:
             return option.parse(name, self.own[name])
         return self.inherited(name)
 
     def inherited(self, name: str) -> Value:
-        """The value if the topic had none of its own."""
-        option = TOPIC[name]
+        """The value if it had none of its own."""
+        option = self.TABLE[name]
         return self._broker.value(option.broker) if option.broker else option.default
 
     def from_broker(self, name: str) -> bool:
         """Whether what is inherited was given to the broker, and is not its default."""
-        return TOPIC[name].broker in self._broker.given
+        return self.TABLE[name].broker in self._broker.given
 
     def number(self, name: str) -> int:
         """The value in force of an option that is a whole number."""
         value = self.value(name)
         assert isinstance(value, int)
         return value
+
+
+class TopicOptions(OwnOptions):
+    """A topic's options."""
+
+    KIND = "topic"
+    TABLE = TOPIC
+
+
+class GroupOptions(OwnOptions):
+    """A consumer group's options. The broker limits what a group may choose."""
+
+    KIND = "group"
+    TABLE = GROUP
+
+    def __init__(self, own: Mapping[str, str | None], broker: BrokerOptions) -> None:
+        """Check the options.
+
+        Raises:
+            BrokerError: INVALID_CONFIG; its detail says which and why.
+        """
+        super().__init__(own, broker)
+        for name in self.own:
+            kind, option = name.split(".", 1)
+            low, high = (broker.number(f"group.{kind}.{bound}.{option}") for bound in ("min", "max"))
+            if not low <= self.number(name) <= high:
+                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"{name}: {self.own[name]} is not in {low}..{high}")
+        if self.number("consumer.session.timeout.ms") <= self.number("consumer.heartbeat.interval.ms"):
+            raise BrokerError(
+                ErrorCode.INVALID_CONFIG,
+                detail="consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms",
+            )
 
 
 def as_text(value: Value) -> str:

@@ -6,7 +6,10 @@ import asyncio
 import logging
 
 from aiokproto.broker.context import Hangup
+from aiokproto.broker.control.network import Network
 from aiokproto.broker.dispatch import Dispatcher
+from aiokproto.broker.listener import TLS_HANDSHAKE_SECONDS, Listener
+from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.state import Node
 
 log = logging.getLogger("aiokproto.broker")
@@ -21,17 +24,26 @@ class Server:
     holds up its own connection and no other.
     """
 
-    def __init__(self, node: Node, dispatcher: Dispatcher, max_frame: int) -> None:
+    def __init__(self, node: Node, dispatcher: Dispatcher, listener: Listener, network: Network) -> None:
         self._node = node
         self._dispatcher = dispatcher
-        self._max_frame = max_frame
+        self._listener = listener
+        self._network = network
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self) -> None:
         """Listen; a port of 0 becomes the one that was free, and stays the node's."""
         node = self._node
-        self._server = await asyncio.start_server(self._accept, node.host, node.port, limit=_BUFFER)
+        tls = self._listener.tls
+        self._server = await asyncio.start_server(
+            self._accept,
+            node.host,
+            node.port,
+            limit=_BUFFER,
+            ssl=tls,
+            ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS if tls else None,
+        )
         node.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
@@ -40,6 +52,7 @@ class Server:
             return
         server, self._server = self._server, None
         server.close()
+        self._listener.close()
         for task, writer in self._connections.items():
             task.cancel()
             writer.transport.abort()
@@ -58,24 +71,28 @@ class Server:
         task.add_done_callback(self._connections.pop)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("peername")
-        host = str(peer[0]) if peer else "?"
         try:
-            await self._answer_all(reader, writer, host)
+            async with self._listener.admit(writer) as connection:
+                await self._answer_all(reader, writer, connection)
         except Hangup as error:
-            log.warning("broker %d closes the connection from %s: %s", self._node.node_id, host, error)
+            peer = writer.get_extra_info("peername")
+            log.warning("broker %d closes the connection from %s: %s", self._node.node_id, peer, error)
+            writer.write(error.last_bytes)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
 
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
+    async def _answer_all(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
+    ) -> None:
         while True:
-            size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
-            if not 0 <= size <= self._max_frame:
-                raise Hangup(f"a frame of {size} bytes, the limit (socket.request.max.bytes) is {self._max_frame}")
-            frame = await reader.readexactly(size)
-            reply = await self._dispatcher.answer(frame, host)
+            frame = await self._listener.receive(reader, writer, connection)
+            await self._network.carry(self._node.node_id, len(frame))
+            reply, pause = await self._dispatcher.answer(frame, connection)
             if reply is not None:
+                await self._network.carry(self._node.node_id, len(reply))
                 writer.write(reply)
                 await writer.drain()
+            if pause:
+                await self._listener.pause(pause)

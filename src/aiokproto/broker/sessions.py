@@ -98,6 +98,15 @@ class FetchSessions:
         session.update(request)
         return session
 
+    def partitions(self, session_id: int) -> list[Key]:
+        """What a session fetches, nothing if it is unknown."""
+        session = self._sessions.get(session_id)
+        return list(session.wanted) if session is not None else []
+
+    def end(self, session_id: int) -> None:
+        """Forget a session of which the client was not told."""
+        self._sessions.pop(session_id, None)
+
     def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:
         session = self._sessions.get(request.session_id)
         if session is None:

@@ -7,15 +7,16 @@ clients have to find the leader and to follow it, as with a real cluster.
 from __future__ import annotations
 
 import base64
-import json
-import time
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-from aiokproto.broker.log import Log
+from aiokproto.broker.clock import Clock, SystemClock
+from aiokproto.broker.log import Log, Saved, checkpoints
+from aiokproto.broker.log.log import DELETED_DIRECTORY
+from aiokproto.broker.metadata import Metadata
 from aiokproto.broker.options import BrokerOptions, TopicOptions
 from aiokproto.broker.topics import (
     NO_LEADER,
@@ -26,12 +27,17 @@ from aiokproto.broker.topics import (
     partition_directory,
 )
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, ConfigurationError
+from aiokproto.errors import BrokerError
 
 MAX_PARTITIONS = 10_000
 """Most partitions that one request may add: each costs memory here, and a directory when it is written to."""
 
 _PRODUCER_ID_BLOCK = 1000
+
+_CLUSTER, _TOPIC = "cluster", "topic"
+"""Kinds of metadata."""
+
+_CHECKPOINTS = (checkpoints.LOG_START, checkpoints.RECOVERY_POINT, checkpoints.CLEANED)
 
 
 @dataclass
@@ -44,11 +50,6 @@ class Node:
     alive: bool = False
 
 
-def wall_clock() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 class State:
     """The shared state.
 
@@ -58,14 +59,17 @@ class State:
         nodes: The nodes by id.
         topics: The topics by name.
         cluster_id: The cluster's id.
+        metadata: What is kept besides the logs.
+        clock: What time it is for the brokers.
         on_leader_change: Called with a partition whose leader changed.
         on_delete: Called with a topic that was deleted.
     """
 
-    def __init__(self, root: Path, nodes: Iterable[Node], options: BrokerOptions) -> None:
+    def __init__(self, root: Path, nodes: Iterable[Node], options: BrokerOptions, clock: Clock | None = None) -> None:
         """Begin, or go on from what is in ``root``."""
         self.root = root
         self.options = options
+        self.clock: Clock = clock or SystemClock()
         self.nodes = {node.node_id: node for node in nodes}
         self.topics: dict[str, Topic] = {}
         # As Kafka does, none that begins with a dash: command lines would take it for an option.
@@ -75,13 +79,16 @@ class State:
         self._by_id: dict[bytes, Topic] = {}
         self._next_producer_id = 0
         self._saved_producer_id = 0
-        self._path = root / "cluster.json"
-        if self._path.exists():
-            try:
-                document = json.loads(self._path.read_text())
-            except ValueError as error:
-                raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
-            self._load(document)
+        self._by_metric_name: dict[str, Topic] = {}
+        self._checkpoints = {name: checkpoints.read(root / name) for name in _CHECKPOINTS}
+        self._checkpointed = {key for known in self._checkpoints.values() for key in known}
+        self._closed = checkpoints.take_closed(root)
+        for half_removed in root.glob(f"*{DELETED_DIRECTORY}"):
+            shutil.rmtree(half_removed, ignore_errors=True)
+        self.metadata = Metadata(root)
+        self._load()
+        # What is opened from now on was not there before, whatever directories there are.
+        self._closed = False
 
     # ---- questions
 
@@ -145,7 +152,7 @@ class State:
         if producer_id >= self._saved_producer_id:
             # Reserved in blocks: ids may be lost in a crash, but none is given twice.
             self._saved_producer_id = producer_id + _PRODUCER_ID_BLOCK
-            self.save()
+            self.metadata.put(_CLUSTER, "next_producer_id", self._saved_producer_id)
         return producer_id
 
     # ---- topics
@@ -176,9 +183,9 @@ class State:
         check_topic_name(name)
         if name in self.topics:
             raise BrokerError(ErrorCode.TOPIC_ALREADY_EXISTS, detail=f"topic {name!r} already exists")
-        clash = next((known for known in self.topics if _metric_name(known) == _metric_name(name)), None)
+        clash = self._by_metric_name.get(_metric_name(name))
         if clash is not None:
-            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"topic {name!r} collides with {clash!r}")
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"topic {name!r} collides with {clash.name!r}")
         if assignment:
             replicas = self._given_assignment(assignment)
         else:
@@ -190,8 +197,8 @@ class State:
         for index, nodes in enumerate(replicas):
             self._add_partition(topic, index, nodes)
         if not dry_run:
-            self.topics[name] = self._by_id[topic.topic_id] = topic
-            self.save()
+            self._add_topic(topic)
+            self._save_topics([topic])
         return topic
 
     def offsets_topic(self) -> Topic:
@@ -228,23 +235,27 @@ class State:
         for index in range(have, count):
             nodes = assignments[index - have] if assignments else self._spread(index, topic.replication)
             self._add_partition(topic, index, nodes)
-        self.save()
+        self._save_topics([topic])
 
     def delete_topic(self, topic: Topic) -> None:
         """Delete a topic and its data."""
         if not self.options.value("delete.topic.enable"):
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
-        del self.topics[topic.name], self._by_id[topic.topic_id]
-        self.save()
+        del self.topics[topic.name], self._by_id[topic.topic_id], self._by_metric_name[_metric_name(topic.name)]
+        # Before the topic: after a crash in between, another one of that name must not find these.
         for partition in topic.partitions:
             partition.log.delete()
+        self.metadata.put(_TOPIC, topic.name, None)
+        if any((topic.name, partition.index) in self._checkpointed for partition in topic.partitions):
+            self.checkpoint()
+        for partition in topic.partitions:
             partition.wake()
         self.on_delete(topic)
 
     def configure_topic(self, topic: Topic, configs: Mapping[str, str | None]) -> None:
         """Replace a topic's own options. Raises :class:`BrokerError` INVALID_CONFIG."""
         topic.configure(TopicOptions(configs, self.options))
-        self.save()
+        self._save_topics([topic])
 
     # ---- leaders
 
@@ -257,7 +268,7 @@ class State:
             partition.isr += [node_id for node_id in back if node_id not in partition.isr]
             if back and partition.leader == NO_LEADER:
                 self._hand_over(partition, back[0])
-        self.save()
+        self._save_topics(self.topics.values())
 
     def node_down(self, node_id: int) -> None:
         """A node is gone: its partitions go to replicas that are up."""
@@ -268,7 +279,7 @@ class State:
                 partition.isr.remove(node_id)
             if partition.leader == node_id:
                 self._hand_over(partition, next(iter(self._electable(partition)), NO_LEADER))
-        self.save()
+        self._save_topics(self.topics.values())
 
     def move_leader(self, topic: str, index: int, to_node: int | None = None) -> int:
         """Have another replica lead a partition; a node that has no replica gets one. Returns the new leader's id.
@@ -290,8 +301,52 @@ class State:
         if to_node not in partition.isr:
             partition.isr.append(to_node)
         self._hand_over(partition, to_node)
-        self.save()
+        self._save_topics([self.topics[topic]])
         return to_node
+
+    def elect(self, topic: str, index: int, *, unclean: bool = False) -> None:
+        """Have the preferred replica lead a partition; or if ``unclean``, any that is up lead one that has no leader.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, or that no such replica can lead.
+        """
+        partition = self.partition(topic, index)
+        preferred = partition.replicas[0]
+        if partition.leader != NO_LEADER if unclean else partition.leader == preferred:
+            raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
+        if unclean:
+            able = [node_id for node_id in partition.replicas if self.nodes[node_id].alive]
+        else:
+            able = [node_id for node_id in self._electable(partition) if node_id == preferred]
+        if not able:
+            none = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            raise BrokerError(none)
+        if able[0] not in partition.isr:
+            partition.isr = [able[0]]
+        self._hand_over(partition, able[0])
+        self._save_topics([self.topics[topic]])
+
+    def reassign(self, topic: str, index: int, replicas: Sequence[int], *, may_resize: bool = True) -> None:
+        """Have a partition on other nodes, which is done at once: they share the data.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT, also if none of the nodes is up;
+                INVALID_REPLICATION_FACTOR, if there are more or fewer than before and that is not wanted.
+        """
+        partition = self.partition(topic, index)
+        self._check_replicas(replicas)
+        if not may_resize and len(replicas) != len(partition.replicas):
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                detail=f"{topic}-{index} has {len(partition.replicas)} replicas, {len(replicas)} asked for",
+            )
+        in_sync = [node_id for node_id in replicas if self.nodes[node_id].alive]
+        if not in_sync:
+            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail=f"none of {list(replicas)} is up")
+        partition.replicas, partition.isr = list(replicas), in_sync
+        if partition.leader not in in_sync:
+            self._hand_over(partition, in_sync[0])
+        self._save_topics([self.topics[topic]])
 
     def _electable(self, partition: Partition) -> list[int]:
         return [node_id for node_id in partition.replicas if node_id in partition.isr and self.nodes[node_id].alive]
@@ -340,60 +395,71 @@ class State:
                 in_sync or list(nodes),
                 in_sync[0] if in_sync else NO_LEADER,
                 0,
-                Log(partition_directory(self.root, topic.name, index), topic.log_config(), wall_clock()),
+                self._open_log(topic, index),
             )
         )
 
+    def _add_topic(self, topic: Topic) -> None:
+        self.topics[topic.name] = self._by_id[topic.topic_id] = self._by_metric_name[_metric_name(topic.name)] = topic
+
     # ---- on disk
 
-    def save(self) -> None:
-        """Write what is not in the logs. Atomically: a crash leaves the old or the new."""
-        document = {
-            "version": 1,
-            "cluster_id": self.cluster_id,
-            "next_producer_id": self._saved_producer_id,
-            "topics": [
-                {
-                    "name": topic.name,
-                    "id": topic.topic_id.hex(),
-                    "configs": topic.options.own,
-                    "partitions": [
-                        {"replicas": partition.replicas, "leader_epoch": partition.leader_epoch}
-                        for partition in topic.partitions
-                    ],
-                }
-                for topic in self.topics.values()
-            ],
-        }
-        temporary = self._path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(document, indent=1))
-        temporary.replace(self._path)
+    def _save_topics(self, topics: Iterable[Topic]) -> None:
+        self.metadata.put_all((_TOPIC, topic.name, _as_json(topic)) for topic in topics)
 
-    def _load(self, document: dict[str, Any]) -> None:
-        if document.get("version") != 1:
-            raise ConfigurationError(f"data_dir: {self._path} is of version {document.get('version')}, not 1")
-        self.cluster_id = document["cluster_id"]
-        self._next_producer_id = self._saved_producer_id = document["next_producer_id"]
-        for saved in document["topics"]:
-            topic = Topic(saved["name"], bytes.fromhex(saved["id"]), TopicOptions(saved["configs"], self.options))
+    def _load(self) -> None:
+        cluster = self.metadata.get(_CLUSTER)
+        self.cluster_id = cluster.get("cluster_id", self.cluster_id)
+        self.metadata.put(_CLUSTER, "cluster_id", self.cluster_id)
+        self._next_producer_id = self._saved_producer_id = cluster.get("next_producer_id", 0)
+        for name, saved in self.metadata.get(_TOPIC).items():
+            topic = Topic(name, bytes.fromhex(saved["id"]), TopicOptions(saved["configs"], self.options))
             for index, each in enumerate(saved["partitions"]):
                 replicas = [node_id for node_id in each["replicas"] if node_id in self.nodes] or [
                     next(iter(self.nodes))
                 ]
                 self._add_partition(topic, index, replicas)
                 topic.partitions[-1].leader_epoch = each["leader_epoch"]
-            self.topics[topic.name] = self._by_id[topic.topic_id] = topic
+            self._add_topic(topic)
+
+    def _open_log(self, topic: Topic, index: int) -> Log:
+        directory = partition_directory(self.root, topic.name, index)
+        start, recovered, cleaned = (self._checkpoints[name].pop((topic.name, index), 0) for name in _CHECKPOINTS)
+        return Log(directory, topic.log_config(), self.clock.wall(), Saved(start, recovered, cleaned, self._closed))
+
+    def checkpoint(self) -> None:
+        """Write down how far logs are on disk and compacted, and where they begin."""
+        logs = {(each.topic, each.index): each.log for each in self.partitions()}
+        offsets = {
+            checkpoints.LOG_START: {key: log.start_offset for key, log in logs.items() if log.begins_inside},
+            checkpoints.RECOVERY_POINT: {key: log.recovery_point for key, log in logs.items() if log.recovery_point},
+            checkpoints.CLEANED: {key: log.cleaned_to for key, log in logs.items() if log.cleaned_to},
+        }
+        for name, known in offsets.items():
+            checkpoints.write(self.root / name, known)
+        self._checkpointed = {key for known in offsets.values() for key in known}
 
     def close(self) -> None:
         """Flush and close every log."""
-        self.save()
         for partition in self.partitions():
             partition.log.close()
+        self.checkpoint()
+        checkpoints.mark_closed(self.root)
 
     def abandon(self) -> None:
         """Close every log, of which nothing has to stay."""
         for partition in self.partitions():
             partition.log.abandon()
+
+
+def _as_json(topic: Topic) -> dict[str, object]:
+    return {
+        "id": topic.topic_id.hex(),
+        "configs": topic.options.own,
+        "partitions": [
+            {"replicas": partition.replicas, "leader_epoch": partition.leader_epoch} for partition in topic.partitions
+        ],
+    }
 
 
 def _metric_name(topic: str) -> str:

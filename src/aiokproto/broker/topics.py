@@ -14,7 +14,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 NO_LEADER = -1
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -89,14 +90,24 @@ class Topic:
     def log_config(self) -> LogConfig:
         """What its logs have to know of its options."""
         number = self.options.number
-        deletes = "delete" in str(self.options.value("cleanup.policy"))
+        policy = str(self.options.value("cleanup.policy"))
+        deletes = "delete" in policy
         return LogConfig(
             segment_bytes=number("segment.bytes"),
             segment_ms=number("segment.ms"),
+            segment_jitter_ms=number("segment.jitter.ms"),
+            segment_index_bytes=number("segment.index.bytes"),
             index_interval_bytes=number("index.interval.bytes"),
             retention_ms=number("retention.ms") if deletes else -1,
             retention_bytes=number("retention.bytes") if deletes else -1,
             flush_messages=number("flush.messages"),
+            flush_ms=number("flush.ms"),
+            file_delete_delay_ms=number("file.delete.delay.ms"),
+            compact="compact" in policy,
+            min_cleanable_dirty_ratio=float(self.options.value("min.cleanable.dirty.ratio")),
+            min_compaction_lag_ms=number("min.compaction.lag.ms"),
+            max_compaction_lag_ms=number("max.compaction.lag.ms"),
+            delete_retention_ms=number("delete.retention.ms"),
             append_time=self.options.value("message.timestamp.type") == "LogAppendTime",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aiokproto.broker.formats import NEW_PRODUCE, upgrade
 from aiokproto.broker.options import TopicOptions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
@@ -36,6 +37,8 @@ def check_records(data: Buffer | None, options: TopicOptions, version: int, now:
     Raises:
         BrokerError: They are not to be taken; the code says why.
     """
+    if data and version < NEW_PRODUCE:
+        data = upgrade(data)
     batch = _only_batch(data)
     limit = options.number("max.message.bytes")
     if batch.size_in_bytes > limit:
@@ -78,12 +81,12 @@ def _check_header(batch: RecordBatch) -> None:
         wrong = f"{batch.count} records, but the last offset delta is {batch.last_offset_delta}"
     elif batch.is_control:
         wrong = "control batches are written by brokers alone"
+    elif batch.is_transactional and batch.producer_id < 0:
+        wrong = "a transactional batch has no producer"
     elif batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
         wrong = f"producer {batch.producer_id} with epoch {batch.producer_epoch}, sequence {batch.base_sequence}"
     if wrong:
         raise BrokerError(ErrorCode.INVALID_RECORD, detail=wrong)
-    if batch.is_transactional:
-        raise BrokerError(ErrorCode.INVALID_TXN_STATE, detail="this broker serves no transactions")
 
 
 def _check_codec(batch: RecordBatch, version: int) -> Compression:
@@ -111,7 +114,7 @@ def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> No
         _check_each(
             batch,
             ErrorCode.INVALID_TIMESTAMP,
-            lambda record: record.timestamp < now - before,
+            lambda record: 0 <= record.timestamp < now - before,
             "the timestamp lies too far back",
         )
 
@@ -137,6 +140,7 @@ def _recompress(batch: RecordBatch, codec: Compression) -> bytearray:
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
+        is_transactional=batch.is_transactional,
     )
     try:
         for record in _read(batch):

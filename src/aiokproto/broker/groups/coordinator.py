@@ -1,100 +1,32 @@
-"""The group coordinator: the groups and their offsets, kept in the offsets topic, and the timers that drive them.
-
-A group belongs to the partition of the offsets topic which its name hashes to, and is coordinated by that partition's
-leader. When the leader moves, the group is dropped and read back from the log, as the new coordinator of a real cluster
-would: requests parked at the old one are answered NOT_COORDINATOR.
-"""
+"""The group coordinator: what requests do to groups and their offsets. Where these are kept is :mod:`store`'s."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
+from aiokproto.broker.groups.consumer import classic
+from aiokproto.broker.groups.consumer.group import Answer, ConsumerGroup
+from aiokproto.broker.groups.consumer.member import JOINING, Beat, Place
+from aiokproto.broker.groups.consumer.migration import can_downgrade, downgrade, upgrade
+from aiokproto.broker.groups.embedded import CONSUMER
+from aiokproto.broker.groups.expiry import Age, expired
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import Identity, Join, JoinResult, SyncResult
-from aiokproto.broker.groups.member import State as GroupState
-from aiokproto.broker.groups.records import (
-    Committed,
-    decode_key,
-    decode_offset_value,
-    encode_group_key,
-    encode_group_value,
-    encode_offset_key,
-    encode_offset_value,
-    restore_group,
-)
-from aiokproto.broker.state import State, wall_clock
-from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic
-from aiokproto.codec.payloads.group_metadata import GroupMetadataKey
-from aiokproto.codec.payloads.offset_commit import OffsetCommitKey
+from aiokproto.broker.groups.records import Committed, encode_offset_key, encode_offset_value
+from aiokproto.broker.groups.store import Entry, GroupStore
+from aiokproto.broker.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.records import BatchBuilder, decode
 
-_READ_BYTES = 1 << 20
-
-
-@dataclass(eq=False)
-class Entry:
-    """A group, its committed offsets by topic and partition, and the timer for its next deadline."""
-
-    group: Group
-    offsets: dict[tuple[str, int], Committed] = field(default_factory=dict)
-    timer: asyncio.TimerHandle | None = None
+_MODERN_COMMIT = 9
+"""The version of OffsetCommit since which it can tell a member's epoch."""
 
 
-class GroupCoordinator:
-    """All groups of the cluster, whichever node coordinates them."""
+class GroupCoordinator(GroupStore):
+    """All groups of the cluster, whichever node coordinates them, and what is asked of them."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._entries: dict[str, Entry] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def start(self) -> None:
-        """Read the groups from the offsets topic, if there is one."""
-        self._loop = asyncio.get_running_loop()
-        if OFFSETS_TOPIC in self._state.topics:
-            for partition in self._state.offsets_topic().partitions:
-                self._load(partition)
-
-    def close(self) -> None:
-        """Stop the timers and answer what is parked."""
-        for entry in self._entries.values():
-            self._drop(entry)
-        self._entries.clear()
-
-    # ---- who coordinates what
-
-    def partition_of(self, group_id: str) -> Partition:
-        """The partition of the offsets topic that a group belongs to."""
-        partitions = self._state.offsets_topic().partitions
-        return partitions[(_java_hash(group_id) & 0x7FFFFFFF) % len(partitions)]
-
-    def check(self, group_id: str, node_id: int) -> None:
-        """Raise :class:`BrokerError` unless this node coordinates the group: INVALID_GROUP_ID or NOT_COORDINATOR."""
-        if not group_id:
-            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
-        if self.partition_of(group_id).leader != node_id:
-            raise BrokerError(ErrorCode.NOT_COORDINATOR)
-
-    def leader_changed(self, partition: Partition) -> None:
-        """The offsets topic has a new leader there: drop what the old one knew, and read it anew."""
-        for group_id in [group_id for group_id in self._entries if self.partition_of(group_id) is partition]:
-            self._drop(self._entries.pop(group_id))
-        if partition.leader != NO_LEADER and self._loop is not None:
-            self._load(partition)
-
-    def entry(self, group_id: str) -> Entry | None:
-        """A group, or None."""
-        return self._entries.get(group_id)
-
-    def entries_of(self, node_id: int) -> Iterable[Entry]:
-        """The groups that a node coordinates."""
-        return [entry for group_id, entry in self._entries.items() if self.partition_of(group_id).leader == node_id]
-
-    # ---- membership
+    # ---- members of the classic protocol
 
     async def join(self, group_id: str, request: Join) -> JoinResult:
         """JoinGroup: returns when the round of joins is complete, or at once with an error."""
@@ -103,8 +35,14 @@ class GroupCoordinator:
             if request.member_id:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             entry = self._create(group_id)
+        if isinstance(entry.group, ConsumerGroup) and entry.group.members:
+            result = classic.join(entry.group, request, self._now())
+            self._settle(entry)
+            self._downgrade(entry, rebalance=False)
+            return result
+        group = self._as_classic(entry)
         ticket: asyncio.Future[JoinResult] = self._running().create_future()
-        entry.group.join(ticket, request, self._now())
+        group.join(ticket, request, self._now())
         self._settle(entry)
         return await ticket
 
@@ -120,6 +58,10 @@ class GroupCoordinator:
         entry = self._entries.get(group_id)
         if entry is None:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        if isinstance(entry.group, ConsumerGroup):
+            result = classic.sync(entry.group, who, protocol_type, protocol, self._now())
+            self._settle(entry)
+            return result
         ticket: asyncio.Future[SyncResult] = self._running().create_future()
         entry.group.sync(ticket, who, assignments, self._now(), protocol_type, protocol)
         self._settle(entry)
@@ -130,7 +72,10 @@ class GroupCoordinator:
         entry = self._entries.get(group_id)
         if entry is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        error = entry.group.heartbeat(who, self._now())
+        if isinstance(entry.group, ConsumerGroup):
+            error = classic.heartbeat(entry.group, who, self._now())
+        else:
+            error = entry.group.heartbeat(who, self._now())
         self._settle(entry)
         return error
 
@@ -139,36 +84,189 @@ class GroupCoordinator:
         entry = self._entries.get(group_id)
         if entry is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        error = entry.group.leave(member_id, instance_id, self._now())
+        if isinstance(entry.group, ConsumerGroup):
+            error = classic.leave(entry.group, member_id, instance_id)
+        else:
+            error = entry.group.leave(member_id, instance_id, self._now())
         self._settle(entry)
         return error
 
+    def expire_session(self, group_id: str, member_id: str) -> ErrorCode:
+        """End a member's session, of whichever protocol, as if it had been silent for too long."""
+        entry = self._entries.get(group_id)
+        member = entry.group.members.get(member_id) if entry is not None else None
+        if entry is None or member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member.session_deadline = self._now()
+        entry.group.tick(self._now())
+        self._settle(entry)
+        return ErrorCode.NONE
+
+    # ---- members of the consumer protocol
+
+    def consumer_heartbeat(self, group_id: str, beat: Beat) -> Answer:
+        """ConsumerGroupHeartbeat of a member that joins or stays. A classic group becomes a consumer group by that.
+
+        Raises:
+            BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
+        """
+        entry, group = self._consumer_group(group_id, joining=beat.epoch == JOINING)
+        try:
+            return group.heartbeat(beat, self._now())
+        finally:
+            self._settle(entry)
+
+    def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> Answer:
+        """ConsumerGroupHeartbeat of a member that leaves.
+
+        Raises:
+            BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
+        """
+        entry, group = self._consumer_group(group_id, joining=False)
+        answer = group.leave(member_id, instance_id, epoch)
+        self._settle(entry)
+        self._downgrade(entry, rebalance=True)
+        return answer
+
+    def _tick(self, entry: Entry) -> None:
+        super()._tick(entry)
+        self._downgrade(entry, rebalance=True)
+
+    # ---- from one kind of group to the other
+
+    def _consumer_group(self, group_id: str, joining: bool) -> tuple[Entry, ConsumerGroup]:
+        entry = self._entries.get(group_id)
+        if entry is not None and isinstance(entry.group, ConsumerGroup):
+            return entry, entry.group
+        if not joining:
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no consumer group {group_id!r}")
+        fresh = ConsumerGroup(group_id, self._topics, self.settings(group_id))
+        if entry is None:
+            entry = self._entries[group_id] = Entry(fresh)
+            return entry, fresh
+        assert isinstance(entry.group, Group)
+        if entry.group.members:
+            if not self._upgradable(entry.group):
+                raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"group {group_id!r} is a classic group")
+            fresh = upgrade(entry.group, self._topics, fresh.settings, self._now())
+        self._bury(entry)
+        entry.group.kill(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._answer(entry.group)
+        entry.group = fresh
+        return entry, fresh
+
+    def _upgradable(self, group: Group) -> bool:
+        limit = self._state.options.number("group.consumer.max.size")
+        return self._may_become("upgrade") and group.protocol_type == CONSUMER and len(group.members) <= limit
+
+    def _downgrade(self, entry: Entry, rebalance: bool) -> None:
+        """Make a consumer group classic if all its members are; ``rebalance``, if somebody has left what he had."""
+        group = entry.group
+        if not (isinstance(group, ConsumerGroup) and self._may_become("downgrade") and can_downgrade(group)):
+            return
+        if len(group.members) > self._state.options.number("group.max.size"):
+            return
+        into = self._as_classic(entry)
+        downgrade(group, into, self._now())
+        if rebalance:
+            into.rebalance(self._now())
+        self._settle(entry)
+
+    def _as_classic(self, entry: Entry) -> Group:
+        """The group as a classic one; a consumer group is replaced by one without members."""
+        if isinstance(entry.group, Group):
+            return entry.group
+        self._bury(entry)
+        entry.group = group = self._new_group(entry.group.group_id)
+        return group
+
+    def _may_become(self, direction: str) -> bool:
+        return self._state.options.value("group.consumer.migration.policy") in (direction, "bidirectional")
+
     # ---- offsets
 
-    def check_commit(self, group_id: str, who: Identity) -> ErrorCode:
-        """Whether this member, or somebody without a group, may commit. The group comes into being by that."""
+    def check_commit(
+        self, group_id: str, who: Identity, version: int = _MODERN_COMMIT, places: Iterable[Place] = ()
+    ) -> ErrorCode:
+        """Whether this member, or somebody without a group, may commit. The group comes into being by that.
+
+        Args:
+            group_id: The group.
+            who: Who says it is a member of it.
+            version: The version of OffsetCommit.
+            places: What it wants to commit for, by topic id.
+        """
         entry = self._entries.get(group_id)
         if entry is None:
             if who.generation >= 0:
-                return ErrorCode.ILLEGAL_GENERATION
+                old = version < _MODERN_COMMIT
+                return ErrorCode.ILLEGAL_GENERATION if old else ErrorCode.GROUP_ID_NOT_FOUND
             entry = self._create(group_id)
+        if isinstance(entry.group, ConsumerGroup):
+            return _check_commit(entry.group, who, version, places)
         error = entry.group.check_commit(who, self._now())
         self._settle(entry)
         return error
 
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether a member may ask for committed offsets; of classic groups anybody may."""
+        entry = self._entries.get(group_id)
+        if entry is not None and isinstance(entry.group, ConsumerGroup):
+            try:
+                entry.group.check_fetch(member_id, epoch)
+            except BrokerError as error:
+                return error.code
+        return ErrorCode.NONE
+
     def commit(self, group_id: str, offsets: dict[tuple[str, int], Committed]) -> None:
         """Write offsets; :meth:`check_commit` comes before."""
         self._entries[group_id].offsets.update(offsets)
+        partition = self.partition_of(group_id)
+        self.pending.supersede(partition.index, group_id, offsets)
         self._write(
-            self.partition_of(group_id),
+            partition,
             [(encode_offset_key(group_id, *where), encode_offset_value(what)) for where, what in offsets.items()],
         )
+
+    # ---- offsets in transactions
+
+    def check_transactional_commit(self, group_id: str, who: Identity) -> ErrorCode:
+        """As :meth:`check_commit`, for offsets in a transaction: old producers do not say for which member they act."""
+        if who == Identity("") and group_id in self._entries:
+            return ErrorCode.NONE
+        error = self.check_commit(group_id, who)
+        if error in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.NONE if error is ErrorCode.REBALANCE_IN_PROGRESS else error
+
+    def pending_offsets(self, group_id: str) -> set[tuple[str, int]]:
+        """The topics and partitions whose offsets an open transaction is about to change."""
+        return self.pending.of_group(self.partition_of(group_id).index, group_id)
+
+    def commit_pending(
+        self, group_id: str, producer_id: int, producer_epoch: int, offsets: dict[tuple[str, int], Committed]
+    ) -> None:
+        """Write offsets as a part of a producer's transaction; they count when a marker commits it."""
+        partition = self.partition_of(group_id)
+        records = [(encode_offset_key(group_id, *where), encode_offset_value(what)) for where, what in offsets.items()]
+        self._write(partition, records, producer_id, producer_epoch)
+        self.pending.add(partition.index, producer_id, group_id, offsets)
+
+    def transaction_ended(self, partition: Partition, producer_id: int, committed: bool) -> None:
+        """A marker was written to a partition of the offsets topic: what was pending there is decided."""
+        for group_id, offsets in self.pending.end(partition.index, producer_id).items():
+            if committed:
+                entry = self._entries.get(group_id) or self._create(group_id)
+                entry.offsets.update(offsets)
 
     def delete_offsets(self, group_id: str, where: Iterable[tuple[str, int]]) -> None:
         """Forget offsets of a group, as far as there are such."""
         entry = self._entries[group_id]
-        gone = [each for each in where if entry.offsets.pop(each, None) is not None]
-        self._write(self.partition_of(group_id), [(encode_offset_key(group_id, *each), None) for each in gone])
+        partition = self.partition_of(group_id)
+        pending = self.pending.of_group(partition.index, group_id)
+        gone = [each for each in where if entry.offsets.pop(each, None) is not None or each in pending]
+        self.pending.supersede(partition.index, group_id, gone)
+        self._write(partition, [(encode_offset_key(group_id, *each), None) for each in gone])
 
     def delete_group(self, group_id: str) -> ErrorCode:
         """Forget a group without members and its offsets."""
@@ -177,9 +275,9 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if entry.group.members:
             return ErrorCode.NON_EMPTY_GROUP
-        self.delete_offsets(group_id, list(entry.offsets))
+        self.delete_offsets(group_id, {*entry.offsets, *self.pending_offsets(group_id)})
+        self._bury(entry)
         self._drop(self._entries.pop(group_id))
-        self._write(self.partition_of(group_id), [(encode_group_key(group_id), None)])
         return ErrorCode.NONE
 
     def topic_deleted(self, topic: Topic) -> None:
@@ -188,127 +286,24 @@ class GroupCoordinator:
             self.close()
             return
         for group_id, entry in self._entries.items():
-            self.delete_offsets(group_id, [where for where in entry.offsets if where[0] == topic.name])
+            known = {*entry.offsets, *self.pending_offsets(group_id)}
+            self.delete_offsets(group_id, [where for where in known if where[0] == topic.name])
 
     def expire(self) -> None:
-        """Forget offsets of groups that have been empty for ``offsets.retention.minutes``, and groups without any."""
+        """Forget offsets older than ``offsets.retention.minutes``, and groups that have neither members nor offsets."""
         retention = self._state.options.number("offsets.retention.minutes") * 60
-        now, wall = self._now(), wall_clock()
+        age = Age(self._now(), self._state.clock.wall(), retention)
         for group_id, entry in list(self._entries.items()):
-            since = entry.group.empty_since
-            if since is None:
-                continue
-            old = now - since >= retention
-            late = [
-                where
-                for where, what in entry.offsets.items()
-                if (0 <= what.expires <= wall)
-                or (what.expires < 0 and old and wall - what.timestamp >= retention * 1000)
-            ]
-            self.delete_offsets(group_id, late)
-            if old and not entry.offsets:
+            self.delete_offsets(group_id, expired(entry.group, entry.offsets, age))
+            in_doubt = self.pending.of_group(self.partition_of(group_id).index, group_id)
+            if not entry.offsets and not in_doubt:
                 self.delete_group(group_id)
 
-    # ---- inside
 
-    def _running(self) -> asyncio.AbstractEventLoop:
-        assert self._loop is not None, "the coordinator was not started"
-        return self._loop
-
-    def _now(self) -> float:
-        return self._running().time()
-
-    def _create(self, group_id: str) -> Entry:
-        group = Group(
-            group_id,
-            self._now(),
-            initial_delay=self._state.options.seconds("group.initial.rebalance.delay.ms"),
-            max_size=self._state.options.number("group.max.size"),
-        )
-        entry = self._entries[group_id] = Entry(group)
-        return entry
-
-    def _settle(self, entry: Entry) -> None:
-        """After each step of a group: save what changed, send the answers, set the timer."""
-        group = entry.group
-        if group.changed:
-            group.changed = False
-            record = (encode_group_key(group.group_id), encode_group_value(group, wall_clock()))
-            self._write(self.partition_of(group.group_id), [record])
-        for ticket, result in group.drain():
-            assert isinstance(ticket, asyncio.Future)
-            # The connection that waited for it may be gone.
-            if not ticket.done():
-                ticket.set_result(result)
-        if entry.timer is not None:
-            entry.timer.cancel()
-            entry.timer = None
-        deadline = group.next_deadline()
-        if deadline is not None and group.state is not GroupState.DEAD:
-            entry.timer = self._running().call_at(deadline, self._tick, entry)
-
-    def _tick(self, entry: Entry) -> None:
-        # The loop may call a timer early by its clock's resolution.
-        deadline = entry.group.next_deadline()
-        entry.group.tick(max(self._now(), deadline) if deadline is not None else self._now())
-        self._settle(entry)
-
-    def _drop(self, entry: Entry) -> None:
-        entry.group.kill(ErrorCode.NOT_COORDINATOR)
-        self._settle(entry)
-
-    def _write(self, partition: Partition, records: list[tuple[bytes, bytes | None]]) -> None:
-        if not records:
-            return
-        now = wall_clock()
-        builder = BatchBuilder()
-        for key, value in records:
-            builder.append(now, key, value)
-        partition.append(builder.close(), now)
-
-    def _load(self, partition: Partition) -> None:
-        now = self._now()
-        groups: dict[str, bytes | None] = {}
-        offsets: dict[str, dict[tuple[str, int], Committed]] = {}
-        for key, value in _records(partition):
-            read = decode_key(key)
-            if isinstance(read, GroupMetadataKey):
-                groups[read.group] = value
-            elif isinstance(read, OffsetCommitKey):
-                of_group = offsets.setdefault(read.group, {})
-                if value is None:
-                    of_group.pop((read.topic, read.partition), None)
-                else:
-                    of_group[read.topic, read.partition] = decode_offset_value(value)
-        for group_id in {*groups, *offsets}:
-            metadata = groups.get(group_id)
-            if metadata is None and not offsets.get(group_id):
-                continue
-            entry = self._create(group_id)
-            entry.offsets = offsets.get(group_id, {})
-            if metadata is not None:
-                restore_group(entry.group, metadata, now)
-            self._settle(entry)
-
-
-def _records(partition: Partition) -> Iterable[tuple[bytes, bytes | None]]:
-    log = partition.log
-    offset = log.start_offset
-    while offset < log.end_offset:
-        data = log.read(offset, _READ_BYTES)
-        for batch in decode(data, check_crc=False):
-            offset = batch.next_offset
-            if batch.is_control:
-                continue
-            for record in batch:
-                if record.key is not None:
-                    yield record.key, record.value
-
-
-def _java_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 units, in 32 bits."""
-    value = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(data), 2):
-        value = (31 * value + (data[at] << 8 | data[at + 1])) & 0xFFFFFFFF
-    return value
+def _check_commit(group: ConsumerGroup, who: Identity, version: int, places: Iterable[Place]) -> ErrorCode:
+    try:
+        group.check_commit(who.member_id, who.generation, version, places)
+    except BrokerError as error:
+        stale = error.code is ErrorCode.STALE_MEMBER_EPOCH and version < _MODERN_COMMIT
+        return ErrorCode.ILLEGAL_GENERATION if stale else error.code
+    return ErrorCode.NONE

@@ -214,6 +214,10 @@ class Group:
         self._join_deadline = self._sync_deadline = None
         self.state = State.DEAD
 
+    def rebalance(self, now: float) -> None:
+        """Begin a round of joins."""
+        self._prepare(now)
+
     def restore(
         self,
         members: Iterable[Member],

@@ -80,7 +80,7 @@ def _encode_member(member: Member, protocol: str | None) -> MemberMetadata:
 
 
 def decode_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """What a record is about; None if it is about a kind of group that this broker does not serve."""
+    """What a record is about: an offset or a classic group; None if it is about something else."""
     (kind,) = _INT16.unpack_from(key)
     if kind in _OFFSET_KEYS:
         return OffsetCommitKey.decode(key[2:], 0)
@@ -94,8 +94,8 @@ def decode_offset_value(value: bytes) -> Committed:
     return Committed(read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp)
 
 
-def restore_group(group: Group, value: bytes, now: float) -> None:
-    """Have a group become what its record says."""
+def restore_group(group: Group, value: bytes, now: float, wall: int) -> None:
+    """Have a group become what its record says. ``now`` by the group's clock (s), ``wall`` by the wall clock (ms)."""
     (version,) = _INT16.unpack_from(value)
     read = GroupMetadataValue.decode(value[2:], version)
     members = [
@@ -120,3 +120,5 @@ def restore_group(group: Group, value: bytes, now: float) -> None:
         protocol=read.protocol,
         leader=read.leader,
     )
+    if not members and read.current_state_timestamp >= 0:
+        group.empty_since = now - max(wall - read.current_state_timestamp, 0) / 1000

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from aiokproto.broker import features
 from aiokproto.broker.context import Context
-from aiokproto.codec.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from aiokproto.codec.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 
@@ -17,7 +24,16 @@ VERSIONS = "0-5"
 
 
 async def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    response = describe(context.served)
+    response = describe(context.served, context.version)
+    in_force = features.levels(context.state.metadata)
+    response.finalized_features_epoch = features.epoch(context.state.metadata)
+    response.finalized_features = [
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in in_force.items()
+        if level
+    ]
+    if context.connection.sasl is not None:
+        context.connection.sasl.versions_told()
     other_cluster = request.cluster_id not in (None, context.state.cluster_id)
     other_node = request.node_id not in (-1, context.node.node_id)
     if other_cluster or other_node:
@@ -25,13 +41,18 @@ async def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsRe
     return response
 
 
-def describe(served: Mapping[int, Versions]) -> ApiVersionsResponse:
+def describe(served: Mapping[int, Versions], version: int = 0) -> ApiVersionsResponse:
     """The response that lists ``served``."""
+    # Clients of before v4 cannot read that a feature has a level 0.
+    least = 0 if version >= 4 else 1
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=[
             ApiVersion(api_key=key, min_version=versions.lowest, max_version=versions.highest)
             for key, versions in served.items()
         ],
-        finalized_features_epoch=0,
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=max(levels.lowest, least), max_version=levels.highest)
+            for name, levels in features.SUPPORTED.items()
+        ],
     )

@@ -17,6 +17,7 @@ VERSIONS = "0-3"
 
 
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+    context.mutations.strict = context.version >= 3
     return CreatePartitionsResponse(
         throttle_time_ms=0, results=[_grow(topic, request.validate_only, context) for topic in request.topics]
     )
@@ -25,6 +26,8 @@ async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePa
 def _grow(asked: CreatePartitionsTopic, dry_run: bool, context: Context) -> CreatePartitionsTopicResult:
     assignments = None if asked.assignments is None else [each.broker_ids for each in asked.assignments]
     try:
+        topic = context.state.topics.get(asked.name)
+        context.mutations.take(max(asked.count - len(topic.partitions), 0) if topic is not None else 0)
         context.state.add_partitions(asked.name, asked.count, assignments, dry_run=dry_run)
     except BrokerError as error:
         return CreatePartitionsTopicResult(name=asked.name, error_code=error.code, error_message=error.detail)

@@ -9,6 +9,7 @@ from collections import Counter
 
 from aiokproto.broker.context import Context
 from aiokproto.broker.handlers.describe_configs import topic_entries
+from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.topics import Topic
 from aiokproto.codec.messages.create_topics import (
     CreatableTopic,
@@ -26,6 +27,7 @@ VERSIONS = "0-7"
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
+    context.mutations.strict = context.version >= 6
     return CreateTopicsResponse(
         topics=[_answer(topic, times[topic.name], request.validate_only, context) for topic in request.topics]
     )
@@ -38,6 +40,16 @@ def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: Context) 
         topic = _create(asked, dry_run, context)
     except BrokerError as error:
         return CreatableTopicResult(name=asked.name, error_code=error.code, error_message=error.detail)
+    if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        # Who may create a topic need not see what became of it (KIP-525).
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -61,6 +73,9 @@ def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: Context) 
 def _create(asked: CreatableTopic, dry_run: bool, context: Context) -> Topic:
     if asked.assignments and (asked.num_partitions, asked.replication_factor) != (-1, -1):
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail="with replicas assigned, both numbers must be -1")
+    number = context.state.options.number
+    count = len(asked.assignments) or (number("num.partitions") if asked.num_partitions == -1 else asked.num_partitions)
+    context.mutations.take(max(count, 0))
     return context.state.create_topic(
         asked.name,
         asked.num_partitions,

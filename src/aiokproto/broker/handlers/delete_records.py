@@ -18,15 +18,15 @@ VERSIONS = "0-2"
 
 
 async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        throttle_time_ms=0,
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(topic.name, asked, context) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ],
-    )
+    results = [
+        DeleteRecordsTopicResult(
+            name=topic.name, partitions=[_delete(topic.name, asked, context) for asked in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    # What was deleted must not come back after a crash.
+    context.state.checkpoint()
+    return DeleteRecordsResponse(throttle_time_ms=0, topics=results)
 
 
 def _delete(topic: str, asked: DeleteRecordsPartition, context: Context) -> DeleteRecordsPartitionResult:
@@ -35,7 +35,8 @@ def _delete(topic: str, asked: DeleteRecordsPartition, context: Context) -> Dele
         partition = context.state.led_partition(topic, index, context.node.node_id)
         if "delete" not in str(context.state.topics[topic].options.value("cleanup.policy")):
             raise BrokerError(ErrorCode.POLICY_VIOLATION)
-        partition.log.delete_before(partition.log.end_offset if asked.offset == -1 else asked.offset)
+        end = partition.log.end_offset
+        partition.log.delete_before(end if asked.offset == -1 else asked.offset, context.state.clock.wall())
     except BrokerError as error:
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
     return DeleteRecordsPartitionResult(

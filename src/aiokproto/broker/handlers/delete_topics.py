@@ -18,6 +18,7 @@ VERSIONS = "0-6"
 
 
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+    context.mutations.strict = context.version >= 5
     asked = request.topics
     if context.version < 6:
         asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
@@ -35,6 +36,7 @@ def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         answer.name, answer.topic_id = topic.name, topic.topic_id
+        context.mutations.take(len(topic.partitions))
         state.delete_topic(topic)
     except BrokerError as error:
         answer.error_code, answer.error_message = error.code, error.detail

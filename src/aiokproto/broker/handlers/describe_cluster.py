@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.metadata import cluster_operations
 from aiokproto.codec.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -33,10 +34,13 @@ async def handle(request: DescribeClusterRequest, context: Context) -> DescribeC
         if not node.alive:
             broker.is_fenced = True
         brokers.append(broker)
-    return DescribeClusterResponse(
+    response = DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         cluster_id=state.cluster_id,
         controller_id=state.controller_id,
         brokers=brokers,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = cluster_operations(context)
+    return response

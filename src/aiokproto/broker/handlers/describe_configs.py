@@ -1,4 +1,4 @@
-"""DescribeConfigs v0-4: options of topics (resource type 2) and brokers (4). v1 synonyms, v3 types.
+"""DescribeConfigs v0-4: options of topics (resource type 2), brokers (4) and groups (32). v1 synonyms, v3 types.
 
 Of a broker only what this one knows is listed, and nothing can be changed while it runs. No documentation is given.
 """
@@ -6,7 +6,8 @@ Of a broker only what this one knows is listed, and nothing can be changed while
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
-from aiokproto.broker.options import BROKER, TOPIC, BrokerOptions, as_text
+from aiokproto.broker.options import BROKER, BrokerOptions, OwnOptions, as_text
+from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.broker.topics import Topic
 from aiokproto.codec.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -22,8 +23,8 @@ from aiokproto.errors import BrokerError
 REQUEST = DescribeConfigsRequest
 VERSIONS = "0-4"
 
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
-FROM_TOPIC, FROM_BROKER, FROM_DEFAULT = 1, 4, 5
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
+FROM_TOPIC, FROM_BROKER, FROM_DEFAULT, FROM_GROUP = 1, 4, 5, 8
 
 
 async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
@@ -56,11 +57,14 @@ def _answer(asked: DescribeConfigsResource, synonyms: bool, context: Context) ->
 
 
 def _entries(asked: DescribeConfigsResource, context: Context) -> list[DescribeConfigsResourceResult]:
+    require_for_configs(context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
     if asked.resource_type == TOPIC_RESOURCE:
         topic = context.state.topics.get(asked.resource_name)
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic_entries(topic)
+    if asked.resource_type == GROUP_RESOURCE:
+        return own_entries(context.groups.options(asked.resource_name), FROM_GROUP)
     if asked.resource_type == BROKER_RESOURCE:
         if asked.resource_name != str(context.node.node_id):
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"this is broker {context.node.node_id}")
@@ -68,18 +72,36 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> list[DescribeC
     raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"resources of type {asked.resource_type} have no options here")
 
 
+def require_for_configs(context: Context, operation: Operation, resource_type: int, name: str) -> None:
+    """Refuse what the client may not do to options: those of brokers are the cluster's.
+
+    Raises:
+        BrokerError: TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED.
+    """
+    if resource_type == TOPIC_RESOURCE:
+        context.require(operation, ResourceType.TOPIC, name)
+    elif resource_type == GROUP_RESOURCE:
+        context.require(operation, ResourceType.GROUP, name)
+    else:
+        context.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
 def topic_entries(topic: Topic) -> list[DescribeConfigsResourceResult]:
     """A topic's options, with where each comes from."""
+    return own_entries(topic.options, FROM_TOPIC)
+
+
+def own_entries(options: OwnOptions, set_here: int) -> list[DescribeConfigsResourceResult]:
+    """A topic's or a group's options, with where each comes from: ``set_here`` is what its own come from."""
     entries = []
-    for name, option in TOPIC.items():
-        options = topic.options
+    for name, option in options.TABLE.items():
         inherited_from = FROM_BROKER if options.from_broker(name) else FROM_DEFAULT
-        source = FROM_TOPIC if name in options.own else inherited_from
+        source = set_here if name in options.own else inherited_from
         inherited = DescribeConfigsSynonym(
             name=option.broker or name, value=as_text(options.inherited(name)), source=inherited_from
         )
         value = options.own.get(name, inherited.value)
-        own = [DescribeConfigsSynonym(name=name, value=value, source=FROM_TOPIC)] if source == FROM_TOPIC else []
+        own = [DescribeConfigsSynonym(name=name, value=value, source=set_here)] if source == set_here else []
         entries.append(_entry(name, value, source, option.code, [*own, inherited], read_only=False))
     return entries
 

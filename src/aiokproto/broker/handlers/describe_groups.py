@@ -1,6 +1,7 @@
 """DescribeGroups v0-6: state and members. Metadata and assignments are shown of stable groups alone, as in Kafka.
 
-A group that does not exist is "Dead"; since v6 that is an error as well, GROUP_ID_NOT_FOUND.
+A group that does not exist or is no classic one is "Dead"; since v6 that is an error as well, GROUP_ID_NOT_FOUND. v3
+the operations that the client may do.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from aiokproto.broker.context import Context
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import State
+from aiokproto.broker.security.acls import ResourceType
 from aiokproto.codec.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -22,7 +24,12 @@ VERSIONS = "0-6"
 
 
 async def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[_answer(group_id, context) for group_id in request.groups])
+    groups = [_answer(group_id, context) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _answer(group_id: str, context: Context) -> DescribedGroup:
@@ -31,12 +38,12 @@ def _answer(group_id: str, context: Context) -> DescribedGroup:
     except BrokerError as error:
         return _without_members(group_id, error.code, "")
     entry = context.groups.entry(group_id)
-    if entry is not None:
+    if entry is not None and isinstance(entry.group, Group):
         return _describe(entry.group)
     answer = _without_members(group_id, ErrorCode.NONE, State.DEAD.value)
     if context.version >= 6:
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        answer.error_message = f"Group {group_id} not found."
+        answer.error_message = f"there is no classic group {group_id!r}"
     return answer
 
 

@@ -1,8 +1,10 @@
-"""Fetch v4-18: read batches, waiting up to max_wait_ms until there are min_bytes. v0-3 would need old message formats.
+"""Fetch v0-18: read batches, waiting up to max_wait_ms until there are min_bytes. v0-3 get old message formats, which
+Kafka 4 no longer gives.
 
 v7 fetch sessions (KIP-227), v9 leader epoch checks (KIP-320), v12 divergence by the last fetched epoch (KIP-595) and
-leader hints, v13 topic ids, v16 node endpoints (KIP-951). There is one copy of the data, so the high watermark and the
-last stable offset are the log's end, no replica is preferred (v11), and followers do not fetch.
+leader hints, v13 topic ids, v16 node endpoints (KIP-951). Readers of committed records get them up to the last stable
+offset, with the aborted transactions among them. There is one copy of the data, so the high watermark is the log's end,
+no replica is preferred (v11), and followers do not fetch.
 """
 
 from __future__ import annotations
@@ -11,10 +13,14 @@ import asyncio
 from itertools import groupby
 
 from aiokproto.broker.context import Context
+from aiokproto.broker.formats import NEW_FETCH, downgrade
 from aiokproto.broker.log import Span
+from aiokproto.broker.log.header import BatchHeader
+from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.sessions import FetchSession, Key
 from aiokproto.broker.topics import Partition
 from aiokproto.codec.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -28,7 +34,11 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 REQUEST = FetchRequest
-VERSIONS = "4-18"
+VERSIONS = "0-18"
+
+READ_COMMITTED = 1
+
+_FIRST_BATCH_WHOLE = 3
 
 Found = tuple[Key, PartitionData, Span | None]
 
@@ -48,8 +58,12 @@ async def handle(request: FetchRequest, context: Context) -> FetchResponse:
         if urgent or size >= request.min_bytes or remaining <= 0:
             break
         await _wait(session, context, remaining)
-    for _, answer, span in found:
+    for key, answer, span in found:
         answer.records = b"" if span is None else span.read()
+        if context.version < NEW_FETCH:
+            _downgrade(answer, session.wanted[key].request, context.version)
+        if answer.aborted_transactions:
+            _narrow(answer)
     answers = session.select((key, answer) for key, answer, _ in found)
     return _respond(session, answers, context)
 
@@ -94,11 +108,12 @@ async def _wait(session: FetchSession, context: Context, seconds: float) -> None
 
 def _look(session: FetchSession, request: FetchRequest, context: Context) -> list[Found]:
     """What there is to be read now, within the limits; nothing is read yet."""
-    left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"))
+    left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     found: list[Found] = []
     nothing_yet = True
     for key, wanted in session.wanted.items():
-        answer, span = _look_at(key, wanted.request, left, nothing_yet, context)
+        committed = request.isolation_level == READ_COMMITTED
+        answer, span = _look_at(key, wanted.request, left, nothing_yet, committed, context)
         if span is not None and span.size:
             left = max(left - span.size, 0)
             nothing_yet = False
@@ -107,7 +122,7 @@ def _look(session: FetchSession, request: FetchRequest, context: Context) -> lis
 
 
 def _look_at(
-    key: Key, asked: FetchPartition, left: int, at_least_one: bool, context: Context
+    key: Key, asked: FetchPartition, left: int, at_least_one: bool, committed: bool, context: Context
 ) -> tuple[PartitionData, Span | None]:
     answer = PartitionData(
         partition_index=asked.partition,
@@ -119,21 +134,51 @@ def _look_at(
     partition = None
     try:
         name = context.topic_name(key[0], key[1], context.version >= 13)
+        context.require(Operation.READ, ResourceType.TOPIC, name)
         partition = context.state.find_partition(name, asked.partition)
         led = context.state.led_partition(name, asked.partition, context.node.node_id, asked.current_leader_epoch)
         log = led.log
-        answer.high_watermark = answer.last_stable_offset = log.end_offset
+        answer.high_watermark = log.end_offset
+        answer.last_stable_offset = log.last_stable_offset
         answer.log_start_offset = log.start_offset
         if asked.last_fetched_epoch >= 0 and _diverges(led, asked, answer):
             return answer, None
         limit = min(asked.partition_max_bytes, left)
-        return answer, log.find(asked.fetch_offset, limit, at_least_one=at_least_one)
+        until = log.last_stable_offset if committed else None
+        if until is not None:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in log.aborted_transactions(asked.fetch_offset, until)
+            ]
+        return answer, log.find(asked.fetch_offset, limit, at_least_one=at_least_one, until=until)
     except BrokerError as error:
         answer.error_code = error.code
         refresh = error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         if refresh and partition is not None and context.version >= 12:
             answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
         return answer, None
+
+
+def _downgrade(answer: PartitionData, asked: FetchPartition, version: int) -> None:
+    try:
+        records = downgrade(answer.records or b"", version, asked.fetch_offset)
+    except BrokerError as error:
+        answer.error_code = error.code
+        answer.records = b""
+        return
+    # Before v3 (KIP-74) no client expected more than it had asked for: one that gets half a message asks for more.
+    answer.records = records[: max(asked.partition_max_bytes, 0)] if version < _FIRST_BATCH_WHOLE else records
+
+
+def _narrow(answer: PartitionData) -> None:
+    """Leave out the aborted transactions that begin after the records which are sent."""
+    data = bytes(answer.records or b"")
+    end = position = 0
+    while position < len(data):
+        header = BatchHeader.read(data, position)
+        end = header.last_offset + 1
+        position += header.size
+    answer.aborted_transactions = [each for each in answer.aborted_transactions or () if each.first_offset < end]
 
 
 def _diverges(partition: Partition, asked: FetchPartition, answer: PartitionData) -> bool:

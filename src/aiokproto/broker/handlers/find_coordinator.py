@@ -1,19 +1,19 @@
-"""FindCoordinator v0-6: who coordinates a group. Several keys at once since v4.
+"""FindCoordinator v0-6: who coordinates a group or a transactional id. Several keys at once since v4.
 
-Transactional ids and share groups are not served: they get INVALID_REQUEST, which no client retries.
+Share groups are not served: they get INVALID_REQUEST, which no client retries.
 """
 
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
+from aiokproto.broker.security.acls import REFUSALS, Operation, ResourceType
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.error_codes import ErrorCode
 
 REQUEST = FindCoordinatorRequest
 VERSIONS = "0-6"
 
-GROUP = 0
-_KINDS = {1: "transactions", 2: "share groups"}
+GROUP, TRANSACTION = 0, 1
 
 
 async def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
@@ -31,12 +31,16 @@ async def handle(request: FindCoordinatorRequest, context: Context) -> FindCoord
 
 
 def _find(key: str, kind: int, context: Context) -> Coordinator:
-    if kind != GROUP:
-        text = f"this broker serves no {_KINDS.get(kind, f'coordinators of type {kind}')}"
-        return _failed(key, ErrorCode.INVALID_REQUEST, text)
-    node = context.state.nodes.get(context.groups.partition_of(key).leader)
+    if kind not in (GROUP, TRANSACTION):
+        return _failed(key, ErrorCode.INVALID_REQUEST, f"this broker serves no coordinators of type {kind}")
+    resource_type = ResourceType.GROUP if kind == GROUP else ResourceType.TRANSACTIONAL_ID
+    if not context.may(Operation.DESCRIBE, resource_type, key):
+        return _failed(key, REFUSALS[resource_type], f"not authorized to describe {key!r}")
+    coordinator = context.groups if kind == GROUP else context.transactions
+    partition = coordinator.partition_of(key)
+    node = context.state.nodes.get(partition.leader)
     if node is None:
-        return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the partition of the offsets topic has no leader")
+        return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"a partition of {partition.topic} has no leader")
     return Coordinator(
         key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=None
     )

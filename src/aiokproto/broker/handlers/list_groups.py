@@ -1,29 +1,46 @@
-"""ListGroups v0-5: the groups this node coordinates. v4 filters by state, v5 by type: all here are "classic"."""
+"""ListGroups v0-5: the groups this node coordinates. v4 filters by state, v5 by type."""
 
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
+from aiokproto.broker.groups.consumer.group import ConsumerGroup
+from aiokproto.broker.groups.embedded import CONSUMER
+from aiokproto.broker.groups.group import Group
+from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
 
 REQUEST = ListGroupsRequest
 VERSIONS = "0-5"
 
 
 async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+    try:
+        context.groups.check_loaded(context.node.node_id)
+    except BrokerError as error:
+        return ListGroupsResponse(error_code=error.code, groups=[])
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    groups = [entry.group for entry in context.groups.entries_of(context.node.node_id)]
+    all_of_them = context.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    groups = [
+        _list(entry.group)
+        for entry in context.groups.entries_of(context.node.node_id)
+        if all_of_them or context.may(Operation.DESCRIBE, ResourceType.GROUP, entry.group.group_id)
+    ]
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,
         groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type="classic",
-            )
+            group
             for group in groups
-            if (not states or group.state.value.lower() in states) and (not types or "classic" in types)
+            if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
         ],
     )
+
+
+def _list(group: Group | ConsumerGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        kind, protocol_type, state = "consumer", CONSUMER, group.state
+    else:
+        kind, protocol_type, state = "classic", group.protocol_type or "", group.state.value
+    return ListedGroup(group_id=group.group_id, protocol_type=protocol_type, group_state=state, group_type=kind)

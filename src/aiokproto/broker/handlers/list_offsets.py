@@ -1,4 +1,4 @@
-"""ListOffsets v1-11: first offset, next offset, or that of the first record at or after a time.
+"""ListOffsets v0-11: first offset, next offset, or that of the first record at or after a time.
 
 Special timestamps: -1 latest, -2 earliest, -3 greatest timestamp (v7, KIP-734), -4 earliest local (v8), -5 latest
 tiered (v9), -6 earliest pending upload (v11). Nothing is tiered here: -4 is the earliest, -5 and -6 find nothing.
@@ -7,6 +7,7 @@ tiered (v9), -6 earliest pending upload (v11). Nothing is tiered here: -4 is the
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
+from aiokproto.broker.log import Log
 from aiokproto.broker.topics import Partition
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
@@ -20,7 +21,9 @@ from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompres
 from aiokproto.types import OffsetAndTimestamp
 
 REQUEST = ListOffsetsRequest
-VERSIONS = "1-11"
+VERSIONS = "0-11"
+
+READ_COMMITTED = 1
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 
@@ -31,21 +34,25 @@ async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_answer(topic.name, asked, context) for asked in topic.partitions]
+                name=topic.name,
+                partitions=[_answer(topic.name, asked, request.isolation_level, context) for asked in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _answer(topic: str, asked: ListOffsetsPartition, context: Context) -> ListOffsetsPartitionResponse:
+def _answer(topic: str, asked: ListOffsetsPartition, isolation: int, context: Context) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
     try:
         node_id = context.node.node_id
         partition = context.state.led_partition(topic, asked.partition_index, node_id, asked.current_leader_epoch)
         if context.version < _SINCE.get(asked.timestamp, 0) or asked.timestamp < EARLIEST_PENDING:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-        found = _look(partition, asked.timestamp)
+        if context.version == 0:
+            answer.old_style_offsets = _old_style(partition.log, asked, context.state.clock.wall())
+            return answer
+        found = _look(partition, asked.timestamp, isolation == READ_COMMITTED)
     except BrokerError as error:
         answer.error_code = error.code
     except UnsupportedCompressionError:
@@ -60,12 +67,26 @@ def _answer(topic: str, asked: ListOffsetsPartition, context: Context) -> ListOf
     return answer
 
 
-def _look(partition: Partition, timestamp: int) -> OffsetAndTimestamp | None:
+def _old_style(log: Log, asked: ListOffsetsPartition, now: int) -> list[int]:
+    """The log's end, and where segments begin, newest first, of what was written before a time: v0 knew no more."""
+    known = [(max(segment.base_offset, log.start_offset), segment.modified) for segment in log.segments if segment.size]
+    known.append((log.end_offset, now))
+    if asked.timestamp == EARLIEST:
+        known = known[:1]
+    elif asked.timestamp != LATEST:
+        known = [(offset, modified) for offset, modified in known if modified <= asked.timestamp]
+    return [offset for offset, _ in reversed(known)][: max(asked.max_num_offsets, 0)]
+
+
+def _look(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp | None:
     log = partition.log
+    end = log.last_stable_offset if committed else log.end_offset
     if timestamp == LATEST:
-        return OffsetAndTimestamp(log.end_offset, -1, partition.leader_epoch)
+        return OffsetAndTimestamp(end, -1, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return OffsetAndTimestamp(log.start_offset, -1, log.epoch_of(log.start_offset))
     if timestamp == MAX_TIMESTAMP:
-        return log.offset_of_max_timestamp()
-    return log.offset_at_time(timestamp) if timestamp >= 0 else None
+        found = log.offset_of_max_timestamp()
+    else:
+        found = log.offset_at_time(timestamp) if timestamp >= 0 else None
+    return found if found is not None and found.offset < end else None

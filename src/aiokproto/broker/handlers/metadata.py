@@ -8,6 +8,7 @@ Kafka's, the first answer already has the leaders: they are elected at once here
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
+from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic, check_topic_name
 from aiokproto.codec.messages.metadata import (
     MetadataRequest,
@@ -29,15 +30,32 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
     state = context.state
     # In v0 there is no null: an empty list asks for all topics.
     if request.topics is None or (context.version == 0 and not request.topics):
-        topics = [_describe(topic, context) for topic in state.topics.values()]
+        visible = [
+            topic for topic in state.topics.values() if context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+        topics = [_describe(topic, context) for topic in visible]
     else:
         topics = [_ask(asked, request.allow_auto_topic_creation, context) for asked in request.topics]
-    return MetadataResponse(
+    if request.include_topic_authorized_operations:
+        for found in topics:
+            if not found.error_code:
+                found.topic_authorized_operations = context.permitted(ResourceType.TOPIC, found.name or "")
+    response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port) for node in state.alive],
         cluster_id=state.cluster_id,
         controller_id=state.controller_id,
         topics=topics,
     )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = cluster_operations(context)
+    return response
+
+
+def cluster_operations(context: Context) -> int:
+    """What the client may do to the cluster, if it may see that."""
+    if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return context.permitted(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _ask(asked: MetadataRequestTopic, may_create: bool, context: Context) -> MetadataResponseTopic:
@@ -48,9 +66,20 @@ def _ask(asked: MetadataRequestTopic, may_create: bool, context: Context) -> Met
             # v10 and v11 cannot say null.
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.UNKNOWN_TOPIC_ID, name, asked.topic_id)
+        if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            # The client knows the id already, but shall not learn the name.
+            name = None if context.version >= 12 else ""
+            return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, asked.topic_id)
         return _describe(topic, context)
+    if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, asked.name):
+        return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.name)
     topic = state.topics.get(asked.name)
     if topic is None and may_create and state.options.value("auto.create.topics.enable"):
+        if not (
+            context.may(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+            or context.may(Operation.CREATE, ResourceType.TOPIC, asked.name)
+        ):
+            return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.name)
         try:
             topic = state.offsets_topic() if asked.name == OFFSETS_TOPIC else state.create_topic(asked.name)
         except BrokerError as error:

@@ -5,10 +5,12 @@ v0, which once wrote to ZooKeeper, is kept like the others. v1 brings its own co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from aiokproto.broker.context import Context
+from aiokproto.broker.groups.consumer.member import Place
 from aiokproto.broker.groups.member import Identity
 from aiokproto.broker.groups.records import Committed
-from aiokproto.broker.state import wall_clock
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -39,7 +41,15 @@ def _check(request: OffsetCommitRequest, context: Context) -> ErrorCode:
     except BrokerError as error:
         return error.code
     who = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
-    return context.groups.check_commit(request.group_id, who)
+    return context.groups.check_commit(request.group_id, who, context.version, _places(request, context))
+
+
+def _places(request: OffsetCommitRequest, context: Context) -> Iterator[Place]:
+    """What it commits for, by topic id. Unknown topics are refused one by one."""
+    for asked in request.topics:
+        topic = context.state.topics.get(asked.name)
+        topic_id = topic.topic_id if topic is not None else asked.topic_id
+        yield from ((topic_id, each.partition_index) for each in asked.partitions)
 
 
 def _take(
@@ -59,7 +69,7 @@ def _take(
     for asked in topic.partitions:
         wrong = error or _check_partition(name, asked, context)
         if not wrong:
-            offsets[name, asked.partition_index] = _committed(asked, request)
+            offsets[name, asked.partition_index] = _committed(asked, request, context.state.clock.wall())
         answers.append(OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=wrong))
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
 
@@ -73,8 +83,7 @@ def _check_partition(topic: str, asked: OffsetCommitRequestPartition, context: C
     return ErrorCode.NONE
 
 
-def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest) -> Committed:
-    now = wall_clock()
+def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, now: int) -> Committed:
     return Committed(
         asked.committed_offset,
         asked.committed_leader_epoch,

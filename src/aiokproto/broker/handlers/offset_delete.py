@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import struct
-
 from aiokproto.broker.context import Context
-from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.consumer.group import ConsumerGroup
+from aiokproto.broker.groups.embedded import CONSUMER, subscribed_topics
 from aiokproto.codec.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -13,14 +12,11 @@ from aiokproto.codec.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, DecodeError
+from aiokproto.errors import BrokerError
 
 REQUEST = OffsetDeleteRequest
 VERSIONS = "0"
-
-_INT16 = struct.Struct(">h")
 
 
 async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
@@ -29,11 +25,15 @@ async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDelete
         entry = context.groups.entry(request.group_id)
         if entry is None:
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
-        if entry.group.members and entry.group.protocol_type != "consumer":
+        group = entry.group
+        if not isinstance(group, ConsumerGroup) and group.members and group.protocol_type != CONSUMER:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
     except BrokerError as error:
         return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
-    subscribed = _subscribed(entry.group)
+    if isinstance(group, ConsumerGroup):
+        subscribed = {topic.name for topic in request.topics if group.subscribed(topic.name)}
+    else:
+        subscribed = subscribed_topics(group)
     return OffsetDeleteResponse(
         error_code=ErrorCode.NONE,
         throttle_time_ms=0,
@@ -56,17 +56,3 @@ def _delete(
             context.groups.delete_offsets(group_id, [(topic.name, index)])
         answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
     return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
-
-
-def _subscribed(group: Group) -> set[str]:
-    topics: set[str] = set()
-    for member in group.members.values():
-        for _, metadata in member.protocols:
-            try:
-                (version,) = _INT16.unpack_from(metadata)
-                # A version from the future begins like the last known one, with more after it.
-                known = min(version, ConsumerProtocolSubscription.versions.highest)
-                topics.update(ConsumerProtocolSubscription.decode_from(metadata, 2, known)[0].topics)
-            except (DecodeError, struct.error):
-                continue
-    return topics

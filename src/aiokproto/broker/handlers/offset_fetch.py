@@ -1,7 +1,8 @@
 """OffsetFetch v0-10: how far groups have read. v2 null for all topics, v5 leader epoch, v8 many groups, v10 topic ids.
 
-A partition without an offset answers -1, whether it exists or not. ``require_stable`` (v7) has nothing to wait for, as
-there are no transactions; member id and epoch (v9) are for groups of the newer protocol alone.
+A partition without an offset answers -1, whether it exists or not. With ``require_stable`` (v7, KIP-447) one that
+an open transaction is about to change answers UNSTABLE_OFFSET_COMMIT; member id and epoch (v9) are looked at in
+consumer groups alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from aiokproto.broker.context import Context
 from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -28,16 +30,18 @@ REQUEST = OffsetFetchRequest
 VERSIONS = "0-10"
 
 _NONE = Committed(-1, -1, "", -1)
+_UNSTABLE = Committed(-1, -1, "", -1, expires=0)
+"""Stands for an offset in doubt."""
 
 
 async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
     if context.version >= 8:
-        return OffsetFetchResponse(groups=[_answer(group, context) for group in request.groups])
+        return OffsetFetchResponse(groups=[_answer(group, request.require_stable, context) for group in request.groups])
     topics = request.topics
     asked = None
     if topics is not None:
         asked = [OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in topics]
-    group = _answer(OffsetFetchRequestGroup(group_id=request.group_id, topics=asked), context)
+    group = _answer(OffsetFetchRequestGroup(group_id=request.group_id, topics=asked), request.require_stable, context)
     # v0 and v1 have no place for the group's error but with each partition.
     error = group.error_code
     if error and context.version < 2:
@@ -74,13 +78,18 @@ def _in_old_form(partition: OffsetFetchResponsePartitions) -> OffsetFetchRespons
     )
 
 
-def _answer(asked: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
+def _answer(asked: OffsetFetchRequestGroup, stable: bool, context: Context) -> OffsetFetchResponseGroup:
     try:
         context.groups.check(asked.group_id, context.node.node_id)
     except BrokerError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error.code)
+    refused = context.groups.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
+    if refused:
+        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=refused)
     entry = context.groups.entry(asked.group_id)
     offsets = entry.offsets if entry is not None else {}
+    if stable:
+        offsets = {**offsets, **dict.fromkeys(context.groups.pending_offsets(asked.group_id), _UNSTABLE)}
     if asked.topics is None:
         topics = list(_all(offsets, context))
     else:
@@ -94,7 +103,7 @@ def _all(offsets: dict[tuple[str, int], Committed], context: Context) -> Iterato
         by_topic.setdefault(name, []).append(_partition(index, committed))
     for name, partitions in by_topic.items():
         topic = context.state.topics.get(name)
-        if topic is not None:
+        if topic is not None and context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
             yield OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions)
 
 
@@ -120,5 +129,5 @@ def _partition(index: int, committed: Committed, error: ErrorCode = ErrorCode.NO
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
-        error_code=error,
+        error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if committed is _UNSTABLE and not error else error,
     )

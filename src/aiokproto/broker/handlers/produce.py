@@ -1,15 +1,17 @@
-"""Produce v3-13: append record batches. Topic ids since v13; since v10 (KIP-951) a client that asked the wrong node is
-told the leader. v0-2 carry message formats which Kafka 4 no longer takes either.
+"""Produce v0-13: append record batches. Topic ids since v13; since v10 (KIP-951) a client that asked the wrong node is
+told the leader. v0-2 carry message formats which Kafka 4 no longer takes; they are converted, as Kafka 3 did.
 
 acks=0 gets no answer; if something failed the connection is closed, which is the only way to say so. acks=1 and
-acks=all differ in ``min.insync.replicas`` alone: there is one copy. Transactions are not served.
+acks=all differ in ``min.insync.replicas`` alone: there is one copy. The first batch of a transaction in a partition
+must have been announced to its coordinator; since v12 (KIP-890) it is announced by being sent.
 """
 
 from __future__ import annotations
 
 from aiokproto.broker.context import Context, Hangup
-from aiokproto.broker.state import wall_clock
-from aiokproto.broker.topics import Topic
+from aiokproto.broker.log.header import BatchHeader
+from aiokproto.broker.topics import Partition, Topic
+from aiokproto.broker.transactions.transaction import ProducerIdentity
 from aiokproto.broker.validation import InvalidRecords, check_records
 from aiokproto.codec.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -24,9 +26,20 @@ from aiokproto.codec.messages.produce import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.records.batch import TRANSACTIONAL
 
 REQUEST = ProduceRequest
-VERSIONS = "3-13"
+VERSIONS = "0-13"
+
+_ADDS_BY_WRITING = 12
+"""Version since which the first batch of a transaction in a partition adds it."""
+
+_UNVERIFIED = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+)
+"""To be tried again; said as something that every producer tries again, without looking for another leader."""
 
 
 async def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
@@ -89,8 +102,9 @@ def _append(
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"{name} is internal")
     if request.acks == -1:
         _check_in_sync(topic, len([node for node in partition.isr if context.state.nodes[node].alive]))
-    now = wall_clock()
+    now = context.state.clock.wall()
     batch = check_records(data.records, topic.options, context.version, now)
+    _check_transaction(BatchHeader.read(batch), partition, request.transactional_id, context)
     appended = partition.append(batch, now)
     return PartitionProduceResponse(
         index=data.index,
@@ -99,6 +113,30 @@ def _append(
         log_append_time_ms=appended.timestamp,
         log_start_offset=partition.log.start_offset,
     )
+
+
+def _check_transaction(
+    header: BatchHeader, partition: Partition, transactional_id: str | None, context: Context
+) -> None:
+    if not header.attributes & TRANSACTIONAL:
+        return
+    if transactional_id is None:
+        raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, detail="no transactional id")
+    if partition.log.producers.in_transaction(header.producer_id, header.producer_epoch):
+        return
+    who = ProducerIdentity(header.producer_id, header.producer_epoch)
+    adds = context.version >= _ADDS_BY_WRITING
+    try:
+        context.transactions.admit(transactional_id, who, partition, adds=adds, abortable=context.version >= 11)
+    except BrokerError as error:
+        if error.code not in _UNVERIFIED:
+            raise
+        detail = f"the transaction could not be verified: {error.code.name}"
+        raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, detail=detail) from None
+    if adds and header.base_sequence > 0 and not partition.log.producers.knows(header.producer_id):
+        # Where each transaction has an epoch of its own, what came before it cannot have been deleted.
+        detail = f"the epoch of producer {header.producer_id} begins with sequence {header.base_sequence}"
+        raise BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, detail=detail)
 
 
 def _check_in_sync(topic: Topic, in_sync: int) -> None:

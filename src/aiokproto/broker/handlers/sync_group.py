@@ -1,6 +1,6 @@
 """SyncGroup v0-5: hand in the assignment (leader) and receive one's part; parked until the leader has sent it.
 
-v3 static members, v5 the protocol's type and name, checked if given.
+v3 static members, v5 the protocol's type and name, which must be given from then on (KIP-559).
 """
 
 from __future__ import annotations
@@ -8,13 +8,18 @@ from __future__ import annotations
 from aiokproto.broker.context import Context
 from aiokproto.broker.groups.member import Identity, SyncResult
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 REQUEST = SyncGroupRequest
 VERSIONS = "0-5"
 
+_NAMES_PROTOCOL = 5
+
 
 async def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+    if context.version >= _NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:
         context.groups.check(request.group_id, context.node.node_id)
     except BrokerError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.log.log import Appended, Log, LogConfig, Span
+from aiokproto.broker.log.config import Appended, LogConfig, Saved, Span
+from aiokproto.broker.log.log import Log
 
-__all__ = ["Appended", "Log", "LogConfig", "Span"]
+__all__ = ["Appended", "Log", "LogConfig", "Saved", "Span"]

@@ -37,6 +37,16 @@ class OffsetIndex:
         at = bisect_right(self._positions, position)
         return self._positions[at - 1] if at else 0
 
+    @property
+    def last_position(self) -> int:
+        """Where the last known beginning of a batch is."""
+        return self._positions[-1] if self._positions else 0
+
+    @property
+    def size(self) -> int:
+        """Its bytes on disk."""
+        return _OFFSET_ENTRY.size * len(self._offsets)
+
     def save(self, path: Path) -> None:
         """Write the index to ``path``."""
         path.write_bytes(b"".join(map(_OFFSET_ENTRY.pack, self._offsets, self._positions)))
@@ -86,6 +96,11 @@ class TimeIndex:
     def last(self) -> TimeEntry | None:
         """The greatest timestamp."""
         return TimeEntry(self._timestamps[-1], self._offsets[-1]) if self._timestamps else None
+
+    @property
+    def size(self) -> int:
+        """Its bytes on disk."""
+        return _TIME_ENTRY.size * len(self._timestamps)
 
     def save(self, path: Path) -> None:
         """Write the index to ``path``."""

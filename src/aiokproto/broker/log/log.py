@@ -2,59 +2,34 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from bisect import bisect_right
-from dataclasses import dataclass
-from itertools import pairwise
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from uuid import uuid4
 
+from aiokproto.broker.log import snapshots
+from aiokproto.broker.log.config import Appended, LogConfig, Saved, Span
 from aiokproto.broker.log.epochs import EpochEnd, LeaderEpochs
 from aiokproto.broker.log.header import BatchHeader, Buffer
+from aiokproto.broker.log.opening import open_producers, open_segments
 from aiokproto.broker.log.producers import ProducerStates
-from aiokproto.broker.log.segment import Segment
+from aiokproto.broker.log.segment import DELETED, SWAP, Segment
+from aiokproto.codec.payloads.aborted_txn import AbortedTxn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import patch
-from aiokproto.records.batch import RecordBatch
+from aiokproto.records.batch import CONTROL, RecordBatch
+from aiokproto.records.control import EndTransaction, parse_end_transaction
 from aiokproto.types import OffsetAndTimestamp
 
+DELETED_DIRECTORY = "-delete"
+"""Ending of the directory of a log that is to go."""
+
 _MAX_RELATIVE = (1 << 31) - 1
-
-
-@dataclass(frozen=True)
-class LogConfig:
-    """What a log is told by its topic's configuration. Times in ms, sizes in bytes; -1 is "no limit"."""
-
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 86_400_000
-    index_interval_bytes: int = 4096
-    retention_ms: int = 7 * 86_400_000
-    retention_bytes: int = -1
-    flush_messages: int = (1 << 63) - 1
-    append_time: bool = False
-    """LogAppendTime: the broker's clock, not the producer's, stamps the records."""
-
-
-class Appended(NamedTuple):
-    """Where a batch is. ``timestamp`` (ms) is -1 unless the broker's clock set it."""
-
-    base_offset: int
-    last_offset: int
-    timestamp: int
-    duplicate: bool
-
-
-class Span(NamedTuple):
-    """Whole batches in a row, found but not read yet."""
-
-    segment: Segment
-    position: int
-    size: int
-
-    def read(self) -> bytes:
-        """The batches."""
-        return self.segment.read(self.position, self.size) if self.size else b""
+_INDEX_ENTRY = 12
 
 
 class Log:
@@ -63,36 +38,66 @@ class Log:
     Attributes:
         start_offset: First offset that can be read.
         end_offset: Offset that the next record gets.
+        recovery_point: The offset up to which it is on disk for certain.
+        cleaned_to: The offset up to which it was compacted.
+        producers: Its idempotent and transactional producers.
+        segments: Its segments, oldest first. They are changed by the log alone.
     """
 
-    def __init__(self, directory: Path, config: LogConfig, now: int = 0) -> None:
+    def __init__(self, directory: Path, config: LogConfig, now: int = 0, saved: Saved = Saved()) -> None:  # noqa: B008
         """Open the log in ``directory``, which need not exist: the first append creates it.
 
-        The newest segment is read whole and cut where it stops being valid. ``now`` (ms) counts as the time when the
-        producers found in the log were last seen.
+        Args:
+            directory: Where it is.
+            config: Its configuration.
+            now: The time (ms), which counts as when the producers found in the log were last seen.
+            saved: What the checkpoints say of it. By default nothing is: then all of it is checked.
         """
         self.directory = directory
         self.config = config
-        self._producers = ProducerStates()
+        self.producers = ProducerStates()
         self._epochs = LeaderEpochs(directory / "leader-epoch-checkpoint")
-        self._start_path = directory / "log-start-offset-checkpoint"
-        self._unflushed = 0
-        self._segments = self._load()
-        self._bases = [segment.base_offset for segment in self._segments]
-        self.start_offset = min(max(self._bases[0], self._saved_start()), self.end_offset)
+        self.segments = open_segments(directory, config, saved)
+        self._bases = [segment.base_offset for segment in self.segments]
+        self._jitter = self._new_jitter()
+        self._deleted: deque[tuple[int, Segment]] = deque()
+        self._flushed_at = now
+        self.start_offset = min(max(self._bases[0], saved.start_offset), self.end_offset)
+        self.recovery_point = self.end_offset if saved.closed else min(saved.recovery_point, self.end_offset)
+        self.cleaned_to = saved.cleaned_to if saved.cleaned_to <= self.end_offset else 0
         self._epochs.load(self.end_offset)
-        for segment in self._segments:
-            for header in segment.scan_headers():
-                self._noted(header, now)
+        self._replay(now)
+
+    def _replay(self, now: int) -> None:
+        begin = open_producers(self.directory, self.segments, self.producers, now)
+        for segment in self.segments:
+            segment.created = now
+            if segment.base_offset < begin:
+                continue
+            for position, header in segment.scan_headers():
+                control = header.attributes & CONTROL
+                marker = _marker(header, segment.read(position, header.size)) if control else None
+                self._noted(segment, header, now, marker)
 
     @property
     def end_offset(self) -> int:
-        return self._segments[-1].next_offset
+        return self.segments[-1].next_offset
+
+    @property
+    def begins_inside(self) -> bool:
+        """Whether its first segment holds records that were deleted."""
+        return self.start_offset > self._bases[0]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the oldest open transaction begins, else the end: how far committed records are known to reach."""
+        unstable = self.producers.first_unstable_offset
+        return self.end_offset if unstable is None else max(unstable, self.start_offset)
 
     @property
     def size(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self.segments)
 
     # ---- writing
 
@@ -108,7 +113,8 @@ class Log:
             BrokerError: The batch is not what its producer should send next.
         """
         header = BatchHeader.read(batch)
-        if header.has_sequence and (known := self._producers.check(header)):
+        marker = _marker(header, batch)
+        if header.producer_id >= 0 and (known := self.producers.check(header, marker)):
             timestamp = known.timestamp if self.config.append_time else -1
             return Appended(known.base_offset, known.last_offset, timestamp, duplicate=True)
         data = bytearray(batch)
@@ -119,37 +125,56 @@ class Log:
         header = BatchHeader.read(data)
         segment = self._segment_for(header, now)
         segment.append(data, header)
-        self._noted(header, now)
-        self._unflushed += header.last_offset - header.base_offset + 1
-        if self._unflushed >= self.config.flush_messages:
-            self.flush()
+        self._noted(segment, header, now, marker)
+        if self.end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush(now)
+        self.flush_if_due(now)
         return Appended(header.base_offset, header.last_offset, now if self.config.append_time else -1, duplicate=False)
 
-    def _noted(self, header: BatchHeader, now: int) -> None:
+    def _noted(self, segment: Segment, header: BatchHeader, now: int, marker: EndTransaction | None) -> None:
         self._epochs.assign(header.leader_epoch, header.base_offset)
-        if header.has_sequence:
-            self._producers.appended(header, now)
+        # A control batch that compaction has emptied says nothing any more.
+        if header.producer_id >= 0 and (marker is not None or not header.attributes & CONTROL):
+            aborted = self.producers.appended(header, now, marker)
+            if aborted is not None:
+                segment.note_aborted(aborted)
 
     def _segment_for(self, header: BatchHeader, now: int) -> Segment:
-        segment = self._segments[-1]
-        if segment.size and (
-            segment.size + header.size > self.config.segment_bytes
+        segment, config = self.segments[-1], self.config
+        if not segment.size:
+            segment.created = now
+            return segment
+        # As Kafka reckons, by the records' own time where they have one.
+        age = header.max_timestamp - segment.first_timestamp if segment.first_timestamp >= 0 else now - segment.created
+        longest = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
+        if (
+            segment.size + header.size > config.segment_bytes
             or header.last_offset - segment.base_offset > _MAX_RELATIVE
-            or 0 <= segment.first_append <= now - self.config.segment_ms
+            or segment.index_bytes + _INDEX_ENTRY > config.segment_index_bytes
+            or age > longest - self._jitter
         ):
-            segment = self._roll()
-        if segment.first_append < 0:
-            segment.first_append = now
+            segment = self.roll(now)
         return segment
 
-    def _roll(self) -> Segment:
-        self._segments[-1].close()
+    def roll(self, now: int) -> Segment:
+        """Begin a new segment, unless the newest is empty; returns the newest. ``now`` in ms."""
+        newest = self.segments[-1]
+        if not newest.size:
+            return newest
+        newest.close()
         segment = Segment(self.directory, self.end_offset, self.config.index_interval_bytes)
+        segment.created = now
         # The name alone keeps the offset when retention has removed everything before.
         segment.create()
-        self._segments.append(segment)
+        snapshots.save(self.directory, segment.base_offset, self.producers.snapshot())
+        self.segments.append(segment)
         self._bases.append(segment.base_offset)
+        self._jitter = self._new_jitter()
         return segment
+
+    def _new_jitter(self) -> int:
+        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return random.randrange(limit) if limit > 0 else 0
 
     def begin_epoch(self, epoch: int) -> None:
         """A leader with this epoch takes over at the log's end."""
@@ -157,31 +182,39 @@ class Log:
 
     # ---- reading
 
-    def find(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> Span:
+    def find(self, offset: int, max_bytes: int, *, at_least_one: bool = True, until: int | None = None) -> Span:
         """The batches from the one that holds ``offset`` on, within ``max_bytes`` and one segment.
 
         Args:
             offset: Where to begin.
             max_bytes: Only whole batches that fit are found...
             at_least_one: ... but the first one, however large, so that a reader can get on (KIP-74).
+            until: The offset before which to end; None for the end of the log.
 
         Raises:
             BrokerError: OFFSET_OUT_OF_RANGE.
         """
         self._check_range(offset)
+        until = self.end_offset if until is None else until
         at = bisect_right(self._bases, offset) - 1
-        for segment in self._segments[at:]:
+        for segment in self.segments[at:]:
             position = segment.position_of(offset)
-            if position < segment.size:
-                size = segment.length_within(position, max_bytes)
+            end = segment.size if segment.next_offset <= until else segment.position_of(until)
+            if position < end:
+                size = min(segment.length_within(position, max_bytes), end - position)
                 if not size and at_least_one:
                     size = segment.header_at(position).size
                 return Span(segment, position, size)
-        return Span(self._segments[-1], 0, 0)
+        return Span(self.segments[-1], 0, 0)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
         """As :meth:`find`, and read."""
         return self.find(offset, max_bytes, at_least_one=at_least_one).read()
+
+    def aborted_transactions(self, offset: int, end: int) -> list[AbortedTxn]:
+        """The aborted transactions that have records from ``offset`` on and before ``end``."""
+        at = max(bisect_right(self._bases, offset) - 1, 0)
+        return [aborted for segment in self.segments[at:] for aborted in segment.aborted.between(offset, end)]
 
     def _check_range(self, offset: int) -> None:
         if not self.start_offset <= offset <= self.end_offset:
@@ -192,7 +225,7 @@ class Log:
 
     def offset_at_time(self, timestamp: int) -> OffsetAndTimestamp | None:
         """The first record at or after a time (ms), or None."""
-        for segment in self._segments:
+        for segment in self.segments:
             offset = max(self.start_offset, segment.base_offset)
             if segment.max_timestamp < timestamp or segment.next_offset <= offset:
                 continue
@@ -207,7 +240,7 @@ class Log:
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
         """The first record with the greatest timestamp (KIP-734), or None."""
-        newest = max(segment.max_timestamp for segment in self._segments)
+        newest = max(segment.max_timestamp for segment in self.segments)
         return self.offset_at_time(newest) if newest >= 0 else None
 
     def epoch_of(self, offset: int) -> int:
@@ -220,8 +253,8 @@ class Log:
 
     # ---- removing
 
-    def delete_before(self, offset: int) -> None:
-        """Advance the start of the log; segments wholly before it are removed.
+    def delete_before(self, offset: int, now: int) -> None:
+        """Advance the start of the log; segments wholly before it are removed. ``now`` in ms.
 
         Raises:
             BrokerError: OFFSET_OUT_OF_RANGE, if the log does not reach that far.
@@ -231,71 +264,111 @@ class Log:
         if offset <= self.start_offset:
             return
         self.start_offset = offset
-        if self.directory.exists():
-            self._start_path.write_text(f"{offset}\n")
-        while len(self._segments) > 1 and self._segments[0].next_offset <= offset:
-            self._segments.pop(0).delete()
-            del self._bases[0]
+        keep = 0
+        while keep < len(self.segments) - 1 and self.segments[keep].next_offset <= offset:
+            keep += 1
+        self._replace(0, keep, [], now)
         self._epochs.truncate_start(offset)
 
     def retain(self, now: int) -> None:
         """Remove the segments which the configuration no longer keeps, oldest first. ``now`` in ms."""
         config = self.config
-        excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else 0
+        excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
         keep_from = self.start_offset
-        for segment in list(self._segments):
-            too_old = config.retention_ms >= 0 and segment.max_timestamp < now - config.retention_ms
-            too_much = 0 < segment.size <= excess
-            if not segment.size or not (too_old or too_much):
+        for segment in self.segments:
+            too_old = config.retention_ms >= 0 and segment.age_timestamp < now - config.retention_ms
+            too_much = segment.size <= excess
+            newest_and_empty = segment is self.segments[-1] and not segment.size
+            if newest_and_empty or not (too_old or too_much):
                 break
             excess -= segment.size
             keep_from = segment.next_offset
         if keep_from > self.start_offset:
-            if keep_from == self.end_offset and self._segments[-1].size:
-                self._roll()
-            self.delete_before(keep_from)
+            if keep_from == self.end_offset:
+                self.roll(now)
+            self.delete_before(keep_from, now)
+        self.purge(now)
+
+    def replace(self, sources: Sequence[Segment], cleaned: Segment, now: int) -> None:
+        """Have a compacted segment take the place of others; all are complete. ``now`` in ms.
+
+        A crash in between leaves either those or this. If the log has lost some of them meanwhile, nothing happens.
+        """
+        at = bisect_right(self._bases, sources[0].base_offset) - 1
+        if self.segments[at : at + len(sources)] != list(sources):
+            cleaned.remove()
+            return
+        cleaned.next_offset = sources[-1].next_offset
+        cleaned.rename(SWAP)
+        self._replace(at, at + len(sources), [cleaned], now)
+
+    def _replace(self, begin: int, end: int, by: list[Segment], now: int) -> None:
+        for segment in self.segments[begin:end]:
+            segment.rename(DELETED)
+            self._deleted.append((now + self.config.file_delete_delay_ms, segment))
+        for segment in by:
+            segment.rename("")
+        for base in {*self._bases[begin:end]} - {segment.base_offset for segment in by}:
+            snapshots.path_of(self.directory, base).unlink(missing_ok=True)
+        self.segments[begin:end] = by
+        self._bases[begin:end] = [segment.base_offset for segment in by]
+        self.purge(now)
+
+    def purge(self, now: int) -> None:
+        """Remove the files whose time has come: a reader may have found something in them."""
+        while self._deleted and self._deleted[0][0] <= now:
+            self._deleted.popleft()[1].remove()
 
     def forget_producers(self, before: int) -> None:
         """Forget idempotent producers not seen since ``before`` (ms)."""
-        self._producers.expire(before)
+        self.producers.expire(before)
 
     def abandon(self) -> None:
         """Close the files, and write nothing more: the directory is about to be removed."""
-        for segment in self._segments:
+        for segment in self.segments:
             segment.abandon()
+        while self._deleted:
+            self._deleted.popleft()[1].abandon()
 
     def delete(self) -> None:
-        """Close and remove the whole directory."""
+        """Close and remove the whole directory; renamed first, so that a crash leaves no half of a log."""
         self.abandon()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self.directory.exists():
+            doomed = self.directory.with_name(f"{self.directory.name}.{uuid4().hex}{DELETED_DIRECTORY}")
+            self.directory.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
 
     # ---- keeping
 
-    def flush(self) -> None:
-        """Have everything on disk."""
-        self._unflushed = 0
-        self._segments[-1].flush()
+    def flush(self, now: int) -> None:
+        """Have everything on disk. ``now`` in ms."""
+        for segment in self.segments:
+            if segment.next_offset > self.recovery_point:
+                segment.flush()
+                if segment is not self.segments[-1]:
+                    segment.close()
+        self.recovery_point = self.end_offset
+        self._flushed_at = now
+
+    def flush_if_due(self, now: int) -> None:
+        """Have everything on disk if that is overdue by ``flush.ms``. ``now`` in ms."""
+        if self.recovery_point < self.end_offset and now - self._flushed_at >= self.config.flush_ms:
+            self.flush(now)
 
     def close(self) -> None:
-        """Have the newest segment on disk, write the indexes and close the files."""
-        self.flush()
-        for segment in self._segments:
+        """Have everything on disk, with all that makes the next opening quick, and close the files."""
+        self.flush(self._flushed_at)
+        for segment in self.segments:
             segment.close()
+        while self._deleted:
+            self._deleted.popleft()[1].remove()
         if self.directory.exists():
             self._epochs.save()
+            snapshots.save(self.directory, self.end_offset, self.producers.snapshot())
 
-    def _load(self) -> list[Segment]:
-        bases = sorted(int(path.stem) for path in self.directory.glob("*.log") if path.stem.isdecimal())
-        interval = self.config.index_interval_bytes
-        if not bases:
-            return [Segment(self.directory, 0, interval)]
-        segments = [Segment.load(self.directory, base, after, interval) for base, after in pairwise(bases)]
-        newest = Segment(self.directory, bases[-1], interval)
-        newest.recover()
-        return [*segments, newest]
 
-    def _saved_start(self) -> int:
-        try:
-            return int(self._start_path.read_text())
-        except (OSError, ValueError):
-            return 0
+def _marker(header: BatchHeader, batch: Buffer) -> EndTransaction | None:
+    """What a batch says of the end of a transaction, if it does."""
+    if header.producer_id < 0 or not header.attributes & CONTROL:
+        return None
+    return next((parse_end_transaction(record.key, record.value) for record in RecordBatch(memoryview(batch))), None)

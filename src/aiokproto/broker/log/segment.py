@@ -1,4 +1,4 @@
-"""One file of a log, named by the offset it begins with."""
+"""One file of a log, named by the offset it begins with, and the files beside it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
+from aiokproto.broker.log.aborted import AbortedTransactions
 from aiokproto.broker.log.header import BatchHeader, Buffer
 from aiokproto.broker.log.index import OffsetIndex, TimeIndex
+from aiokproto.codec.payloads.aborted_txn import AbortedTxn
 from aiokproto.errors import CorruptRecordError
-from aiokproto.records.batch import CRC_FROM, HEADER
+from aiokproto.records.batch import CRC_FROM, HEADER, RecordBatch
 from aiokproto.records.crc import crc32c
+
+LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+BESIDE = (INDEX, TIME_INDEX, TXN_INDEX)
+"""What lies beside a segment's file and goes where it goes."""
+
+CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
+"""Endings of files that are being written, that are complete and about to take their place, and that are to go."""
 
 
 class Segment:
@@ -22,18 +31,22 @@ class Segment:
         base_offset: Offset that the segment begins with, and its name.
         next_offset: Offset after its last record.
         size: Bytes in the file.
-        max_timestamp: Greatest timestamp (ms) in it; -1 while it is empty.
-        first_append: When its first batch was appended (ms); -1 while it is empty or after a restart.
+        max_timestamp: Greatest timestamp (ms) in it; -1 if there is none.
+        created: When it was begun (ms); -1 if that is not known.
+        aborted: The aborted transactions whose markers are in it.
     """
 
-    def __init__(self, directory: Path, base_offset: int, index_interval: int) -> None:
+    def __init__(self, directory: Path, base_offset: int, index_interval: int, ending: str = "") -> None:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = 0
         self.max_timestamp = -1
-        self.first_append = -1
+        self.created = -1
+        self.aborted = AbortedTransactions()
+        self._ending = ending
         self._max_timestamp_offset = base_offset
-        self._path = directory / f"{base_offset:020}.log"
+        self._first_timestamp: int | None = None
+        self._path = directory / f"{base_offset:020}{LOG}"
         self._index_interval = index_interval
         self._unindexed = 0
         self._offsets = OffsetIndex()
@@ -41,13 +54,39 @@ class Segment:
         self._file: FileIO | None = None
         self._saved = False
 
+    def path(self, kind: str = LOG) -> Path:
+        """Where its file of some kind is."""
+        return self._path.with_suffix(kind + self._ending)
+
+    @property
+    def modified(self) -> int:
+        """When the file was last written to (ms)."""
+        return self.path().stat().st_mtime_ns // 1_000_000
+
+    @property
+    def age_timestamp(self) -> int:
+        """The greatest timestamp (ms), or when the file was last written to if no record has one."""
+        return self.max_timestamp if self.max_timestamp >= 0 or not self.size else self.modified
+
+    @property
+    def first_timestamp(self) -> int:
+        """Greatest timestamp (ms) of the first batch; -1 if it has none."""
+        if self._first_timestamp is None:
+            self._first_timestamp = self.header_at(0).max_timestamp if self.size else -1
+        return self._first_timestamp
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the larger index."""
+        return max(self._offsets.size, self._times.size)
+
     # ---- writing
 
     def create(self) -> None:
         """Create the file, and the directory, unless it is there."""
-        if self._file is None and not self._path.exists():
+        if self._file is None and not self.path().exists():
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = FileIO(self._path, "x+")
+            self._file = FileIO(self.path(), "x+")
 
     def append(self, data: Buffer, header: BatchHeader) -> None:
         """Write a batch to the end. If that fails midway the file's tail is invalid; nobody reads beyond ``size``."""
@@ -60,6 +99,8 @@ class Segment:
         self._note(header)
 
     def _note(self, header: BatchHeader) -> None:
+        if not self.size:
+            self._first_timestamp = header.max_timestamp
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self._max_timestamp_offset = header.last_offset
@@ -72,18 +113,24 @@ class Segment:
         self.next_offset = header.last_offset + 1
         self._saved = False
 
+    def note_aborted(self, aborted: AbortedTxn) -> None:
+        """Note a transaction whose abort marker is in this segment."""
+        self.aborted.append(aborted)
+        self._saved = False
+
     def flush(self) -> None:
         """Have the operating system write the file to disk, and write the indexes."""
-        if self._file is not None:
-            os.fsync(self._file.fileno())
+        if self.size:
+            os.fsync(self._open().fileno())
         self.save_indexes()
 
     def save_indexes(self) -> None:
-        """Write both indexes next to the segment."""
+        """Write the indexes next to the segment."""
         if self.size and not self._saved:
             self._times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
-            self._offsets.save(self._path.with_suffix(".index"))
-            self._times.save(self._path.with_suffix(".timeindex"))
+            self._offsets.save(self.path(INDEX))
+            self._times.save(self.path(TIME_INDEX))
+            self.aborted.save(self.path(TXN_INDEX))
             self._saved = True
 
     def close(self) -> None:
@@ -97,11 +144,22 @@ class Segment:
             self._file.close()
             self._file = None
 
-    def delete(self) -> None:
+    def rename(self, ending: str) -> None:
+        """Give all its files another ending. The log's own comes last: with it the segment is whole.
+
+        What is open stays so: who found something here before may still read it.
+        """
+        for kind in (*BESIDE, LOG):
+            source = self.path(kind)
+            if source.exists():
+                source.replace(self._path.with_suffix(kind + ending))
+        self._ending = ending
+
+    def remove(self) -> None:
         """Close and remove the files."""
         self.abandon()
-        for suffix in (".log", ".index", ".timeindex"):
-            self._path.with_suffix(suffix).unlink(missing_ok=True)
+        for kind in (LOG, *BESIDE):
+            self.path(kind).unlink(missing_ok=True)
 
     # ---- reading
 
@@ -149,40 +207,56 @@ class Segment:
                 return position, header
         return None
 
+    def batches(self) -> Iterator[RecordBatch]:
+        """All batches, through a file of its own: for who reads in another thread."""
+        with self.path().open("rb") as file:
+            while head := file.read(HEADER.size):
+                yield RecordBatch(head + file.read(BatchHeader.read(head).size - HEADER.size))
+
     # ---- opening what is on disk
 
     @classmethod
-    def load(cls, directory: Path, base_offset: int, next_offset: int, index_interval: int) -> Segment:
-        """Open a segment that is not the newest: it was complete when the next one began.
+    def load(cls, directory: Path, base_offset: int, index_interval: int) -> Segment:
+        """Open a segment that is known to be valid, with what its indexes say; they are made anew if they are damaged.
 
         Args:
             directory: The log's directory.
             base_offset: The segment's name.
-            next_offset: Where the next segment begins.
             index_interval: Bytes between entries of its indexes, if they have to be made anew.
         """
         segment = cls(directory, base_offset, index_interval)
-        size = segment._path.stat().st_size
-        offsets = OffsetIndex.load(segment._path.with_suffix(".index"), size)
-        times = TimeIndex.load(segment._path.with_suffix(".timeindex"))
+        size = segment.path().stat().st_size
+        offsets = OffsetIndex.load(segment.path(INDEX), size)
+        times = TimeIndex.load(segment.path(TIME_INDEX))
         if offsets is None or times is None or times.last is None:
             segment.recover()
-        else:
-            segment._offsets, segment._times, segment.size = offsets, times, size
-            segment.max_timestamp = times.last.timestamp
-            segment._max_timestamp_offset = base_offset + times.last.relative_offset
-            segment._saved = True
-        segment.next_offset = next_offset
+            return segment
+        segment._offsets, segment._times, segment.size = offsets, times, size
+        segment.max_timestamp = times.last.timestamp
+        segment._max_timestamp_offset = base_offset + times.last.relative_offset
+        segment._saved = True
+        try:
+            for _, header in segment.headers(offsets.last_position):
+                segment.next_offset = header.last_offset + 1
+        except CorruptRecordError:
+            segment.abandon()
+            segment = cls(directory, base_offset, index_interval)
+            segment.recover()
         return segment
 
-    def recover(self) -> None:
-        """Read the file from its beginning, make the indexes, and cut off what is no valid batch."""
-        found = self._path.stat().st_size
+    def recover(self) -> bool:
+        """Read the file from its beginning, make the indexes, and cut off what is no valid batch.
+
+        Returns:
+            Whether all of it was valid.
+        """
+        found = self.path().stat().st_size
         if found:
-            with self._path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            with self.path().open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 self._scan(data)
         if self.size < found:
-            os.truncate(self._path, self.size)
+            os.truncate(self.path(), self.size)
+        return self.size == found
 
     def _scan(self, data: mmap.mmap) -> None:
         with memoryview(data) as view:
@@ -199,18 +273,18 @@ class Segment:
                         return
                 self._note(header)
 
-    def scan_headers(self) -> Iterator[BatchHeader]:
-        """All headers, quickly: for going through a whole log when it is opened."""
+    def scan_headers(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch, quickly: for going through a log when it is opened."""
         if not self.size:
             return
-        with self._path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with self.path().open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             position = 0
             while position < self.size:
                 header = BatchHeader.read(data, position)
-                yield header
+                yield position, header
                 position += header.size
 
     def _open(self) -> FileIO:
         if self._file is None:
-            self._file = FileIO(self._path, "r+")
+            self._file = FileIO(self.path(), "r+")
         return self._file

@@ -1,0 +1,74 @@
+"""Damage to the data of a running broker: what a bad disk, or a leader that had not everything, does to a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokproto.broker.log import Log
+from aiokproto.broker.log.config import Saved
+from aiokproto.broker.topics import Partition, Topic
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+from aiokproto.records import BatchBuilder
+
+
+def corrupt_batch(partition: Partition, offset: int) -> None:
+    """Change a byte of the stored batch with the record at ``offset``, whose checksum is wrong from then on.
+
+    Raises:
+        BrokerError: OFFSET_OUT_OF_RANGE: there is no such record.
+    """
+    span = partition.log.find(offset, 0)
+    if not span.size:
+        raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE, detail=f"{offset} is the end of the log")
+    with span.segment.path().open("r+b") as file:
+        file.seek(span.position + span.size - 1)
+        (last,) = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([last ^ 0xFF]))
+
+
+def diverge_log(topic: Topic, partition: Partition, to_offset: int, values: Iterable[bytes], now: int) -> None:
+    """Cut the log off at ``to_offset``, and write other records there in a new leader epoch (KIP-320).
+
+    Args:
+        topic: The topic.
+        partition: The partition.
+        to_offset: The first offset that is lost, which must begin a batch.
+        values: What is written instead, one batch of records without keys; may be nothing.
+        now: The time (ms).
+
+    Raises:
+        BrokerError: OFFSET_OUT_OF_RANGE, if the log does not reach that far; INVALID_REQUEST, if the offset lies within
+            a batch.
+    """
+    log = partition.log
+    span = log.find(to_offset, 0)
+    if span.size and span.segment.header_at(span.position).base_offset != to_offset:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"offset {to_offset} lies within a batch")
+    if to_offset < log.end_offset:
+        partition.log = _truncated(topic, log, to_offset, span.segment.base_offset, span.position, now)
+    partition.lead_by(partition.leader)
+    others = list(values)
+    if others:
+        builder = BatchBuilder()
+        for value in others:
+            builder.append(now, None, value)
+        partition.append(builder.close(), now)
+
+
+def _truncated(topic: Topic, log: Log, to_offset: int, base_offset: int, size: int, now: int) -> Log:
+    start = log.start_offset
+    log.close()
+    for path in log.directory.iterdir():
+        if not path.stem.isdecimal():
+            continue
+        if int(path.stem) > base_offset or (path.suffix == ".snapshot" and int(path.stem) > to_offset):
+            path.unlink()
+        elif int(path.stem) == base_offset and path.suffix == ".log":
+            with path.open("r+b") as file:
+                file.truncate(size)
+        elif int(path.stem) == base_offset and path.suffix != ".snapshot":
+            # Of what is gone too; made anew when the log is opened.
+            path.unlink()
+    return Log(log.directory, topic.log_config(), now, Saved(start_offset=start))

@@ -1,0 +1,43 @@
+"""Refusing a request, or a part of it while the rest is served."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Hangup
+from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.parts import ANYTHING, Subject, merge, split
+from aiokproto.broker.refusal import refuse
+from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+
+_NEW_SESSION = 0
+
+
+async def refused(error: ErrorCode, narrowed: Subject, call: Call, serve: Serve) -> Response | None:
+    """The answer to a request of which what is about ``narrowed`` fails with ``error``."""
+    request = call.request
+    if isinstance(request, MetadataRequest):
+        request = call.whole
+    if isinstance(request, FetchRequest) and narrowed != ANYTHING and request.session_id != _NEW_SESSION:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+    kept, hit = split(request, narrowed, call.name_of)
+    if isinstance(request, MetadataRequest) and kept is None:
+        # An answer has to name the brokers all the same.
+        kept = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    response = refuse(hit, call.version, error) if hit is not None else None
+    if response is None and hit is not None:
+        raise Hangup(f"{call.api} v{call.version} failed with {error.name}, as told")
+    if kept is None:
+        if isinstance(request, ProduceRequest) and request.acks == 0:
+            raise Hangup(f"Produce with acks=0 failed with {error.name}, as told")
+        return response
+    if isinstance(kept, FetchRequest):
+        # The error has to be told now, whatever the rest of the partitions wait for.
+        kept.max_wait_ms = 0
+    served = await serve(kept)
+    if served is None or response is None:
+        return served
+    merge(served, response, call.name_of)
+    return served

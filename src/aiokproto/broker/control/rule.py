@@ -1,0 +1,93 @@
+"""Which requests a fault happens to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from aiokproto.broker.control.call import Call, Intercept
+from aiokproto.broker.parts import ANYTHING, Subject, split
+from aiokproto.codec.schema import Request
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Apis = type[Request[Any]] | int | Collection["type[Request[Any]] | int"] | None
+"""Requests by their classes or ApiKeys; None: all of them."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """The requests that a fault may happen to: those that are all of what is given."""
+
+    apis: frozenset[int] | None = None
+    node: int | None = None
+    client_id: str | None = None
+    subject: Subject = ANYTHING
+    when: Callable[[Call], bool] | None = None
+
+    def fits(self, call: Call) -> bool:
+        """Whether this is one of them."""
+        if self.apis is not None and call.request.api_key not in self.apis:
+            return False
+        if self.node not in (None, call.node_id) or self.client_id not in (None, call.client_id):
+            return False
+        if self.subject != ANYTHING and split(call.whole, self.subject, call.name_of)[1] is None:
+            return False
+        return self.when is None or self.when(call)
+
+
+def keys(apis: Apis) -> frozenset[int] | None:
+    """The ApiKeys that were named."""
+    if apis is None:
+        return None
+    named = apis if isinstance(apis, Collection) else [apis]
+    return frozenset(each if isinstance(each, int) else each.api_key for each in named)
+
+
+class Rule:
+    """A fault that is to happen. It holds from its making until :meth:`remove`, or the end of a ``with`` block.
+
+    Attributes:
+        kind: What is done: ``"fail"``, ``"delay"``, …
+        happened: How often it was done so far.
+    """
+
+    def __init__(
+        self, kind: str, where: Where, act: Intercept, nth: int, times: int | None, forget: Callable[[Rule], None]
+    ) -> None:
+        self.kind = kind
+        self.happened = 0
+        self.act = act
+        self._where = where
+        self._nth = nth
+        self._times = times
+        self._seen = 0
+        self._taken = 0
+        self._forget = forget
+
+    def takes(self, call: Call) -> bool:
+        """Whether it happens to this request; each that fits is counted."""
+        if self._times is not None and self._taken >= self._times:
+            return False
+        if not self._where.fits(call):
+            return False
+        self._seen += 1
+        if self._seen < self._nth:
+            return False
+        self._taken += 1
+        return True
+
+    def remove(self) -> None:
+        """Let it happen no more."""
+        self._forget(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.remove()

@@ -1,0 +1,80 @@
+"""Records for clients of other times: message sets of magic 0 and 1 become batches of magic 2, and back. Pure.
+
+A log holds magic 2 alone. Kafka converted both ways from 0.11 to 3.9.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, LegacyBuilder, RecordBatch, decode
+from aiokproto.records.record import Make
+
+Buffer = bytes | bytearray | memoryview
+
+NEW_PRODUCE, NEW_FETCH = 3, 4
+"""From these versions on requests and answers hold magic 2."""
+
+
+def upgrade(data: Buffer) -> bytearray:
+    """A message set as one batch of magic 2, with the codec of its first compressed message.
+
+    Raises:
+        BrokerError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD, if there is magic 2 in it.
+    """
+    try:
+        messages = list(decode(data))
+        if sum(message.size_in_bytes for message in messages) != len(data):
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the last message is not whole")
+        if any(message.magic > 1 for message in messages):
+            raise BrokerError(ErrorCode.INVALID_RECORD, detail="messages of magic 2 among older ones")
+        codecs = [message.compression for message in messages if message.compression]
+        builder = BatchBuilder(compression=codecs[0] if codecs else Compression.NONE)
+        for message in messages:
+            for record in message:
+                builder.append(record.timestamp, record.key, record.value)
+    except CorruptRecordError as error:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
+    except UnsupportedCompressionError as error:
+        raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail=str(error)) from None
+    if not builder.count:
+        raise BrokerError(ErrorCode.INVALID_RECORD, detail="no records")
+    return builder.close()
+
+
+def downgrade(data: Buffer, version: int, offset: int) -> bytes:
+    """Stored batches as message sets; headers are lost, and control records left out.
+
+    Args:
+        data: The batches.
+        version: The version of Fetch: who asks with 0 or 1 knows magic 0 alone, with 2 or 3 magic 1.
+        offset: Records before it are left out.
+
+    Raises:
+        BrokerError: UNSUPPORTED_COMPRESSION_TYPE: zstd cannot be in old formats; CORRUPT_MESSAGE.
+    """
+    magic = 0 if version < 2 else 1
+    try:
+        batches = [batch for batch in decode(data) if not batch.is_control]
+        return b"".join(_downgraded(batch, magic, offset) for batch in batches)
+    except UnsupportedCompressionError as error:
+        raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, detail=str(error)) from None
+    except CorruptRecordError as error:
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
+
+
+def _downgraded(batch: RecordBatch, magic: int, offset: int) -> bytes:
+    make: Make[BatchRecord] = BatchRecord
+    records = [record for record in batch.records(make) if record.offset >= offset]
+    # A compressed set numbers its messages one by one: where compaction left gaps, it takes several.
+    gaps = [at for at, (left, right) in enumerate(pairwise(records), 1) if right.offset != left.offset + 1]
+    sets = bytearray()
+    for begin, end in pairwise([0, *gaps, len(records)]):
+        builder = LegacyBuilder(magic, compression=batch.compression)
+        for record in records[begin:end]:
+            builder.append(record.timestamp, record.key, record.value)
+        if builder.count:
+            sets += builder.close(base_offset=records[begin].offset)
+    return bytes(sets)

@@ -1,0 +1,142 @@
+"""Members of a consumer group that still speak the classic protocol (KIP-848, online migration).
+
+To them the group looks like a classic one with cooperative rebalancing, whose leader is somebody else: JoinGroup is
+answered at once, with the member's epoch for a generation; SyncGroup brings what it has by now; and a heartbeat says
+REBALANCE_IN_PROGRESS as long as joining again would bring it further.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from aiokproto.broker.groups.consumer.group import ConsumerGroup
+from aiokproto.broker.groups.consumer.member import Beat, ClassicSide, ConsumerMember, MemberState, Places
+from aiokproto.broker.groups.consumer.subscriptions import Topics
+from aiokproto.broker.groups.embedded import CONSUMER, decode_subscription, encode_assignment, flatten, version_of
+from aiokproto.broker.groups.member import Identity, Join, JoinResult, SyncResult
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+
+def join(group: ConsumerGroup, request: Join, now: float) -> JoinResult:
+    """JoinGroup."""
+    member_id = request.member_id or str(uuid4())
+    try:
+        group.check_room(member_id)
+        if request.protocol_type != CONSUMER or not _fits(group, request):
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        subscription = decode_subscription(request.protocols[0][1])
+        if request.must_know_id and not request.member_id and request.instance_id is None:
+            return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        member = _member_of(group, request, member_id)
+    except BrokerError as error:
+        return JoinResult(error.code, request.member_id)
+    member.classic = ClassicSide(request.session_timeout, request.protocols)
+    beat = Beat(
+        member_id,
+        member.epoch,
+        request.instance_id,
+        subscription.rack_id,
+        request.rebalance_timeout,
+        frozenset(subscription.topics),
+        regex="",
+        owned=places_of(flatten(subscription.owned_partitions), group.topics),
+        client_id=request.client_id,
+        client_host=request.client_host,
+    )
+    group.advance(member, beat, now)
+    member.rebalance_deadline = now + request.rebalance_timeout
+    return JoinResult(ErrorCode.NONE, member_id, member.epoch, CONSUMER, request.protocols[0][0])
+
+
+def sync(
+    group: ConsumerGroup, who: Identity, protocol_type: str | None, protocol: str | None, now: float
+) -> SyncResult:
+    """SyncGroup; whatever assignments come with it are not looked at."""
+    try:
+        member, side = _classic_member(group, who)
+        name, metadata = side.protocols[0]
+        if (protocol_type or CONSUMER) != CONSUMER or (protocol or name) != name:
+            raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            _expect_join(member, now)
+            raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
+    except BrokerError as error:
+        return SyncResult(error.code)
+    member.rebalance_deadline = None
+    member.session_deadline = now + side.session_timeout
+    assignment = encode_assignment(names_of(frozenset(member.assigned), group.topics), version_of(metadata))
+    return SyncResult(ErrorCode.NONE, CONSUMER, name, assignment)
+
+
+def heartbeat(group: ConsumerGroup, who: Identity, now: float) -> ErrorCode:
+    """Heartbeat."""
+    try:
+        member, side = _classic_member(group, who)
+    except BrokerError as error:
+        return error.code
+    member.session_deadline = now + side.session_timeout
+    released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
+    if member.epoch == group.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS and not released:
+        return ErrorCode.NONE
+    _expect_join(member, now)
+    return ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
+    """LeaveGroup for one member; a static one may be named by its instance id alone."""
+    known = group.static_member(instance_id)
+    try:
+        member = group.find(member_id or (known.member_id if known else ""), instance_id)
+    except BrokerError as error:
+        return error.code
+    if member.classic is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    group.remove(member)
+    return ErrorCode.NONE
+
+
+def places_of(named: set[tuple[str, int]], topics: Topics) -> Places:
+    """Partitions by topic id, of the topics that exist."""
+    found = {(topics.find(name), index) for name, index in named}
+    return frozenset((topic[0], index) for topic, index in found if topic is not None)
+
+
+def names_of(places: Places, topics: Topics) -> set[tuple[str, int]]:
+    """Partitions by topic name, of the topics that exist."""
+    found = {(topics.name(topic_id), index) for topic_id, index in places}
+    return {(name, index) for name, index in found if name is not None}
+
+
+def _fits(group: ConsumerGroup, request: Join) -> bool:
+    """Whether it has a protocol that all other classic members have."""
+    names = {name for name, _ in request.protocols}
+    sides = [member.classic for member in group.members.values() if member.member_id != request.member_id]
+    for side in sides:
+        if side is not None:
+            names &= {name for name, _ in side.protocols}
+    return bool(names)
+
+
+def _member_of(group: ConsumerGroup, request: Join, member_id: str) -> ConsumerMember:
+    if request.instance_id is None:
+        return group.members.get(member_id) or group.add(member_id)
+    if request.member_id:
+        return group.find(request.member_id, request.instance_id)
+    known = group.static_member(request.instance_id)
+    return group.add(member_id) if known is None else group.replace(known, member_id)
+
+
+def _classic_member(group: ConsumerGroup, who: Identity) -> tuple[ConsumerMember, ClassicSide]:
+    """A member of this epoch that speaks the classic protocol. Raises :class:`BrokerError` if it is none."""
+    member = group.find(who.member_id, who.instance_id)
+    if member.classic is None:
+        raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if member.epoch != who.generation:
+        raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
+    return member, member.classic
+
+
+def _expect_join(member: ConsumerMember, now: float) -> None:
+    if member.rebalance_deadline is None:
+        member.rebalance_deadline = now + member.rebalance_timeout

@@ -1,0 +1,335 @@
+"""The groups, in memory and in the offsets topic: written when something changed, and read when a leader changed.
+
+A group belongs to the partition of the offsets topic which its name hashes to, and is coordinated by that partition's
+leader. When the leader moves, the group is dropped and read back from the log, as the new coordinator of a real cluster
+would: requests parked at the old one are answered NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from aiokproto.broker.clock import Timer
+from aiokproto.broker.groups.consumer import records as consumer_records
+from aiokproto.broker.groups.consumer.group import ConsumerGroup, Settings
+from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.member import State as GroupState
+from aiokproto.broker.groups.pending import PendingOffsets
+from aiokproto.broker.groups.records import (
+    Committed,
+    decode_key,
+    decode_offset_value,
+    encode_group_key,
+    encode_group_value,
+    restore_group,
+)
+from aiokproto.broker.internal import partition_for, stored_records
+from aiokproto.broker.options import GroupOptions
+from aiokproto.broker.state import State
+from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, Partition
+from aiokproto.codec.payloads.group_metadata import GroupMetadataKey
+from aiokproto.codec.payloads.offset_commit import OffsetCommitKey
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+from aiokproto.records import BatchBuilder
+
+_METADATA = "group"
+"""Kind of metadata: the options of groups."""
+
+
+@dataclass(eq=False)
+class Entry:
+    """A group, its committed offsets by topic and partition, and the timer for its next deadline.
+
+    Attributes:
+        written: Of a consumer group, the records that the offsets topic has.
+    """
+
+    group: Group | ConsumerGroup
+    offsets: dict[tuple[str, int], Committed] = field(default_factory=dict)
+    timer: Timer | None = None
+    written: consumer_records.Image = field(default_factory=dict)
+
+
+class ClusterTopics:
+    """The cluster's topics, as groups see them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """A topic's id and number of partitions; None if there is no such topic."""
+        topic = self._state.topics.get(name)
+        return (topic.topic_id, len(topic.partitions)) if topic is not None else None
+
+    def name(self, topic_id: bytes) -> str | None:
+        """A topic's name."""
+        topic = self._state.topic_by_id(topic_id)
+        return topic.name if topic is not None else None
+
+    def names(self) -> Iterable[str]:
+        """The names of all topics."""
+        return self._state.topics
+
+
+class GroupStore:
+    """All groups of the cluster, whichever node coordinates them.
+
+    Attributes:
+        pending: The offsets in open transactions.
+        holding: While set, partitions of the offsets topic that are to be read wait for :meth:`release`, and the groups
+            in them answer COORDINATOR_LOAD_IN_PROGRESS.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._entries: dict[str, Entry] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._unread: dict[int, Partition] = {}
+        self._topics = ClusterTopics(state)
+        self.pending: PendingOffsets[Committed] = PendingOffsets()
+        self.holding = False
+
+    def start(self) -> None:
+        """Read the groups from the offsets topic, if there is one."""
+        self._loop = asyncio.get_running_loop()
+        if OFFSETS_TOPIC in self._state.topics:
+            for partition in self._state.offsets_topic().partitions:
+                self._load(partition)
+
+    def close(self) -> None:
+        """Stop the timers and answer what is parked."""
+        for entry in self._entries.values():
+            self._drop(entry)
+        self._entries.clear()
+        self._unread.clear()
+
+    def release(self) -> None:
+        """Read what was held back, and hold nothing back from now on."""
+        self.holding = False
+        unread, self._unread = self._unread, {}
+        for partition in unread.values():
+            self._load(partition)
+
+    # ---- who coordinates what
+
+    def partition_of(self, group_id: str) -> Partition:
+        """The partition of the offsets topic that a group belongs to."""
+        partitions = self._state.offsets_topic().partitions
+        return partition_for(group_id, partitions)
+
+    def check(self, group_id: str, node_id: int) -> None:
+        """Whether this node coordinates the group.
+
+        Raises:
+            BrokerError: INVALID_GROUP_ID, NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if not group_id:
+            raise BrokerError(ErrorCode.INVALID_GROUP_ID)
+        partition = self.partition_of(group_id)
+        if partition.leader != node_id:
+            raise BrokerError(ErrorCode.NOT_COORDINATOR)
+        if partition.index in self._unread:
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def check_loaded(self, node_id: int) -> None:
+        """Whether this node has read all groups that it coordinates.
+
+        Raises:
+            BrokerError: COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if any(partition.leader == node_id for partition in self._unread.values()):
+            raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def leader_changed(self, partition: Partition) -> None:
+        """The offsets topic has a new leader there: drop what the old one knew, and read it anew."""
+        for group_id in [group_id for group_id in self._entries if self.partition_of(group_id) is partition]:
+            self._drop(self._entries.pop(group_id))
+        self._unread.pop(partition.index, None)
+        if partition.leader != NO_LEADER and self._loop is not None:
+            self._load(partition)
+
+    def entry(self, group_id: str) -> Entry | None:
+        """A group, or None."""
+        return self._entries.get(group_id)
+
+    def entries_of(self, node_id: int) -> Iterable[Entry]:
+        """The groups that a node coordinates."""
+        return [entry for group_id, entry in self._entries.items() if self.partition_of(group_id).leader == node_id]
+
+    # ---- inside
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None, "the coordinator was not started"
+        return self._loop
+
+    def _now(self) -> float:
+        return self._state.clock.time()
+
+    def _create(self, group_id: str) -> Entry:
+        entry = self._entries[group_id] = Entry(self._new_group(group_id))
+        return entry
+
+    def _new_group(self, group_id: str) -> Group:
+        return Group(
+            group_id,
+            self._now(),
+            initial_delay=self._state.options.seconds("group.initial.rebalance.delay.ms"),
+            max_size=self._state.options.number("group.max.size"),
+        )
+
+    # ---- options
+
+    def options(self, group_id: str) -> GroupOptions:
+        """The options of a group, whether it exists or not."""
+        return GroupOptions(self._state.metadata.get(_METADATA).get(group_id, {}), self._state.options)
+
+    def configured(self) -> list[str]:
+        """The groups that have options of their own."""
+        return list(self._state.metadata.get(_METADATA))
+
+    def configure(self, group_id: str, options: GroupOptions) -> None:
+        """Give a group other options."""
+        self._state.metadata.put(_METADATA, group_id, options.own or None)
+        entry = self._entries.get(group_id)
+        if entry is not None and isinstance(entry.group, ConsumerGroup):
+            entry.group.settings = self.settings(group_id)
+
+    def settings(self, group_id: str) -> Settings:
+        """What a consumer group of that name goes by."""
+        options = self.options(group_id)
+        return Settings(
+            session_timeout=options.number("consumer.session.timeout.ms") / 1000,
+            heartbeat_interval=options.number("consumer.heartbeat.interval.ms") / 1000,
+            max_size=self._state.options.number("group.consumer.max.size"),
+        )
+
+    def _settle(self, entry: Entry) -> None:
+        """After each step of a group: save what changed, send the answers, set the timer."""
+        group = entry.group
+        if group.changed:
+            self._save(entry)
+        if isinstance(group, Group):
+            self._answer(group)
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None
+        deadline = group.next_deadline()
+        if deadline is not None and group.state is not GroupState.DEAD:
+            entry.timer = self._state.clock.call_at(deadline, self._tick, entry)
+
+    def _answer(self, group: Group) -> None:
+        for ticket, result in group.drain():
+            assert isinstance(ticket, asyncio.Future)
+            # The connection that waited for it may be gone.
+            if not ticket.done():
+                ticket.set_result(result)
+
+    def _save(self, entry: Entry) -> None:
+        group = entry.group
+        group.changed = False
+        wall = self._state.clock.wall()
+        records: list[tuple[bytes, bytes | None]]
+        if isinstance(group, Group):
+            records = [(encode_group_key(group.group_id), encode_group_value(group, wall))]
+        else:
+            records = consumer_records.changes(group, entry.written, wall)
+            group.dirty.clear()
+        self._write(self.partition_of(group.group_id), records)
+
+    def _bury(self, entry: Entry) -> None:
+        """Write that a group of this kind is no more; its offsets stay."""
+        group_id = entry.group.group_id
+        keys = [encode_group_key(group_id)] if isinstance(entry.group, Group) else list(entry.written)
+        self._write(self.partition_of(group_id), [(key, None) for key in keys])
+        entry.written.clear()
+
+    def _tick(self, entry: Entry) -> None:
+        # The loop may call a timer early by its clock's resolution.
+        deadline = entry.group.next_deadline()
+        entry.group.tick(max(self._now(), deadline) if deadline is not None else self._now())
+        self._settle(entry)
+
+    def _drop(self, entry: Entry) -> None:
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None
+        if isinstance(entry.group, Group):
+            entry.group.kill(ErrorCode.NOT_COORDINATOR)
+            self._answer(entry.group)
+
+    def _write(
+        self,
+        partition: Partition,
+        records: Sequence[tuple[bytes, bytes | None]],
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> None:
+        if not records:
+            return
+        now = self._state.clock.wall()
+        builder = BatchBuilder(
+            producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=producer_id >= 0
+        )
+        for key, value in records:
+            builder.append(now, key, value)
+        partition.append(builder.close(), now)
+
+    def _load(self, partition: Partition) -> None:
+        if self.holding:
+            self._unread[partition.index] = partition
+            return
+        groups: dict[str, bytes | None] = {}
+        images: dict[str, consumer_records.Image] = {}
+        offsets: dict[str, dict[tuple[str, int], Committed]] = {}
+        self.pending.drop(partition.index)
+        for key, value, producer_id in stored_records(partition):
+            read = decode_key(key)
+            if isinstance(read, GroupMetadataKey):
+                groups[read.group] = value
+            elif isinstance(read, OffsetCommitKey) and producer_id >= 0 and value is not None:
+                where = (read.topic, read.partition)
+                self.pending.add(partition.index, producer_id, read.group, {where: decode_offset_value(value)})
+            elif isinstance(read, OffsetCommitKey):
+                self.pending.supersede(partition.index, read.group, [(read.topic, read.partition)])
+                of_group = offsets.setdefault(read.group, {})
+                if value is None:
+                    of_group.pop((read.topic, read.partition), None)
+                else:
+                    of_group[read.topic, read.partition] = decode_offset_value(value)
+            else:
+                group_id = consumer_records.group_of(key)
+                if group_id is not None:
+                    _update(images.setdefault(group_id, {}), key, value)
+        for group_id in {*groups, *images, *offsets}:
+            self._restore(group_id, groups.get(group_id), images.get(group_id, {}), offsets.get(group_id, {}))
+
+    def _restore(
+        self,
+        group_id: str,
+        metadata: bytes | None,
+        image: consumer_records.Image,
+        offsets: dict[tuple[str, int], Committed],
+    ) -> None:
+        if metadata is None and not image and not offsets:
+            return
+        entry = self._create(group_id)
+        entry.offsets = offsets
+        if image:
+            entry.group = group = ConsumerGroup(group_id, self._topics, self.settings(group_id))
+            entry.written = image
+            consumer_records.restore(group, image, self._now())
+            group.changed = False
+            group.dirty.clear()
+        elif metadata is not None and isinstance(entry.group, Group):
+            restore_group(entry.group, metadata, self._now(), self._state.clock.wall())
+        self._settle(entry)
+
+
+def _update(image: consumer_records.Image, key: bytes, value: bytes | None) -> None:
+    if value is None:
+        image.pop(key, None)
+    else:
+        image[key] = value

@@ -1,0 +1,25 @@
+"""AddOffsetsToTxn v0-4: a transaction is about to commit offsets of a group. v2 knows PRODUCER_FENCED."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.topics import OFFSETS_TOPIC
+from aiokproto.broker.transactions.transaction import ProducerIdentity, fencing_code
+from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = AddOffsetsToTxnRequest
+VERSIONS = "0-4"
+
+
+async def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse:
+    who = ProducerIdentity(request.producer_id, request.producer_epoch)
+    code = ErrorCode.NONE
+    try:
+        context.transactions.check(request.transactional_id, context.node.node_id)
+        where = (OFFSETS_TOPIC, context.groups.partition_of(request.group_id).index)
+        context.transactions.add_partitions(request.transactional_id, who, [where])
+    except BrokerError as error:
+        code = fencing_code(error.code, context.version >= 2)
+    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=code)

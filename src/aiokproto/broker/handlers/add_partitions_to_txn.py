@@ -1,0 +1,78 @@
+"""AddPartitionsToTxn v0-5: a transaction is about to write to partitions.
+
+v2 knows PRODUCER_FENCED. v4 (KIP-890) is for brokers: many transactions at once, which may also be asked about and not
+be changed; v5 knows TRANSACTION_ABORTABLE.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.transactions.transaction import ProducerIdentity, TopicPartition, fencing_code
+from aiokproto.codec.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = AddPartitionsToTxnRequest
+VERSIONS = "0-5"
+
+
+async def handle(request: AddPartitionsToTxnRequest, context: Context) -> AddPartitionsToTxnResponse:
+    if context.version >= 4:
+        results = [_result(transaction, _add(transaction, context)) for transaction in request.transactions]
+        return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_transaction=results)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    result = _result(transaction, _add(transaction, context))
+    return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=result.topic_results)
+
+
+def _add(transaction: AddPartitionsToTxnTransaction, context: Context) -> dict[TopicPartition, ErrorCode]:
+    """What became of each partition. One that is unknown keeps the others from being added."""
+    partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    unknown = {where for where in partitions if context.state.find_partition(*where) is None}
+    if unknown:
+        wrong, right = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        return {where: wrong if where in unknown else right for where in partitions}
+    missing: list[TopicPartition] = []
+    who = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    try:
+        context.transactions.check(transaction.transactional_id, context.node.node_id)
+        if transaction.verify_only:
+            missing = context.transactions.verify(transaction.transactional_id, who, partitions)
+        else:
+            context.transactions.add_partitions(transaction.transactional_id, who, partitions)
+    except BrokerError as error:
+        return dict.fromkeys(partitions, fencing_code(error.code, context.version >= 2))
+    not_added = ErrorCode.TRANSACTION_ABORTABLE if context.version >= 5 else ErrorCode.INVALID_TXN_STATE
+    return {where: not_added if where in missing else ErrorCode.NONE for where in partitions}
+
+
+def _result(
+    transaction: AddPartitionsToTxnTransaction, errors: dict[TopicPartition, ErrorCode]
+) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=transaction.transactional_id,
+        topic_results=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=errors[topic.name, index]
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in transaction.topics
+        ],
+    )

@@ -1,0 +1,40 @@
+"""AlterClientQuotas: how much users, client ids and addresses may use (KIP-546)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntryData,
+    EntityData,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = AlterClientQuotasRequest
+VERSIONS = "0-1"
+
+
+async def handle(request: AlterClientQuotasRequest, context: Context) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        throttle_time_ms=0, entries=[_alter(entry, request.validate_only, context) for entry in request.entries]
+    )
+
+
+def _alter(
+    entry: AlterClientQuotasRequestEntryData, dry_run: bool, context: Context
+) -> AlterClientQuotasResponseEntryData:
+    entity = [(each.entity_type, each.entity_name) for each in entry.entity]
+    answer = AlterClientQuotasResponseEntryData(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+    )
+    try:
+        changes = [(change.key, None if change.remove else change.value) for change in entry.ops]
+        context.guard.alter_quotas(entity, changes, dry_run=dry_run)
+    except BrokerError as error:
+        answer.error_code, answer.error_message = error.code, error.detail
+    return answer

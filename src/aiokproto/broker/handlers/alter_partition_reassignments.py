@@ -1,0 +1,52 @@
+"""AlterPartitionReassignments v0-1: have partitions on other nodes (KIP-455). v1 may forbid another number of replicas.
+
+It is done at once, since all nodes share the data; so there is never one that could be cancelled.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = AlterPartitionReassignmentsRequest
+VERSIONS = "0-1"
+
+
+async def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> AlterPartitionReassignmentsResponse:
+    may_resize = request.allow_replication_factor_change
+    return AlterPartitionReassignmentsResponse(
+        throttle_time_ms=0,
+        allow_replication_factor_change=may_resize,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_reassign(topic.name, asked, may_resize, context) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _reassign(
+    topic: str, asked: ReassignablePartition, may_resize: bool, context: Context
+) -> ReassignablePartitionResponse:
+    index = asked.partition_index
+    answer = ReassignablePartitionResponse(partition_index=index, error_code=ErrorCode.NONE, error_message=None)
+    try:
+        if asked.replicas is None:
+            context.state.partition(topic, index)
+            raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        context.state.reassign(topic, index, asked.replicas, may_resize=may_resize)
+    except BrokerError as error:
+        answer.error_code, answer.error_message = error.code, error.detail
+    return answer

@@ -1,0 +1,43 @@
+"""AlterReplicaLogDirs v0-2: move replicas to another directory of the same node. There is but one."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = AlterReplicaLogDirsRequest
+VERSIONS = "0-2"
+
+
+async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        throttle_time_ms=0,
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=_move(directory.path, topic.name, index, context)
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ],
+    )
+
+
+def _move(path: str, topic: str, index: int, context: Context) -> ErrorCode:
+    if path != str(context.state.root):
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    partition = context.state.find_partition(topic, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if context.node.node_id in partition.replicas else ErrorCode.NOT_LEADER_OR_FOLLOWER

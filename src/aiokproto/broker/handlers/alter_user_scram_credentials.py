@@ -1,0 +1,36 @@
+"""AlterUserScramCredentials: users' SCRAM credentials come and go (KIP-554)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.security.credentials import Deletion, Upsertion
+from aiokproto.codec.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = AlterUserScramCredentialsRequest
+VERSIONS = "0"
+
+
+async def handle(request: AlterUserScramCredentialsRequest, context: Context) -> AlterUserScramCredentialsResponse:
+    results = context.guard.alter_credentials(
+        [Deletion(each.name, each.mechanism) for each in request.deletions],
+        [
+            Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))
+            for each in request.upsertions
+        ],
+    )
+    return AlterUserScramCredentialsResponse(
+        throttle_time_ms=0,
+        results=[
+            AlterUserScramCredentialsResult(
+                user=user,
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else error.detail,
+            )
+            for user, error in results.items()
+        ],
+    )

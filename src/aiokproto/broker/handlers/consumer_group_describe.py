@@ -1,0 +1,93 @@
+"""ConsumerGroupDescribe v0-1 (KIP-848): consumer groups, members and assignments. v1 which protocol these speak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.consumer.group import ConsumerGroup
+from aiokproto.broker.groups.consumer.member import ConsumerMember, Place
+from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.security.acls import ResourceType
+from aiokproto.codec.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = ConsumerGroupDescribeRequest
+VERSIONS = "0-1"
+
+_CLASSIC, _CONSUMER = 0, 1
+"""Types of members."""
+
+
+async def handle(request: ConsumerGroupDescribeRequest, context: Context) -> ConsumerGroupDescribeResponse:
+    groups = [_answer(group_id, context) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+
+
+def _answer(group_id: str, context: Context) -> DescribedGroup:
+    try:
+        context.groups.check(group_id, context.node.node_id)
+        entry = context.groups.entry(group_id)
+        if entry is None or not isinstance(entry.group, ConsumerGroup):
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no consumer group {group_id!r}")
+    except BrokerError as error:
+        return DescribedGroup(
+            error_code=error.code,
+            error_message=error.detail,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=[],
+        )
+    group = entry.group
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=[_describe(member, group, context) for member in group.members.values()],
+    )
+
+
+def _describe(member: ConsumerMember, group: ConsumerGroup, context: Context) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(member.assigned, context),
+        target_assignment=_assignment(group.targets[member.member_id], context),
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
+    )
+
+
+def _assignment(places: Iterable[Place], context: Context) -> Assignment:
+    """What of it still exists."""
+    found = ((context.state.topic_by_id(topic_id), indexes) for topic_id, indexes in by_topic(places).items())
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=indexes)
+            for topic, indexes in found
+            if topic is not None
+        ]
+    )

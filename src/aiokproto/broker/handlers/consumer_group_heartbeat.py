@@ -1,0 +1,122 @@
+"""ConsumerGroupHeartbeat v0-1 (KIP-848): join, stay in and leave a consumer group.
+
+v1 a pattern of topics, and the member makes its own id; in v0 it could leave that to the coordinator.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.consumer.assignors import ASSIGNORS
+from aiokproto.broker.groups.consumer.group import Answer
+from aiokproto.broker.groups.consumer.member import JOINING, LEAVING, LEFT_FOR_NOW, Beat, Places
+from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.groups.consumer.subscriptions import compile_pattern
+from aiokproto.codec.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = ConsumerGroupHeartbeatRequest
+VERSIONS = "0-1"
+
+
+async def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:
+    try:
+        _check(request, context.version)
+        context.groups.check(request.group_id, context.node.node_id)
+        if request.member_epoch in (LEAVING, LEFT_FOR_NOW):
+            answer = context.groups.consumer_leave(
+                request.group_id, request.member_id, request.instance_id, request.member_epoch
+            )
+            interval = 0.0
+        else:
+            answer = context.groups.consumer_heartbeat(request.group_id, _read(request, context))
+            interval = context.groups.settings(request.group_id).heartbeat_interval
+    except BrokerError as error:
+        return ConsumerGroupHeartbeatResponse(
+            throttle_time_ms=0,
+            error_code=error.code,
+            error_message=error.detail,
+            member_epoch=0,
+            heartbeat_interval_ms=0,
+        )
+    return _write(answer, interval)
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    """Whether the request is whole, whatever the group is like. Raises :class:`BrokerError`."""
+    for name in ("group_id", "instance_id", "rack_id"):
+        text = getattr(request, name)
+        if text is not None and not text.strip():
+            raise _invalid(f"{name} is empty")
+    joining = request.member_epoch == JOINING
+    if request.member_epoch < LEFT_FOR_NOW:
+        raise _invalid(f"member_epoch is {request.member_epoch}")
+    if not request.member_id.strip() and not (joining and version == 0):
+        raise _invalid("member_id is empty")
+    if request.member_epoch == LEFT_FOR_NOW and request.instance_id is None:
+        raise _invalid("only a member with an instance_id can leave for a while")
+    if joining:
+        if request.rebalance_timeout_ms == -1:
+            raise _invalid("who joins has to give rebalance_timeout_ms")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise _invalid("who joins has no partitions: topic_partitions must be an empty list")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise _invalid("who joins has to give subscribed_topic_names or subscribed_topic_regex")
+    if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
+        raise BrokerError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR, detail=f"{request.server_assignor!r} is none of {', '.join(ASSIGNORS)}"
+        )
+    if request.subscribed_topic_regex:
+        compile_pattern(request.subscribed_topic_regex)
+
+
+def _invalid(why: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
+
+
+def _read(request: ConsumerGroupHeartbeatRequest, context: Context) -> Beat:
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    timeout = request.rebalance_timeout_ms
+    return Beat(
+        request.member_id or str(uuid4()),
+        request.member_epoch,
+        request.instance_id,
+        request.rack_id,
+        max(timeout, 0) / 1000 if timeout != -1 else None,
+        frozenset(names) if names is not None else None,
+        request.subscribed_topic_regex,
+        request.server_assignor,
+        _places(owned) if owned is not None else None,
+        context.client_id,
+        f"/{context.client_host}",
+    )
+
+
+def _places(topics: list[TopicPartitions]) -> Places:
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _write(answer: Answer, interval: float) -> ConsumerGroupHeartbeatResponse:
+    assignment = None
+    if answer.assigned is not None:
+        assignment = Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic(answer.assigned).items()
+            ]
+        )
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=round(interval * 1000),
+        assignment=assignment,
+    )

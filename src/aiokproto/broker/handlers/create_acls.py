@@ -1,0 +1,79 @@
+"""CreateAcls: new entries for the authorizer."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TypeVar
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from aiokproto.broker.security.authorizer import MAX_ACLS, Authorizer
+from aiokproto.broker.security.principal import parse_principal
+from aiokproto.codec.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = CreateAclsRequest
+VERSIONS = "0-3"
+
+Kind = TypeVar("Kind", bound=IntEnum)
+
+
+async def handle(request: CreateAclsRequest, context: Context) -> CreateAclsResponse:
+    authorizer = context.guard.authorizer
+    if authorizer is None:
+        raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
+    acls: list[Acl] = []
+    results = [_check(creation, acls, authorizer) for creation in request.creations]
+    if acls:
+        context.guard.add_acls(acls)
+    return CreateAclsResponse(throttle_time_ms=0, results=results)
+
+
+def known(kind: type[Kind], code: int) -> Kind:
+    """The member with a code; UNKNOWN, which is 0 in all of them, if there is none."""
+    return kind(code) if code in kind.__members__.values() else kind(0)
+
+
+def _check(creation: AclCreation, acls: list[Acl], authorizer: Authorizer) -> AclCreationResult:
+    try:
+        acls.append(_read(creation))
+        if len(authorizer) + len(acls) > MAX_ACLS:
+            acls.pop()
+            raise BrokerError(ErrorCode.POLICY_VIOLATION, detail=f"there are {MAX_ACLS} entries, which is the most")
+    except BrokerError as error:
+        return AclCreationResult(error_code=error.code, error_message=error.detail)
+    return AclCreationResult(error_code=ErrorCode.NONE, error_message=None)
+
+
+def _read(creation: AclCreation) -> Acl:
+    acl = Acl(
+        known(ResourceType, creation.resource_type),
+        creation.resource_name,
+        known(PatternType, creation.resource_pattern_type),
+        creation.principal,
+        creation.host,
+        known(Operation, creation.operation),
+        known(Permission, creation.permission_type),
+    )
+    if acl.resource_type is ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
+        raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not acl.name:
+        raise _invalid("Invalid empty resource name")
+    if acl.resource_type in (ResourceType.UNKNOWN, ResourceType.ANY):
+        raise _invalid(f"Invalid resourceType {acl.resource_type.name}")
+    if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise _invalid(f"Invalid patternType {acl.pattern_type.name}")
+    if acl.operation in (Operation.UNKNOWN, Operation.ANY):
+        raise _invalid(f"Invalid operation {acl.operation.name}")
+    if acl.permission not in (Permission.DENY, Permission.ALLOW):
+        raise _invalid(f"Invalid permissionType {acl.permission.name}")
+    try:
+        parse_principal(acl.principal)
+    except ValueError as error:
+        raise _invalid(str(error)) from None
+    return acl
+
+
+def _invalid(text: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, detail=text)

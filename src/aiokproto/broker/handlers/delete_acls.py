@@ -1,0 +1,56 @@
+"""DeleteAcls: the authorizer forgets the entries that filters mean."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.describe_acls import read_filter
+from aiokproto.broker.security.acls import Acl
+from aiokproto.broker.security.authorizer import Authorizer
+from aiokproto.codec.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DeleteAclsRequest
+VERSIONS = "0-3"
+
+
+async def handle(request: DeleteAclsRequest, context: Context) -> DeleteAclsResponse:
+    authorizer = context.guard.authorizer
+    if authorizer is None:
+        raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
+    found: dict[Acl, None] = {}
+    results = [_find(asked, authorizer, found) for asked in request.filters]
+    if found:
+        context.guard.remove_acls(list(found))
+    return DeleteAclsResponse(throttle_time_ms=0, filter_results=results)
+
+
+def _find(asked: DeleteAclsFilter, authorizer: Authorizer, found: dict[Acl, None]) -> DeleteAclsFilterResult:
+    try:
+        acls = authorizer.find(read_filter(asked))
+    except BrokerError as error:
+        return DeleteAclsFilterResult(error_code=error.code, error_message=error.detail, matching_acls=[])
+    found.update(dict.fromkeys(acls))
+    return DeleteAclsFilterResult(
+        error_code=ErrorCode.NONE, error_message=None, matching_acls=[_describe(acl) for acl in acls]
+    )
+
+
+def _describe(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )

@@ -1,0 +1,72 @@
+"""DescribeAcls: the authorizer's entries that a filter means."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.create_acls import known
+from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from aiokproto.codec.messages.delete_acls import DeleteAclsFilter
+from aiokproto.codec.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DescribeAclsRequest
+VERSIONS = "0-3"
+
+
+async def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
+    authorizer = context.guard.authorizer
+    if authorizer is None:
+        raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured on the broker")
+    by_resource: dict[tuple[ResourceType, str, PatternType], list[Acl]] = defaultdict(list)
+    for acl in authorizer.find(read_filter(request)):
+        by_resource[acl.resource_type, acl.name, acl.pattern_type].append(acl)
+    return DescribeAclsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resources=[
+            DescribeAclsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                pattern_type=pattern_type,
+                acls=[
+                    AclDescription(
+                        principal=acl.principal,
+                        host=acl.host,
+                        operation=acl.operation,
+                        permission_type=acl.permission,
+                    )
+                    for acl in acls
+                ],
+            )
+            for (resource_type, name, pattern_type), acls in by_resource.items()
+        ],
+    )
+
+
+def read_filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """The filter that a request gives.
+
+    Raises:
+        BrokerError: INVALID_REQUEST; it names what this broker does not know.
+    """
+    wanted = AclFilter(
+        known(ResourceType, asked.resource_type_filter),
+        asked.resource_name_filter,
+        known(PatternType, asked.pattern_type_filter),
+        asked.principal_filter,
+        asked.host_filter,
+        known(Operation, asked.operation),
+        known(Permission, asked.permission_type),
+    )
+    if wanted.unknown:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"the filter's {wanted.unknown} is not known here")
+    return wanted

@@ -1,0 +1,34 @@
+"""DescribeClientQuotas: the quotas that were set (KIP-546)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.quotas.limits import Component
+from aiokproto.codec.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = DescribeClientQuotasRequest
+VERSIONS = "0-1"
+
+
+async def handle(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
+    components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
+    found = context.guard.limits.describe(components, strict=request.strict)
+    return DescribeClientQuotasResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+            )
+            for entity, quotas in found
+        ],
+    )

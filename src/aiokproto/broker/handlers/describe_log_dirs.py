@@ -1,0 +1,45 @@
+"""DescribeLogDirs v0-5: how large the logs are, and what room is left for them (since v4, KIP-827).
+
+The nodes share one directory; each tells of the partitions of which it has a replica.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = DescribeLogDirsRequest
+VERSIONS = "0-5"
+
+
+async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+    wanted = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
+    disk = shutil.disk_usage(context.state.root)
+    topics = []
+    for topic in context.state.topics.values():
+        partitions = [
+            DescribeLogDirsPartition(
+                partition_index=each.index, partition_size=each.log.size, offset_lag=0, is_future_key=False
+            )
+            for each in topic.partitions
+            if context.node.node_id in each.replicas and (wanted is None or each.index in wanted.get(topic.name, ()))
+        ]
+        if partitions:
+            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=partitions))
+    result = DescribeLogDirsResult(
+        error_code=ErrorCode.NONE,
+        log_dir=str(context.state.root),
+        topics=topics,
+        total_bytes=disk.total,
+        usable_bytes=disk.free,
+    )
+    return DescribeLogDirsResponse(throttle_time_ms=0, results=[result])

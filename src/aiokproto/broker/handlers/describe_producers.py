@@ -1,0 +1,59 @@
+"""DescribeProducers v0: who writes to partitions, and whose transactions are open there (KIP-664)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.log.producers import Producer, ProducerStates
+from aiokproto.broker.topics import check_topic_name
+from aiokproto.codec.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DescribeProducersRequest
+VERSIONS = "0"
+
+
+async def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        throttle_time_ms=0,
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
+    try:
+        check_topic_name(topic)
+        producers = context.state.led_partition(topic, index, context.node.node_id).log.producers
+    except BrokerError as error:
+        return PartitionResponse(
+            partition_index=index, error_code=error.code, error_message=error.detail, active_producers=[]
+        )
+    return PartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        active_producers=[_state(producer, producers) for producer in producers],
+    )
+
+
+def _state(producer: Producer, producers: ProducerStates) -> ProducerState:
+    begun = producers.transaction_start(producer.producer_id)
+    return ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=-1 if begun is None else begun,
+    )

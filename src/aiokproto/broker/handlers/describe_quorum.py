@@ -1,0 +1,57 @@
+"""DescribeQuorum v0-2: who keeps the cluster's metadata (KIP-595): the nodes, of which the controller leads.
+
+There is no metadata log, so its offsets and times are -1, Kafka's word for unknown.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    ReplicaState,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = DescribeQuorumRequest
+VERSIONS = "0-2"
+
+METADATA = ("__cluster_metadata", 0)
+_UNKNOWN = -1
+
+
+async def handle(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+    nodes = context.state.nodes.values()
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE,
+        topics=[
+            DescribeQuorumResponseTopicData(
+                topic_name=topic.topic_name,
+                partitions=[_describe(topic.topic_name, asked.partition_index, context) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+        nodes=[
+            Node(node_id=node.node_id, listeners=[Listener(name="CONTROLLER", host=node.host, port=node.port)])
+            for node in nodes
+        ],
+    )
+
+
+def _describe(topic: str, index: int, context: Context) -> DescribeQuorumResponsePartitionData:
+    state = context.state
+    is_metadata = (topic, index) == METADATA
+    voters = state.nodes if is_metadata else ()
+    return DescribeQuorumResponsePartitionData(
+        partition_index=index,
+        error_code=ErrorCode.NONE if is_metadata else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        leader_id=state.controller_id if is_metadata else _UNKNOWN,
+        leader_epoch=_UNKNOWN,
+        high_watermark=_UNKNOWN,
+        current_voters=[ReplicaState(replica_id=node_id, log_end_offset=_UNKNOWN) for node_id in voters],
+        observers=[],
+    )

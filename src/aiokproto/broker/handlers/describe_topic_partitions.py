@@ -1,0 +1,100 @@
+"""DescribeTopicPartitions v0: topics page by page, in the order of their names (KIP-966).
+
+Eligible leader replicas are never told of: there are none, as in a Kafka without that feature.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.topics import NO_LEADER, Partition, check_topic_name
+from aiokproto.codec.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DescribeTopicPartitionsRequest
+VERSIONS = "0"
+
+MAX_PARTITIONS = 2000
+"""Most partitions of an answer, ``max.request.partition.size.limit`` in Kafka."""
+
+
+async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
+    start = request.cursor
+    if start is not None and start.partition_index < 0:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the cursor's partition is negative")
+    named = {topic.name for topic in request.topics}
+    # As in Metadata: who asks for all hears only of those that it may see.
+    names = named or {name for name in context.state.topics if _visible(name, context)}
+    left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
+    response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
+    for name in sorted(names):
+        if start is not None and name < start.topic_name:
+            continue
+        first = start.partition_index if start is not None and name == start.topic_name else 0
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        topic, after = _describe(name, first, left, context)
+        response.topics.append(topic)
+        left -= len(topic.partitions)
+        if after is not None:
+            response.next_cursor = Cursor(topic_name=name, partition_index=after)
+            break
+    return response
+
+
+def _visible(name: str, context: Context) -> bool:
+    return context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _describe(
+    name: str, first: int, limit: int, context: Context
+) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+    """A topic from a partition on, and the next partition if there are more than the limit."""
+    topic = context.state.topics.get(name)
+    answer = DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE, name=name, topic_id=ZERO_UUID, partitions=[]
+    )
+    if not _visible(name, context):
+        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return answer, None
+    if topic is None:
+        answer.error_code = _why_unknown(name)
+        return answer, None
+    answer.topic_id, answer.is_internal = topic.topic_id, topic.internal
+    answer.topic_authorized_operations = context.permitted(ResourceType.TOPIC, name)
+    end = min(first + limit, len(topic.partitions))
+    answer.partitions = [_describe_partition(each, context) for each in topic.partitions[first:end]]
+    return answer, end if end < len(topic.partitions) else None
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    try:
+        check_topic_name(name)
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _describe_partition(partition: Partition, context: Context) -> DescribeTopicPartitionsResponsePartition:
+    nodes = context.state.nodes
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        # Java's client cannot read that they are null.
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[node_id for node_id in partition.replicas if not nodes[node_id].alive],
+    )

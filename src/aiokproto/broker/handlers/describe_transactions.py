@@ -1,0 +1,58 @@
+"""DescribeTransactions v0: where transactions are, and which partitions they write to (KIP-664)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.codec.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DescribeTransactionsRequest
+VERSIONS = "0"
+
+
+async def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        throttle_time_ms=0, transaction_states=[_describe(each, context) for each in request.transactional_ids]
+    )
+
+
+def _describe(transactional_id: str, context: Context) -> TransactionState:
+    try:
+        context.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        context.transactions.check(transactional_id, context.node.node_id)
+        found = context.transactions.find(transactional_id)
+        if found is None:
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    except BrokerError as error:
+        return TransactionState(
+            error_code=error.code,
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout_ms=0,
+            transaction_start_time_ms=0,
+            producer_id=0,
+            producer_epoch=0,
+            topics=[],
+        )
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(found.partitions):
+        if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            continue
+        topics.setdefault(topic, []).append(index)
+    return TransactionState(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=found.status.text,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.started,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )

@@ -1,0 +1,47 @@
+"""DescribeUserScramCredentials: which users have SCRAM credentials, and how strong they are (KIP-554)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = DescribeUserScramCredentialsRequest
+VERSIONS = "0"
+
+
+async def handle(
+    request: DescribeUserScramCredentialsRequest, context: Context
+) -> DescribeUserScramCredentialsResponse:
+    asked = [user.name for user in request.users or ()]
+    users = list(dict.fromkeys(asked)) or context.guard.credentials.users
+    return DescribeUserScramCredentialsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        results=[_describe(user, asked.count(user) > 1, context) for user in users],
+    )
+
+
+def _describe(user: str, twice: bool, context: Context) -> DescribeUserScramCredentialsResult:
+    result = DescribeUserScramCredentialsResult(
+        user=user, error_code=ErrorCode.NONE, error_message=None, credential_infos=[]
+    )
+    credentials = context.guard.credentials.of(user)
+    if twice:
+        result.error_code = ErrorCode.DUPLICATE_RESOURCE
+        result.error_message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+    elif not credentials:
+        result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+        result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
+    else:
+        result.credential_infos = [
+            CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
+            for mechanism, credential in credentials.items()
+        ]
+    return result

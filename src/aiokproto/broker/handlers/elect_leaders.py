@@ -1,0 +1,50 @@
+"""ElectLeaders v0-2: have the preferred replicas lead (KIP-183), or since v1 any that are up (KIP-460)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = ElectLeadersRequest
+VERSIONS = "0-2"
+
+PREFERRED, UNCLEAN = range(2)
+
+
+async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"election type {request.election_type}")
+    unclean = request.election_type == UNCLEAN
+    if request.topic_partitions is None:
+        asked = {topic.name: list(range(len(topic.partitions))) for topic in context.state.topics.values()}
+    else:
+        asked = {topic.topic: topic.partitions for topic in request.topic_partitions}
+    results = [
+        ReplicaElectionResult(
+            topic=name, partition_result=[_elect(name, index, unclean, context) for index in partitions]
+        )
+        for name, partitions in asked.items()
+    ]
+    if request.topic_partitions is None:
+        # Asked for all, only those are told for which there was something to do.
+        for result in results:
+            result.partition_result = [
+                each for each in result.partition_result if each.error_code != ErrorCode.ELECTION_NOT_NEEDED
+            ]
+    return ElectLeadersResponse(throttle_time_ms=0, replica_election_results=results)
+
+
+def _elect(topic: str, index: int, unclean: bool, context: Context) -> PartitionResult:
+    result = PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
+    try:
+        context.state.elect(topic, index, unclean=unclean)
+    except BrokerError as error:
+        result.error_code, result.error_message = error.code, error.detail
+    return result

@@ -1,0 +1,25 @@
+"""EndTxn v0-5: commit or abort. v2 knows PRODUCER_FENCED; v5 (KIP-890) gives the epoch of the next transaction."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdentity, fencing_code
+from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = EndTxnRequest
+VERSIONS = "0-5"
+
+
+async def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:
+    who = ProducerIdentity(request.producer_id, request.producer_epoch)
+    version = EPOCH_BUMP if context.version >= 5 else 0
+    try:
+        context.transactions.check(request.transactional_id, context.node.node_id)
+        after = context.transactions.end(request.transactional_id, who, request.committed, version).identity
+    except BrokerError as error:
+        return EndTxnResponse(throttle_time_ms=0, error_code=fencing_code(error.code, context.version >= 2))
+    return EndTxnResponse(
+        throttle_time_ms=0, error_code=ErrorCode.NONE, producer_id=after.producer_id, producer_epoch=after.epoch
+    )

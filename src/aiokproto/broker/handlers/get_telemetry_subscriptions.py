@@ -1,0 +1,38 @@
+"""GetTelemetrySubscriptions v0: which metrics of the client are wanted (KIP-714). None are: nobody here reads them."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.records import Compression
+
+REQUEST = GetTelemetrySubscriptionsRequest
+VERSIONS = "0"
+
+SUBSCRIPTION_ID = 0
+"""What stands for "no metrics"; another would mean that there is something to subscribe to anew."""
+MAX_BYTES = 1 << 20
+PUSH_INTERVAL_MS = 300_000
+ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
+"""The best first. Uncompressed metrics are taken too, which Kafka does not list."""
+
+
+async def handle(request: GetTelemetrySubscriptionsRequest, context: Context) -> GetTelemetrySubscriptionsResponse:
+    return GetTelemetrySubscriptionsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        client_instance_id=uuid4().bytes if request.client_instance_id == ZERO_UUID else request.client_instance_id,
+        subscription_id=SUBSCRIPTION_ID,
+        accepted_compression_types=[int(codec) for codec in ACCEPTED],
+        push_interval_ms=PUSH_INTERVAL_MS,
+        telemetry_max_bytes=MAX_BYTES,
+        delta_temporality=True,
+        requested_metrics=[],
+    )

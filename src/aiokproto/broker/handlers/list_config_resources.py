@@ -1,0 +1,42 @@
+"""ListConfigResources v0-1: what has options. v0, ListClientMetricsResources then, is about client metrics alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.describe_configs import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from aiokproto.codec.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = ListConfigResourcesRequest
+VERSIONS = "0-1"
+
+LOGGER_RESOURCE, METRICS_RESOURCE = 8, 16
+
+_NAMES: dict[int, Callable[[Context], Iterable[str]]] = {
+    TOPIC_RESOURCE: lambda context: context.state.topics,
+    BROKER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
+    LOGGER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
+    METRICS_RESOURCE: lambda context: [],
+    GROUP_RESOURCE: lambda context: context.groups.configured(),
+}
+
+
+async def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+    kinds = [METRICS_RESOURCE] if context.version == 0 else sorted(set(request.resource_types)) or list(_NAMES)
+    unknown = [kind for kind in kinds if kind not in _NAMES]
+    if unknown:
+        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail=f"resources of type {unknown[0]}")
+    return ListConfigResourcesResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _NAMES[kind](context)
+        ],
+    )

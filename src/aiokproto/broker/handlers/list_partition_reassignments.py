@@ -1,0 +1,19 @@
+"""ListPartitionReassignments v0: those under way. There are none: one is over when its request is answered."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = ListPartitionReassignmentsRequest
+VERSIONS = "0"
+
+
+async def handle(request: ListPartitionReassignmentsRequest, context: Context) -> ListPartitionReassignmentsResponse:
+    return ListPartitionReassignmentsResponse(
+        throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, topics=[]
+    )

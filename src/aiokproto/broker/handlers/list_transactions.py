@@ -1,0 +1,71 @@
+"""ListTransactions v0-2: the transactional ids that this node coordinates (KIP-664), by state and producer.
+
+v1 (KIP-994) also by how long a transaction takes already, v2 (KIP-1152) by a pattern of the id.
+"""
+
+from __future__ import annotations
+
+import re
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.transactions.transaction import Status, Transaction
+from aiokproto.codec.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = ListTransactionsRequest
+VERSIONS = "0-2"
+
+_STATES = {status.text for status in Status}
+_LONGEST_PATTERN = 1000
+
+
+async def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+    try:
+        pattern = _pattern(request.transactional_id_pattern)
+        known = list(context.transactions.transactions_of(context.node.node_id))
+    except BrokerError as error:
+        return ListTransactionsResponse(
+            throttle_time_ms=0, error_code=error.code, unknown_state_filters=[], transaction_states=[]
+        )
+    now = context.state.clock.wall()
+    return ListTransactionsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
+        transaction_states=[
+            TransactionState(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.status.text,
+            )
+            for each in known
+            if context.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
+            and _wanted(each, request, now)
+            and (pattern is None or pattern.fullmatch(each.transactional_id))
+        ],
+    )
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if not text:
+        return None
+    try:
+        if len(text) <= _LONGEST_PATTERN:
+            return re.compile(text)
+    except re.error:
+        pass
+    raise BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION, detail=f"{text[:80]!r}")
+
+
+def _wanted(transaction: Transaction, request: ListTransactionsRequest, now: int) -> bool:
+    return (
+        (not request.state_filters or transaction.status.text in request.state_filters)
+        and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)
+        and (request.duration_filter < 0 or now - transaction.started > request.duration_filter)
+    )

@@ -1,0 +1,27 @@
+"""PushTelemetry v0: metrics of the client (KIP-714). What is in order is taken, and not looked at."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.get_telemetry_subscriptions import ACCEPTED, MAX_BYTES, SUBSCRIPTION_ID
+from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.records import Compression
+
+REQUEST = PushTelemetryRequest
+VERSIONS = "0"
+
+
+async def handle(request: PushTelemetryRequest, context: Context) -> PushTelemetryResponse:
+    return PushTelemetryResponse(throttle_time_ms=0, error_code=_judge(request))
+
+
+def _judge(request: PushTelemetryRequest) -> ErrorCode:
+    if request.client_instance_id == ZERO_UUID:
+        return ErrorCode.INVALID_REQUEST
+    if request.subscription_id != SUBSCRIPTION_ID:
+        return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    if request.compression_type not in (Compression.NONE, *ACCEPTED):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > MAX_BYTES else ErrorCode.NONE

@@ -1,0 +1,21 @@
+"""SaslAuthenticate: a token of the mechanism that the handshake has named."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = SaslAuthenticateRequest
+VERSIONS = "0-2"
+
+
+async def handle(request: SaslAuthenticateRequest, context: Context) -> SaslAuthenticateResponse:
+    sasl = context.connection.sasl
+    if sasl is None:
+        return SaslAuthenticateResponse(
+            error_code=ErrorCode.ILLEGAL_SASL_STATE,
+            error_message="SaslAuthenticate request received after successful authentication",
+            auth_bytes=b"",
+        )
+    return sasl.authenticate(request)

@@ -1,0 +1,17 @@
+"""SaslHandshake: the client names the mechanism by which it will prove who it is."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = SaslHandshakeRequest
+VERSIONS = "0-1"
+
+
+async def handle(request: SaslHandshakeRequest, context: Context) -> SaslHandshakeResponse:
+    sasl = context.connection.sasl
+    if sasl is None:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+    return sasl.handshake(request, context.version)

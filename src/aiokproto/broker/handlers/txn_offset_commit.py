@@ -1,0 +1,90 @@
+"""TxnOffsetCommit v0-6: keep how far a group has read, if and when the transaction commits.
+
+v3 (KIP-447) says for which member, v4 knows TRANSACTION_ABORTABLE, v5 (KIP-890) adds the group to the transaction, v6
+has topic ids.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.member import Identity
+from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.transactions.transaction import ProducerIdentity
+from aiokproto.codec.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = TxnOffsetCommitRequest
+VERSIONS = "0-6"
+
+
+async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
+    offsets: dict[tuple[str, int], Committed] = {}
+    error = ErrorCode.NONE
+    try:
+        _check(request, context)
+    except BrokerError as refused:
+        error = refused.code
+    topics = [_take(topic, error, offsets, context) for topic in request.topics]
+    if offsets:
+        try:
+            context.groups.commit_pending(request.group_id, request.producer_id, request.producer_epoch, offsets)
+        except BrokerError as refused:
+            topics = [_take(topic, refused.code, {}, context) for topic in request.topics]
+    return TxnOffsetCommitResponse(throttle_time_ms=0, topics=topics)
+
+
+def _check(request: TxnOffsetCommitRequest, context: Context) -> None:
+    context.groups.check(request.group_id, context.node.node_id)
+    partition = context.groups.partition_of(request.group_id)
+    who = ProducerIdentity(request.producer_id, request.producer_epoch)
+    if not partition.log.producers.in_transaction(*who):
+        context.transactions.admit(
+            request.transactional_id, who, partition, adds=context.version >= 5, abortable=context.version >= 4
+        )
+    member = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
+    error = context.groups.check_transactional_commit(request.group_id, member)
+    if error:
+        raise BrokerError(error)
+
+
+def _take(
+    topic: TxnOffsetCommitRequestTopic,
+    error: ErrorCode,
+    offsets: dict[tuple[str, int], Committed],
+    context: Context,
+) -> TxnOffsetCommitResponseTopic:
+    """Put a topic's offsets into ``offsets``; what cannot be kept gets its error in the answer."""
+    name = topic.name
+    try:
+        name = context.topic_name(topic.name, topic.topic_id, context.version >= 6)
+    except BrokerError as unknown:
+        error = error or unknown.code
+    answers = []
+    for asked in topic.partitions:
+        wrong = error or _check_partition(name, asked, context)
+        if not wrong:
+            offsets[name, asked.partition_index] = Committed(
+                asked.committed_offset,
+                asked.committed_leader_epoch,
+                asked.committed_metadata or "",
+                context.state.clock.wall(),
+            )
+        answers.append(TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=wrong))
+    return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+
+
+def _check_partition(topic: str, asked: TxnOffsetCommitRequestPartition, context: Context) -> ErrorCode:
+    if context.state.find_partition(topic, asked.partition_index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    limit = context.state.options.number("offset.metadata.max.bytes")
+    if len((asked.committed_metadata or "").encode()) > limit:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE

@@ -1,0 +1,46 @@
+"""UpdateFeatures v0-2: the levels of the cluster's features (KIP-584). v1 kinds of downgrade, v2 all or nothing."""
+
+from __future__ import annotations
+
+from aiokproto.broker import features
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = UpdateFeaturesRequest
+VERSIONS = "0-2"
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
+    results = [_check(asked, context) for asked in request.feature_updates]
+    wrong = next((result for result in results if result.error_code), None)
+    if wrong is None and not request.validate_only:
+        features.finalize(
+            context.state.metadata, {asked.feature: asked.max_version_level for asked in request.feature_updates}
+        )
+    if wrong is not None and context.version >= 2:
+        return UpdateFeaturesResponse(
+            throttle_time_ms=0, error_code=wrong.error_code, error_message=wrong.error_message
+        )
+    return UpdateFeaturesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, results=results)
+
+
+def _check(asked: FeatureUpdateKey, context: Context) -> UpdatableFeatureResult:
+    result = UpdatableFeatureResult(feature=asked.feature, error_code=ErrorCode.NONE, error_message=None)
+    downgrade = asked.allow_downgrade or asked.upgrade_type in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+    known = asked.upgrade_type in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+    try:
+        if not known:
+            raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, detail=f"upgrade type {asked.upgrade_type}")
+        features.check(context.state.metadata, asked.feature, asked.max_version_level, downgrade=downgrade)
+    except BrokerError as error:
+        result.error_code, result.error_message = error.code, error.detail
+    return result

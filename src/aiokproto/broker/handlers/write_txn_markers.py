@@ -1,0 +1,55 @@
+"""WriteTxnMarkers v0-2: end transactions in partitions. Sent by coordinators, and by tools that end one left hanging.
+
+The version of the transaction (v2) changes nothing here. Kafka 4 no longer takes v0.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.transactions.transaction import ProducerIdentity
+from aiokproto.codec.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = WriteTxnMarkersRequest
+VERSIONS = "0-2"
+
+
+async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=_write(marker, topic.name, index, context)
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+def _write(marker: WritableTxnMarker, topic: str, index: int, context: Context) -> ErrorCode:
+    who = ProducerIdentity(marker.producer_id, marker.producer_epoch)
+    try:
+        partition = context.state.led_partition(topic, index, context.node.node_id)
+        context.transactions.write_marker(partition, who, marker.transaction_result, marker.coordinator_epoch)
+    except BrokerError as error:
+        return error.code
+    return ErrorCode.NONE

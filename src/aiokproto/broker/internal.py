@@ -1,0 +1,60 @@
+"""What Kafka's internal topics have in common: a key hashes to a partition, whose log is read when it is led anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from aiokproto.broker.topics import Partition
+from aiokproto.records import decode
+
+T = TypeVar("T")
+
+_READ_BYTES = 1 << 20
+
+
+class Stored(NamedTuple):
+    """A record of an internal topic. ``producer_id`` is -1 unless it belongs to a transaction that is still open."""
+
+    key: bytes
+    value: bytes | None
+    producer_id: int = -1
+
+
+def stored_records(partition: Partition) -> Iterator[Stored]:
+    """The records that count, in their order: none of aborted transactions."""
+    log = partition.log
+    offset = log.start_offset
+    while offset < log.end_offset:
+        for batch in decode(log.read(offset, _READ_BYTES), check_crc=False):
+            offset = batch.next_offset
+            if batch.is_control:
+                continue
+            open_by = -1
+            if batch.is_transactional:
+                begun = log.producers.transaction_start(batch.producer_id)
+                if begun is not None and batch.base_offset >= begun:
+                    open_by = batch.producer_id
+                aborted = log.aborted_transactions(batch.base_offset, batch.next_offset)
+                if any(each.producer_id == batch.producer_id for each in aborted):
+                    continue
+            for record in batch:
+                if record.key is not None:
+                    yield Stored(record.key, record.value, open_by)
+
+
+def partition_for(key: str, partitions: Sequence[T]) -> T:
+    """The partition that a group or a transactional id belongs to."""
+    # As ``Utils.abs``, for which the least number, having no positive counterpart, is 0.
+    value = java_hash(key)
+    positive = value if value < 1 << 31 else (1 << 32) - value
+    return partitions[positive % (1 << 31) % len(partitions)]
+
+
+def java_hash(text: str) -> int:
+    """``String.hashCode``: over UTF-16 units, in 32 bits."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(data), 2):
+        value = (31 * value + (data[at] << 8 | data[at + 1])) & 0xFFFFFFFF
+    return value

@@ -1,0 +1,51 @@
+"""The producers of a log in Kafka's snapshot files: ``<offset>.snapshot`` has them as they were at that offset."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from aiokproto.broker.log.segment import SNAPSHOT
+from aiokproto.codec.payloads.producer_snapshot import ProducerEntry, ProducerSnapshot
+from aiokproto.errors import DecodeError
+from aiokproto.records.crc import crc32c
+
+_VERSION = struct.Struct(">h")
+_VERSION_NUMBER = 1
+_CRC_FROM = _VERSION.size + 4
+"""The checksum covers what comes after it."""
+
+
+def path_of(directory: Path, offset: int) -> Path:
+    """Where the snapshot of an offset is."""
+    return directory / f"{offset:020}{SNAPSHOT}"
+
+
+def save(directory: Path, offset: int, producers: list[ProducerEntry]) -> None:
+    """Write the snapshot of an offset."""
+    body = ProducerSnapshot(crc=0, producer_entries=producers).encode(_VERSION_NUMBER)
+    covered = body[_CRC_FROM - _VERSION.size :]
+    content = ProducerSnapshot(crc=crc32c(covered), producer_entries=producers).encode(_VERSION_NUMBER)
+    path_of(directory, offset).write_bytes(_VERSION.pack(_VERSION_NUMBER) + content)
+
+
+def load(directory: Path, offset: int) -> list[ProducerEntry] | None:
+    """Read the snapshot of an offset; None if there is none, or it is damaged."""
+    try:
+        data = path_of(directory, offset).read_bytes()
+        (version,) = _VERSION.unpack_from(data)
+        if version != _VERSION_NUMBER:
+            return None
+        snapshot = ProducerSnapshot.decode(data[_VERSION.size :], version)
+    except (OSError, DecodeError, struct.error):
+        return None
+    return snapshot.producer_entries if crc32c(data[_CRC_FROM:]) == snapshot.crc else None
+
+
+def keep(directory: Path, offsets: Iterable[int]) -> None:
+    """Remove all snapshots but those of some offsets."""
+    names = {path_of(directory, offset).name for offset in offsets}
+    for path in directory.glob(f"*{SNAPSHOT}"):
+        if path.name not in names:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,98 @@
+"""What a cluster keeps besides its logs: topics, and whatever else Kafka has in its metadata log.
+
+A JSON file of lines ``[kind, name, value]``. The last line of a name counts, and null removes it, so a change costs one
+line however much there is; lines that no longer count are dropped now and then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from aiokproto.errors import ConfigurationError
+
+FILE = "cluster.jsonl"
+_FILE_OF_VERSION_1 = "cluster.json"
+
+_VERSION = ["version", "", 2]
+_SLACK = 1000
+"""Lines that may be there beyond twice those that count."""
+
+Entry = tuple[str, str, Any]
+
+
+class Metadata:
+    """Values by kind and name, in memory and in the file."""
+
+    def __init__(self, root: Path) -> None:
+        """Read the file in ``root``, or begin with nothing.
+
+        Raises:
+            ConfigurationError: It is not this broker's.
+        """
+        self._path = root / FILE
+        self._kinds: dict[str, dict[str, Any]] = {}
+        self._lines = 0
+        if self._path.exists():
+            self._read()
+        elif (root / _FILE_OF_VERSION_1).exists():
+            raise ConfigurationError(f"data_dir: {root} was written by an older release of this broker")
+        else:
+            self._rewrite()
+
+    def get(self, kind: str) -> Mapping[str, Any]:
+        """All values of a kind by name, in the order in which they came."""
+        return self._kinds.get(kind, {})
+
+    def put(self, kind: str, name: str, value: Any) -> None:
+        """Keep a value, of whatever JSON can hold; None removes it."""
+        self.put_all([(kind, name, value)])
+
+    def put_all(self, entries: Iterable[Entry]) -> None:
+        """As :meth:`put`, of several at once. Nothing is written for a value that is kept already."""
+        lines = []
+        for entry in entries:
+            kind, name, value = entry
+            if self._kinds.get(kind, {}).get(name) != value:
+                line = json.dumps(entry)
+                # What is kept must not change with an object of the caller's.
+                self._apply(kind, name, json.loads(line)[2])
+                lines.append(line)
+        if not lines:
+            return
+        self._lines += len(lines)
+        if self._lines > 2 * sum(map(len, self._kinds.values())) + _SLACK:
+            self._rewrite()
+        else:
+            with self._path.open("a") as file:
+                file.write("".join(f"{line}\n" for line in lines))
+
+    def _apply(self, kind: str, name: str, value: Any) -> None:
+        if value is None:
+            self._kinds.get(kind, {}).pop(name, None)
+        else:
+            self._kinds.setdefault(kind, {})[name] = value
+
+    def _rewrite(self) -> None:
+        entries = [[kind, name, value] for kind, values in self._kinds.items() for name, value in values.items()]
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text("".join(f"{json.dumps(entry)}\n" for entry in [_VERSION, *entries]))
+        temporary.replace(self._path)
+        self._lines = len(entries)
+
+    def _read(self) -> None:
+        *lines, rest = self._path.read_text().split("\n")
+        try:
+            if not lines or json.loads(lines[0]) != _VERSION:
+                raise ValueError(f"its first line is not {json.dumps(_VERSION)}")
+            for line in lines[1:]:
+                kind, name, value = json.loads(line)
+                self._apply(kind, name, value)
+        except (ValueError, TypeError) as error:
+            raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
+        self._lines = len(lines) - 1
+        if rest:
+            # A line that a crash cut short was not answered to anybody: the next one must not be joined to it.
+            self._rewrite()

@@ -1,0 +1,1 @@
+"""How much of the broker a client may use. Pure: the time is passed in."""

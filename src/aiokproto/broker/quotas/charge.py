@@ -1,0 +1,92 @@
+"""What a request costs its client: counting it, and the pause that is told in the answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+from aiokproto.broker.quotas.quotas import Mutations, Quotas
+from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
+from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.schema import Request, Response
+
+R = TypeVar("R")
+
+
+class Stopwatch(Generic[R]):
+    """Awaits some work, and measures for how long it kept the event loop busy: not what it waited.
+
+    Attributes:
+        seconds: The time so far.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, R]) -> None:
+        self.seconds = 0.0
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, R]:
+        work = self._work
+        error: BaseException | None = None
+        answer: Any = None
+        while True:
+            begun = time.perf_counter()
+            try:
+                awaited = work.send(answer) if error is None else work.throw(error)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            finally:
+                self.seconds += time.perf_counter() - begun
+            try:
+                answer, error = (yield awaited), None
+            except BaseException as raised:  # noqa: BLE001 - it is the work that it is meant for
+                error = raised
+
+
+def charge(
+    quotas: Quotas,
+    user: str,
+    client_id: str,
+    request: Request[Any],
+    response: Response | None,
+    version: int,
+    *,
+    size: int,
+    busy: float,
+    mutations: Mutations,
+    now: float,
+) -> tuple[Response | None, float]:
+    """Count a request that was served.
+
+    Args:
+        quotas: The quotas.
+        user: Whose request it is.
+        client_id: What the client calls itself.
+        request: The request.
+        response: Its answer.
+        version: The version of both.
+        size: The bytes of the request.
+        busy: The seconds that it took.
+        mutations: What it made and removed.
+        now: The time.
+
+    Returns:
+        The answer to send, and the seconds that the client has to pause. They are also in the answer; the records that
+        a client has to pause for are not.
+    """
+    pause = max(quotas.use("request_percentage", user, client_id, busy * 100, now), mutations.pause)
+    if isinstance(request, ProduceRequest):
+        pause = max(pause, quotas.use("producer_byte_rate", user, client_id, size, now))
+    elif isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
+        got = len(response.encode(version))
+        pause = max(pause, quotas.use("consumer_byte_rate", user, client_id, got, now))
+        if pause:
+            quotas.give_back("consumer_byte_rate", user, client_id, got, now)
+            session_id = request.session_id if request.session_epoch > 0 else 0
+            response = FetchResponse(error_code=0, session_id=session_id, responses=[])
+    if pause and response is not None:
+        for spec in response.fields():
+            if spec.name == "throttle_time_ms" and version in spec.versions:
+                setattr(response, spec.name, round(pause * 1000))
+    return response, pause

@@ -1,0 +1,224 @@
+"""The quotas that were set, and which of them is whose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from typing import Literal, NamedTuple
+
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+Quota = Literal[
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+]
+
+_OF_CLIENTS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+_OF_ADDRESSES = ("connection_creation_rate",)
+_WHOLE = ("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate")
+_MOST = {
+    "producer_byte_rate": (1 << 63) - 1,
+    "consumer_byte_rate": (1 << 63) - 1,
+    "connection_creation_rate": (1 << 31) - 1,
+}
+
+MAX_ENTITIES = 100_000
+"""Most entities that can have quotas."""
+
+Entity = frozenset[tuple[str, "str | None"]]
+"""Whose quota it is: types and names; the name None is whoever has no quota of its own."""
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+class Component(NamedTuple):
+    """What a question says about one type: of whom (EXACT), the default (DEFAULT), or anybody (ANY)."""
+
+    kind: str
+    match: int
+    name: str | None
+
+
+class Share(NamedTuple):
+    """A quota that applies to a client, and with whom the client shares it.
+
+    Attributes:
+        limit: The quota.
+        user: The user whose it is; empty: it is the client id's alone.
+        client_id: The client id; empty: it is the user's, whatever the client is called.
+    """
+
+    limit: float
+    user: str
+    client_id: str
+
+
+class Limits:
+    """All quotas."""
+
+    def __init__(self) -> None:
+        self._quotas: dict[Entity, dict[str, float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._quotas)
+
+    # ---- changes
+
+    def alter(
+        self, entity: Sequence[tuple[str, str | None]], changes: Sequence[tuple[str, float | None]], *, dry_run: bool
+    ) -> None:
+        """Set quotas of an entity; None removes one.
+
+        Raises:
+            BrokerError: INVALID_REQUEST; its detail says why. Nothing is changed then.
+        """
+        keys = _check_entity(entity)
+        if len({key for key, _ in changes}) < len(changes):
+            raise _invalid("Duplicate quota key, not updating quota for this entity")
+        for key, value in changes:
+            if value is not None:
+                _check_quota(key, value, keys)
+        quotas = dict(self._quotas.get(frozenset(entity), {}))
+        for key, value in changes:
+            if value is None:
+                quotas.pop(key, None)
+            else:
+                quotas[key] = value
+        if dry_run:
+            return
+        if not quotas:
+            self._quotas.pop(frozenset(entity), None)
+        elif frozenset(entity) not in self._quotas and len(self._quotas) >= MAX_ENTITIES:
+            raise BrokerError(
+                ErrorCode.POLICY_VIOLATION, detail=f"{MAX_ENTITIES} entities have quotas, which is the most"
+            )
+        else:
+            self._quotas[frozenset(entity)] = quotas
+
+    # ---- questions
+
+    def describe(self, components: Sequence[Component], *, strict: bool) -> list[tuple[Entity, Mapping[str, float]]]:
+        """The quotas of those entities that have what all components ask for; ``strict``: and nothing else.
+
+        Raises:
+            BrokerError: INVALID_REQUEST or UNSUPPORTED_VERSION; its detail says why.
+        """
+        _check_components(components)
+        return [
+            (entity, quotas)
+            for entity, quotas in self._quotas.items()
+            if (not strict or len(entity) == len(components)) and all(_matches(each, entity) for each in components)
+        ]
+
+    def share(self, key: Quota, user: str, client_id: str) -> Share | None:
+        """The quota that applies to a client: the most particular one; None: it has none."""
+        for name in (user, None):
+            for client in (client_id, None):
+                limit = self._get(key, (USER, name), (CLIENT_ID, client))
+                if limit is not None:
+                    return Share(limit, user, client_id)
+            limit = self._get(key, (USER, name))
+            if limit is not None:
+                return Share(limit, user, "")
+        for client in (client_id, None):
+            limit = self._get(key, (CLIENT_ID, client))
+            if limit is not None:
+                return Share(limit, "", client_id)
+        return None
+
+    def of_address(self, key: Quota, address: str) -> float | None:
+        """The quota of a client's address, or None."""
+        own = self._get(key, (IP, address))
+        return own if own is not None else self._get(key, (IP, None))
+
+    def _get(self, key: Quota, *entity: tuple[str, str | None]) -> float | None:
+        return self._quotas.get(frozenset(entity), {}).get(key)
+
+    # ---- on disk
+
+    def saved(self) -> list[dict[str, object]]:
+        """All quotas, for JSON."""
+        return [{"entity": sorted(entity), "quotas": quotas} for entity, quotas in self._quotas.items()]
+
+    def load(self, saved: Sequence[Mapping[str, object]]) -> None:
+        """Take over what :meth:`saved` gave. Raises TypeError, KeyError or ValueError if it is something else."""
+        for entry in saved:
+            entity, quotas = entry["entity"], entry["quotas"]
+            if not isinstance(entity, list) or not isinstance(quotas, dict):
+                raise TypeError("a quota has an entity and values")
+            self._quotas[frozenset((str(kind), name) for kind, name in entity)] = {
+                str(key): float(value) for key, value in quotas.items()
+            }
+
+
+def _check_entity(entity: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:
+    """The quotas that such an entity can have."""
+    if not entity:
+        raise _invalid("Invalid empty client quota entity")
+    kinds = {kind for kind, _ in entity}
+    if len(kinds) < len(entity):
+        raise _invalid("Invalid client quota entity, duplicate entity entry")
+    for kind, name in entity:
+        if kind not in (USER, CLIENT_ID, IP):
+            raise _invalid(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise _invalid(f"Empty {kind} not supported")
+    if IP not in kinds:
+        return _OF_CLIENTS
+    if len(kinds) > 1:
+        raise _invalid("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
+    for _, name in entity:
+        if name is not None and not _is_address(name):
+            raise _invalid(f"{name} is not a valid IP or resolvable host.")
+    return _OF_ADDRESSES
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_quota(key: str, value: float, keys: Sequence[str]) -> None:
+    if key not in keys:
+        raise _invalid(f"Invalid configuration key {key}")
+    if not value > 0:
+        raise _invalid(f"Quota {key} must be greater than 0")
+    if value > _MOST.get(key, value):
+        raise _invalid(f"Proposed value for {key} is too large")
+    if key in _WHOLE and abs(value % 1.0) > 1e-6:
+        raise _invalid(f"{key} cannot be a fractional value.")
+
+
+def _check_components(components: Sequence[Component]) -> None:
+    kinds = [each.kind for each in components]
+    for each in components:
+        if not each.kind:
+            raise _invalid("Invalid empty entity type.")
+        if kinds.count(each.kind) > 1:
+            raise _invalid(f"Entity type {each.kind} cannot appear more than once in the filter.")
+        if each.kind not in (USER, CLIENT_ID, IP):
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail=f"Unsupported entity type {each.kind}")
+        if each.match not in (EXACT, DEFAULT, ANY):
+            raise _invalid(f"Unknown match type {each.match}")
+        if (each.match == EXACT) == (each.name is None):
+            raise _invalid("A match string is given for exact matches, and for no others")
+    if IP in kinds and len(kinds) > 1:
+        raise _invalid("Invalid entity filter component combination: ip cannot be combined with user or client-id")
+
+
+def _matches(component: Component, entity: Entity) -> bool:
+    if component.match == ANY:
+        return any(kind == component.kind for kind, _ in entity)
+    return (component.kind, component.name) in entity
+
+
+def _invalid(text: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, detail=text)

@@ -1,0 +1,130 @@
+"""The SCRAM credentials of the users."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from aiokproto.broker.security.scram import (
+    MAX_ITERATIONS,
+    MIN_ITERATIONS,
+    Credential,
+    Mechanism,
+    credential,
+    credential_of,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+Key = tuple[str, Mechanism]
+
+
+class Deletion(NamedTuple):
+    """A credential that shall go."""
+
+    user: str
+    mechanism: int
+
+
+class Upsertion(NamedTuple):
+    """A credential that shall come, or replace the one there is."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+
+class ScramCredentials:
+    """The credentials: those made from the passwords that were given in code, and those that clients have made."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._given = {
+            (user, mechanism): credential_of(mechanism, password)
+            for user, password in passwords.items()
+            for mechanism in Mechanism
+        }
+        self._all = dict(self._given)
+
+    def find(self, user: str, mechanism: Mechanism) -> Credential | None:
+        """A user's credential, or None."""
+        return self._all.get((user, mechanism))
+
+    def of(self, user: str) -> dict[Mechanism, Credential]:
+        """All of a user's credentials."""
+        return {mechanism: known for (name, mechanism), known in self._all.items() if name == user}
+
+    @property
+    def users(self) -> list[str]:
+        """Everybody who has one."""
+        return list(dict.fromkeys(user for user, _ in self._all))
+
+    def alter(self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, BrokerError | None]:
+        """Change credentials.
+
+        Returns:
+            For each user, why nothing was changed, or None.
+        """
+        changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        results: dict[str, BrokerError | None] = {}
+        for change in changes:
+            again = change.user in results
+            results[change.user] = _twice() if again else self._check(change)
+        for change in changes:
+            if results[change.user] is None:
+                self._apply(change)
+        return results
+
+    def _check(self, change: Deletion | Upsertion) -> BrokerError | None:
+        if not change.user:
+            return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, detail="Username must not be empty")
+        if change.mechanism not in Mechanism.__members__.values():
+            return BrokerError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, detail="Unknown SCRAM mechanism")
+        if isinstance(change, Deletion):
+            if (change.user, Mechanism(change.mechanism)) not in self._all:
+                text = "Attempt to delete a user credential that does not exist"
+                return BrokerError(ErrorCode.RESOURCE_NOT_FOUND, detail=text)
+            return None
+        if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
+            which = "few" if change.iterations < MIN_ITERATIONS else "many"
+            return BrokerError(ErrorCode.UNACCEPTABLE_CREDENTIAL, detail=f"Too {which} iterations")
+        return None
+
+    def _apply(self, change: Deletion | Upsertion) -> None:
+        mechanism = Mechanism(change.mechanism)
+        if isinstance(change, Deletion):
+            del self._all[change.user, mechanism]
+        else:
+            made = credential(mechanism, change.salt, change.iterations, change.salted_password)
+            self._all[change.user, mechanism] = made
+
+    # ---- on disk
+
+    def saved(self) -> list[dict[str, str | int]]:
+        """What clients have made, for JSON."""
+        return [
+            {
+                "user": user,
+                "mechanism": mechanism.sasl_name,
+                "iterations": known.iterations,
+                "salt": known.salt.hex(),
+                "stored_key": known.stored_key.hex(),
+                "server_key": known.server_key.hex(),
+            }
+            for (user, mechanism), known in self._all.items()
+            if self._given.get((user, mechanism)) is not known
+        ]
+
+    def load(self, saved: Sequence[Mapping[str, str | int]]) -> None:
+        """Take over what :meth:`saved` gave. Raises KeyError or ValueError if it is something else."""
+        names = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
+        for entry in saved:
+            salt, stored, server = (bytes.fromhex(str(entry[key])) for key in ("salt", "stored_key", "server_key"))
+            known = Credential(salt, int(entry["iterations"]), stored, server)
+            self._all[str(entry["user"]), names[str(entry["mechanism"])]] = known
+
+
+def _twice() -> BrokerError:
+    text = "A user credential cannot be altered twice in the same request"
+    return BrokerError(ErrorCode.DUPLICATE_RESOURCE, detail=text)

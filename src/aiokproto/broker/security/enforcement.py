@@ -1,0 +1,105 @@
+"""Keeping to the rules: what of a request is served, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from aiokproto.broker.parts import NameOf, Subject, lists, role, split, subject
+from aiokproto.broker.refusal import refuse
+from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
+from aiokproto.broker.security.rules import INTERNAL, RULES, Rule
+from aiokproto.codec.registry import api_name
+from aiokproto.codec.schema import Request, Response, Struct
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+May = Callable[[Operation, ResourceType, str], bool]
+
+
+class Verdict(NamedTuple):
+    """What becomes of a request.
+
+    Attributes:
+        served: What of it is served; None: nothing.
+        refused: The answers to the rest, which belong into the one response.
+    """
+
+    served: Request[Any] | None
+    refused: list[Response]
+
+
+def judge(request: Request[Any], version: int, may: May, name_of: NameOf) -> Verdict:
+    """Hold a request to the rules of its API.
+
+    Raises:
+        BrokerError: All of it is refused; the code says for the lack of what.
+    """
+    rule = RULES.get(api_name(request.api_key), INTERNAL)
+    if rule.cluster is not None:
+        _require(may, rule.cluster, ResourceType.CLUSTER, CLUSTER_NAME)
+    if rule.transaction is not None:
+        for transactional_id in _transactional_ids(request, version):
+            _require(may, rule.transaction, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    forbidden = [(wanted, error) for wanted, error, allowed in _resources(request, rule, may, name_of) if not allowed]
+    served: Request[Any] | None = request
+    refused: list[Response] = []
+    for wanted, error in forbidden:
+        if served is not None:
+            served, hit = split(served, wanted, name_of)
+            refused += _refusal(hit, version, error)
+    if refused and rule.together and served is not None:
+        refused += _refusal(served, version, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        served = None
+    return Verdict(served, refused)
+
+
+def _refusal(hit: Request[Any] | None, version: int, error: ErrorCode) -> list[Response]:
+    if hit is None:
+        return []
+    response = refuse(hit, version, error)
+    if response is None:
+        raise BrokerError(error)
+    return [response]
+
+
+def _require(may: May, operation: Operation, resource_type: ResourceType, name: str) -> None:
+    if not may(operation, resource_type, name):
+        raise BrokerError(REFUSALS[resource_type])
+
+
+def _transactional_ids(request: Request[Any], version: int) -> Iterator[str]:
+    for spec in request.fields():
+        if spec.name.endswith("transactional_id") and version in spec.versions:
+            value = getattr(request, spec.name)
+            if value is not None:
+                yield value
+
+
+def _resources(
+    request: Request[Any], rule: Rule, may: May, name_of: NameOf
+) -> Iterator[tuple[Subject, ErrorCode, bool]]:
+    """The groups and topics that a request names, what refusing them is called, and whether that is due."""
+    named = set(_named(request, name_of, Subject()))
+    if rule.group is not None:
+        for group in dict.fromkeys(each.group for each in named if each.group is not None):
+            allowed = may(rule.group, ResourceType.GROUP, group)
+            yield Subject(group=group), REFUSALS[ResourceType.GROUP], allowed
+    if rule.topic is None:
+        return
+    if rule.all_topics is not None and may(rule.all_topics, ResourceType.CLUSTER, CLUSTER_NAME):
+        return
+    for topic in dict.fromkeys(each.topic for each in named if each.topic is not None):
+        yield Subject(topic=topic), REFUSALS[ResourceType.TOPIC], may(rule.topic, ResourceType.TOPIC, topic)
+
+
+def _named(part: Struct, name_of: NameOf, within: Subject) -> Iterator[Subject]:
+    about = subject(part, within, name_of)
+    yield about
+    for spec in lists(part):
+        found = role(spec, type(part))
+        for item in getattr(part, spec.name):
+            if found is None:
+                yield from _named(item, name_of, about)
+            else:
+                yield about._replace(**{found: item})

@@ -1,0 +1,163 @@
+"""What all nodes share of security and quotas: entries, credentials, limits. Its only writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from ssl import SSLObject
+
+from aiokproto.broker.clock import Clock
+from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.quotas.limits import Limits
+from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from aiokproto.broker.security.authorizer import Authorizer
+from aiokproto.broker.security.connection import Connection
+from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
+from aiokproto.broker.security.exchange import Exchange
+from aiokproto.broker.security.oauthbearer import OAuthBearerExchange, unsecured_validator
+from aiokproto.broker.security.plain import PlainExchange
+from aiokproto.broker.security.principal import ANONYMOUS, parse_principal
+from aiokproto.broker.security.sasl import SaslAuthenticator
+from aiokproto.broker.security.scram import Mechanism, ScramExchange
+from aiokproto.broker.security.settings import Security
+from aiokproto.broker.security.tls import principal_of
+from aiokproto.errors import BrokerError, ConfigurationError
+
+
+class Guard:
+    """Lets clients in, and says what they may do.
+
+    Attributes:
+        authorizer: Who may do what; None: everybody may do everything.
+        credentials: The SCRAM credentials.
+        limits: The quotas.
+    """
+
+    def __init__(self, root: Path, security: Security, options: BrokerOptions, clock: Clock) -> None:
+        """Begin, or go on from what is in ``root``.
+
+        Raises:
+            ConfigurationError: An option cannot be used, or the file not be read.
+        """
+        self._acls = _authorizer(options)
+        self.authorizer = self._acls if options.value("authorizer.class.name") else None
+        self.credentials = ScramCredentials(security.users if security.sasl else {})
+        self.limits = Limits()
+        self._sasl = security.sasl
+        self._clock = clock
+        self._max_reauth_ms = options.number("connections.max.reauth.ms")
+        self._mechanisms = self._enabled(security, str(options.value("sasl.enabled.mechanisms")).split(","))
+        self._path = root / "security.json"
+        if self._path.exists():
+            self._load()
+
+    def connect(self, host: str, tls: SSLObject | None) -> Connection:
+        """What is known of a client that has connected."""
+        if not self._sasl:
+            return Connection(host, principal_of(tls), None)
+        return Connection(host, ANONYMOUS, SaslAuthenticator(self._mechanisms, self._max_reauth_ms, self._clock))
+
+    def may(self, connection: Connection, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether a client may do something to a resource."""
+        if self.authorizer is None:
+            return True
+        return self.authorizer.may(str(connection.principal), connection.host, operation, resource_type, name)
+
+    def may_any(self, connection: Connection, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there can be a resource of the type to which a client may do something."""
+        if self.authorizer is None:
+            return True
+        return self.authorizer.may_any(str(connection.principal), connection.host, operation, resource_type)
+
+    # ---- changes, kept on disk
+
+    def add_acls(self, acls: Iterable[Acl]) -> None:
+        """Add entries."""
+        self._acls.add(acls)
+        self._save()
+
+    def remove_acls(self, acls: Sequence[Acl]) -> None:
+        """Remove entries that are there."""
+        self._acls.remove(acls)
+        self._save()
+
+    def alter_credentials(
+        self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+    ) -> dict[str, BrokerError | None]:
+        """As :meth:`ScramCredentials.alter`."""
+        results = self.credentials.alter(deletions, upsertions)
+        self._save()
+        return results
+
+    def alter_quotas(
+        self, entity: Sequence[tuple[str, str | None]], changes: Sequence[tuple[str, float | None]], *, dry_run: bool
+    ) -> None:
+        """As :meth:`Limits.alter`."""
+        self.limits.alter(entity, changes, dry_run=dry_run)
+        if not dry_run:
+            self._save()
+
+    # ---- inside
+
+    def _enabled(self, security: Security, names: Sequence[str]) -> Mapping[str, Callable[[], Exchange]]:
+        find = self.credentials.find
+        validate = security.token_validator or unsecured_validator(self._clock.wall)
+        known: dict[str, Callable[[], Exchange]] = {
+            "PLAIN": lambda: PlainExchange(security.users),
+            "SCRAM-SHA-256": lambda: ScramExchange(Mechanism.SCRAM_SHA_256, find),
+            "SCRAM-SHA-512": lambda: ScramExchange(Mechanism.SCRAM_SHA_512, find),
+            "OAUTHBEARER": lambda: OAuthBearerExchange(validate),
+        }
+        return {name: known[name] for name in names}
+
+    def _save(self) -> None:
+        document = {
+            "version": 1,
+            "acls": [_written(acl) for acl in self._acls],
+            "scram_credentials": self.credentials.saved(),
+            "client_quotas": self.limits.saved(),
+        }
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(document, indent=1))
+        # It holds what passwords can be guessed from.
+        temporary.chmod(0o600)
+        temporary.replace(self._path)
+
+    def _load(self) -> None:
+        try:
+            document = json.loads(self._path.read_text())
+            if document["version"] != 1:
+                raise ValueError(f"it is of version {document['version']}, not 1")
+            self.credentials.load(document["scram_credentials"])
+            self.limits.load(document["client_quotas"])
+            self._acls.add(_read(entry) for entry in document["acls"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
+
+
+def _authorizer(options: BrokerOptions) -> Authorizer:
+    users = [user.strip() for user in str(options.value("super.users")).split(";") if user.strip()]
+    for user in users:
+        try:
+            parse_principal(user)
+        except ValueError as error:
+            raise ConfigurationError(f"super.users: {error}") from None
+    return Authorizer(users, allow_if_no_acl=bool(options.value("allow.everyone.if.no.acl.found")))
+
+
+def _written(acl: Acl) -> list[str]:
+    return [part.name if not isinstance(part, str) else part for part in acl]
+
+
+def _read(entry: Sequence[str]) -> Acl:
+    resource_type, name, pattern_type, principal, host, operation, permission = entry
+    return Acl(
+        ResourceType[resource_type],
+        name,
+        PatternType[pattern_type],
+        principal,
+        host,
+        Operation[operation],
+        Permission[permission],
+    )

@@ -1,0 +1,44 @@
+"""SASL/PLAIN (RFC 4616): the name and the password as they are."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+
+from aiokproto.broker.security.exchange import AuthenticationFailed
+
+
+class PlainExchange:
+    """One client's proof. See :class:`~aiokproto.broker.security.exchange.Exchange`."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self.user: str | None = None
+        self.expires: int | None = None
+        self._passwords = passwords
+
+    def step(self, token: bytes) -> bytes:
+        parts = token.decode("utf-8", "replace").split("\0")
+        if len(parts) != 3:
+            raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}")
+        authorization_id, user, password = parts
+        for what, given in (("username", user), ("password", password)):
+            if not given:
+                raise AuthenticationFailed(f"Authentication failed: {what} not specified")
+        expected = self._passwords.get(user)
+        if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
+            raise AuthenticationFailed("Authentication failed: Invalid username or password")
+        check_authorization_id(authorization_id, user)
+        self.user = user
+        return b""
+
+
+def check_authorization_id(authorization_id: str, user: str) -> None:
+    """Nobody may act for somebody else.
+
+    Raises:
+        AuthenticationFailed: The client wants to.
+    """
+    if authorization_id not in ("", user):
+        raise AuthenticationFailed(
+            "Authentication failed: Client requested an authorization id that is different from username"
+        )

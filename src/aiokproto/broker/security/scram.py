@@ -1,0 +1,152 @@
+"""SCRAM (RFC 5802) as the server: credentials that hold no password, and the exchange that proves one."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
+
+from aiokproto.broker.security.exchange import AuthenticationFailed
+from aiokproto.broker.security.plain import check_authorization_id
+
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+
+
+class Mechanism(IntEnum):
+    """The hashes, as Kafka numbers them."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def sasl_name(self) -> str:
+        """As SASL calls it: ``SCRAM-SHA-256``."""
+        return self.name.replace("_", "-")
+
+    @property
+    def digest(self) -> str:
+        """As :mod:`hashlib` calls the hash."""
+        return "sha256" if self is Mechanism.SCRAM_SHA_256 else "sha512"
+
+
+class Credential(NamedTuple):
+    """What the server keeps of a password: enough to check a proof, not to make one."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+
+def credential(mechanism: Mechanism, salt: bytes, iterations: int, salted_password: bytes) -> Credential:
+    """The credential of a password that was salted already, as clients send it."""
+    client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
+    stored_key = hashlib.new(mechanism.digest, client_key).digest()
+    server_key = hmac.digest(salted_password, b"Server Key", mechanism.digest)
+    return Credential(salt, iterations, stored_key, server_key)
+
+
+def credential_of(mechanism: Mechanism, password: str, iterations: int = MIN_ITERATIONS) -> Credential:
+    """The credential of a password, with a salt of its own."""
+    salt = secrets.token_bytes(16)
+    salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+    return credential(mechanism, salt, iterations, salted)
+
+
+# A name has no comma and no equals sign but as =2C and =3D; what is not looked at is still kept to its grammar.
+_NAME = r"(?:[^=,\0]|=2C|=3D)+"
+_CLIENT_FIRST = re.compile(
+    rf"(?P<header>n,(?:a=(?P<authzid>{_NAME}))?,)"
+    rf"(?P<bare>(?:m=[^,\0]+,)?n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\0]+)*)"
+)
+_CLIENT_FINAL = re.compile(
+    r"(?P<bare>c=(?P<binding>[A-Za-z0-9+/]*=*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\0]+)*)"
+    r",p=(?P<proof>[A-Za-z0-9+/]+=*)"
+)
+
+
+class ScramExchange:
+    """One client's proof. See :class:`~aiokproto.broker.security.exchange.Exchange`."""
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        find: Callable[[str, Mechanism], Credential | None],
+        nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
+    ) -> None:
+        """Begin.
+
+        Args:
+            mechanism: The hash.
+            find: Gives a user's credential, or None.
+            nonce: Gives the server's part of the nonce.
+        """
+        self.user: str | None = None
+        self.expires: int | None = None
+        self._mechanism = mechanism
+        self._find = find
+        self._new_nonce = nonce
+        self._name = ""
+        self._header = ""
+        self._nonce = ""
+        self._said = ""
+        self._credential: Credential | None = None
+
+    def step(self, token: bytes) -> bytes:
+        text = token.decode("utf-8", "replace")
+        return (self._first(text) if self._credential is None else self._final(text, self._credential)).encode()
+
+    def _first(self, text: str) -> str:
+        message = _CLIENT_FIRST.fullmatch(text)
+        if message is None:
+            raise AuthenticationFailed
+        self._name = _unescape(message["user"])
+        self._credential = found = self._find(self._name, self._mechanism)
+        if found is None:
+            raise AuthenticationFailed
+        check_authorization_id(_unescape(message["authzid"] or ""), self._name)
+        self._header = message["header"]
+        self._nonce = message["nonce"] + self._new_nonce()
+        answer = f"r={self._nonce},s={_to_base64(found.salt)},i={found.iterations}"
+        self._said = f"{message['bare']},{answer}"
+        return answer
+
+    def _final(self, text: str, known: Credential) -> str:
+        message = _CLIENT_FINAL.fullmatch(text)
+        if message is None or message["nonce"] != self._nonce:
+            raise AuthenticationFailed
+        # The header comes back, so that nobody between could have asked for less protection than the client did.
+        if _from_base64(message["binding"]) != self._header.encode():
+            raise AuthenticationFailed
+        said = f"{self._said},{message['bare']}".encode()
+        digest = self._mechanism.digest
+        signature = hmac.digest(known.stored_key, said, digest)
+        proof = _from_base64(message["proof"])
+        client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=False))
+        if len(proof) != len(signature) or not hmac.compare_digest(
+            hashlib.new(digest, client_key).digest(), known.stored_key
+        ):
+            raise AuthenticationFailed
+        self.user = self._name
+        return f"v={_to_base64(hmac.digest(known.server_key, said, digest))}"
+
+
+def _unescape(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _to_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise AuthenticationFailed from None

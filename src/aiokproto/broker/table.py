@@ -1,0 +1,36 @@
+"""What the broker makes of each ApiKey, as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from aiokproto.broker.dispatch import SERVED
+from aiokproto.broker.handlers.refused import BETWEEN_NODES, error_for
+from aiokproto.codec.registry import api_keys, api_name
+
+
+class Row(NamedTuple):
+    """An API: ``versions`` that are served, or ``-`` and what a client hears instead."""
+
+    key: int
+    name: str
+    versions: str
+    answer: str
+
+
+def rows() -> Iterator[Row]:
+    """A row for each ApiKey there is."""
+    for key in api_keys():
+        if key in SERVED:
+            yield Row(key, api_name(key), str(SERVED[key]), "served")
+        elif key in BETWEEN_NODES:
+            yield Row(key, api_name(key), "-", "the connection is closed")
+        else:
+            yield Row(key, api_name(key), "-", error_for(key).name)
+
+
+def markdown() -> str:
+    """The rows as Markdown."""
+    lines = [f"| {row.key} | {row.name} | {row.versions} | {row.answer} |" for row in rows()]
+    return "\n".join(["| key | API | versions | |", "|--:|---|---|---|", *lines, ""])

@@ -1,0 +1,143 @@
+"""The embedded broker for code without an event loop, or with one that should not be shared."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import secrets
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar, overload
+
+from aiokproto.broker.cluster import Cluster
+from aiokproto.broker.control import Faults
+from aiokproto.broker.options import Value
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, Self
+
+    P = ParamSpec("P")
+
+T = TypeVar("T")
+
+
+class ThreadedCluster:
+    """A :class:`Cluster` that runs in a thread of its own. Every method returns when what it does is done.
+
+    ::
+
+        with ThreadedCluster(Broker()) as kafka:
+            kafka.create_topic("flights", partitions=3)
+            kafka.faults.drop(ProduceRequest, times=1)
+            kafka.call(kafka.cluster.move_leader, "flights", 0)
+            ...  # any client, in any thread or loop, at kafka.bootstrap_servers
+
+    It can be used from any thread but its own, and from a coroutine, whose loop stands still for the moment.
+
+    Attributes:
+        cluster: The cluster; what is called on it must be called in its thread, by :meth:`call`.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread and the cluster in it. Raises as :meth:`Cluster.start`; then nothing is left running."""
+        if self._thread is not None:
+            raise RuntimeError("the cluster is already started")
+        ready: Future[asyncio.AbstractEventLoop] = Future()
+        # A test run that is interrupted must not wait for it.
+        self._thread = threading.Thread(target=self._run, args=[ready], name="aiokproto-broker", daemon=True)
+        self._thread.start()
+        self._loop = ready.result()
+        try:
+            self.call(self.cluster.start)
+        except BaseException:
+            self._stop()
+            raise
+
+    def close(self) -> None:
+        """Close the cluster and end the thread. Does nothing the second time."""
+        if self._thread is None:
+            return
+        try:
+            self.call(self.cluster.close)
+        finally:
+            self._stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @overload
+    def call(self, function: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T: ...
+    @overload
+    def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T: ...
+    def call(self, function: Callable[..., object], *arguments: object, **named: object) -> object:
+        """Call a function or coroutine function in the cluster's thread, and return what it returns.
+
+        Raises:
+            RuntimeError: The cluster is not started, or this is its own thread.
+        """
+        if self._loop is None:
+            raise RuntimeError("the cluster is not started")
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("this is the cluster's own thread, which cannot wait for itself")
+
+        async def run() -> object:
+            result = function(*arguments, **named)
+            return await result if inspect.isawaitable(result) else result
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of all nodes, as clients take it."""
+        return self.cluster.bootstrap_servers
+
+    @property
+    def faults(self) -> Faults:
+        """What goes wrong; may be used from any thread."""
+        return self.cluster.faults
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, Value] | None = None
+    ) -> None:
+        """As :meth:`Cluster.create_topic`."""
+        self.call(self.cluster.create_topic, name, partitions, replication, config)
+
+    def new_topic(
+        self,
+        prefix: str = "topic",
+        partitions: int = 1,
+        replication: int = 1,
+        config: Mapping[str, Value] | None = None,
+    ) -> str:
+        """Create a topic with a name that no other has; returns it."""
+        name = f"{prefix}-{secrets.token_hex(4)}"
+        self.create_topic(name, partitions, replication, config)
+        return name
+
+    def _run(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            loop.call_soon(ready.set_result, loop)
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    def _stop(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop = self._thread = None

@@ -1,0 +1,88 @@
+"""What happens to logs with time: retention, compaction, checkpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from aiokproto.broker.log.compaction import Compaction
+from aiokproto.broker.state import State
+from aiokproto.broker.topics import Partition
+from aiokproto.errors import KafkaError
+
+log = logging.getLogger("aiokproto.broker")
+
+
+class Upkeep:
+    """Keeps the logs of a cluster in order."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._cleaning: asyncio.Task[None] | None = None
+        # Two compactions of a log would undo each other.
+        self._turn = asyncio.Lock()
+
+    def retain(self) -> None:
+        """Remove what retention no longer keeps, and forget producers that have not been seen for long."""
+        now = self._state.clock.wall()
+        forgotten = now - self._state.options.number("producer.id.expiration.ms")
+        for partition in self._state.partitions():
+            partition.log.retain(now)
+            partition.log.forget_producers(forgotten)
+
+    def checkpoint(self) -> None:
+        """Flush what is overdue by ``flush.ms``, and write the checkpoints."""
+        now = self._state.clock.wall()
+        for partition in self._state.partitions():
+            partition.log.flush_if_due(now)
+        self._state.checkpoint()
+
+    def clean(self) -> None:
+        """Compact, beside everything else, what is due; nothing if that is still under way from the last time."""
+        for partition in self._state.partitions():
+            partition.log.purge(self._state.clock.wall())
+        if self._cleaning is None or self._cleaning.done():
+            due = [partition for partition in self._compacted(self._state.partitions()) if self._look(partition).due]
+            if due:
+                self._cleaning = asyncio.get_running_loop().create_task(self._clean(due))
+
+    async def compact(self, partitions: Iterable[Partition]) -> None:
+        """Compact all that was written to partitions so far. If it is cancelled, some logs stay as they were."""
+        for partition in partitions:
+            partition.log.roll(self._state.clock.wall())
+            await self._compact(partition)
+
+    async def close(self) -> None:
+        """Break off what is under way; logs that are being compacted stay as they were."""
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            await asyncio.gather(self._cleaning, return_exceptions=True)
+            self._cleaning = None
+
+    def _compacted(self, partitions: Iterable[Partition]) -> list[Partition]:
+        return [partition for partition in partitions if partition.log.config.compact]
+
+    def _look(self, partition: Partition) -> Compaction:
+        return Compaction(partition.log, self._state.clock.wall())
+
+    async def _clean(self, partitions: list[Partition]) -> None:
+        # The dirtiest first, as Kafka.
+        for partition in sorted(partitions, key=lambda each: -self._look(each).ratio):
+            try:
+                await self._compact(partition)
+            except (KafkaError, OSError):
+                log.exception("%s-%d cannot be compacted", partition.topic, partition.index)
+
+    async def _compact(self, partition: Partition) -> None:
+        async with self._turn:
+            compacted = partition.log
+            steps = self._look(partition).run(self._state.options.number("log.cleaner.dedupe.buffer.size"))
+            try:
+                for _ in steps:
+                    await asyncio.sleep(0)
+                    known = self._state.find_partition(partition.topic, partition.index)
+                    if known is not partition or partition.log is not compacted:
+                        return
+            finally:
+                steps.close()

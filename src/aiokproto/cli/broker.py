@@ -1,0 +1,115 @@
+"""The embedded broker as a process: ``aiokproto broker --data-dir D --port P``.
+
+Prints its address once it can be reached, and runs until SIGINT or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+
+from aiokproto.broker import Cluster
+from aiokproto.broker.table import markdown
+from aiokproto.errors import ConfigurationError, KafkaError
+
+_EPILOG = """\
+The first line of output is the address for clients, printed once they can connect.
+
+exit codes: 0 ended by SIGINT or SIGTERM, 1 it could not run, 2 the command line is wrong
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Read the command line and run; returns the exit code."""
+    options = _parser().parse_args(argv)
+    if options.apis:
+        sys.stdout.write(markdown())
+        return 0
+    try:
+        cluster = Cluster(
+            brokers=options.brokers,
+            data_dir=options.data_dir,
+            host=options.host,
+            port=options.port,
+            auto_create_topics=options.auto_create_topics,
+            config=dict(options.config),
+            as_version=options.as_version,
+        )
+    except ConfigurationError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    try:
+        asyncio.run(_serve(cluster, options.topic, options.until_stdin_closes))
+    except (KafkaError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="aiokproto broker",
+        description="Kafka in a small process.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--data-dir", metavar="D", help="keep the data here (default: a temporary directory, removed at the end)")
+    add("--host", default="127.0.0.1", help="address to listen on, and that clients are told (default: %(default)s)")
+    add("--port", type=int, default=0, metavar="P", help="the first broker's, the others' follow (default: free ones)")
+    add("--brokers", type=int, default=1, metavar="N", help="how many brokers (default: %(default)s)")
+    add("--config", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a broker option of Kafka's")
+    add("--topic", type=_topic, action="append", default=[], metavar="NAME[:PARTITIONS]", help="create it, if missing")
+    add("--auto-create-topics", action="store_true", help="let clients create topics by asking for them")
+    add("--as-version", metavar="RELEASE", help='serve the versions of this release of Kafka alone, "2.8" say')
+    add("--apis", action="store_true", help="print what is served of which API, and end")
+    add("--until-stdin-closes", action="store_true", help="end with the process that started this one")
+    return parser
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, _, partitions = text.partition(":")
+    try:
+        return name, int(partitions or 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME:PARTITIONS") from None
+
+
+async def _serve(cluster: Cluster, topics: Sequence[tuple[str, int]], until_stdin_closes: bool) -> None:
+    loop = asyncio.get_running_loop()
+    end = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Windows has no such handlers; there Ctrl-C interrupts the loop itself.
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, end.set)
+    if until_stdin_closes:
+        await loop.connect_read_pipe(lambda: _Parent(end), sys.stdin)
+    async with cluster:
+        there = await cluster.topics()
+        for name, partitions in topics:
+            if name not in there:
+                await cluster.create_topic(name, partitions)
+        sys.stdout.write(f"{cluster.bootstrap_servers}\n")
+        sys.stdout.flush()
+        await end.wait()
+
+
+class _Parent(asyncio.Protocol):
+    """Notices that the other end of the pipe is gone."""
+
+    def __init__(self, end: asyncio.Event) -> None:
+        self._end = end
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.set()

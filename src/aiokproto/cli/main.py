@@ -1,0 +1,42 @@
+"""``aiokproto``: one command for the tools of this package."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from aiokproto._version import __version__
+
+_TOOLS = {
+    "broker": ("aiokproto.cli.broker", "run the embedded broker"),
+    "codec": ("aiokproto.cli.codec.main", "decode, encode and look up messages of the protocol"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a tool; returns its exit code, 2 if there is no such tool."""
+    # JSON is UTF-8, whatever the locale says.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    options = _parser().parse_args(argv)
+    # Each is imported when it is asked for: the codec does not wait for the broker.
+    tool = import_module(_TOOLS[options.tool][0])
+    code: int = tool.main(options.arguments)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    tools = "\n".join(f"  {name:<8} {text}" for name, (_, text) in _TOOLS.items())
+    parser = argparse.ArgumentParser(
+        prog="aiokproto",
+        description="Tools of the Kafka protocol.",
+        epilog=f"tools:\n{tools}\n\n`aiokproto TOOL --help` tells more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"aiokproto {__version__}")
+    parser.add_argument("tool", choices=_TOOLS, metavar="TOOL", help=", ".join(_TOOLS))
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what goes to the tool")
+    return parser

@@ -1,0 +1,83 @@
+"""A pytest plugin: Kafka as a fixture. It is there as soon as the package is installed.
+
+===================  ============================================================
+``kafka_broker``     an embedded broker
+``kafka_cluster``    three of them
+``kafka_topic``      the name of a new topic on ``kafka_broker``
+===================  ============================================================
+
+Both brokers are a :class:`~aiokproto.broker.threaded.ThreadedCluster`, which runs in a thread of its own: they serve
+tests that are coroutines, whatever runs those, as well as tests that are not. Each test has its own, made with what a
+marker of the fixture's name says: any argument of :class:`~aiokproto.broker.Cluster`::
+
+    @pytest.mark.kafka_cluster(brokers=5, config={"num.partitions": 3})
+    def test_something(kafka_cluster): ...
+
+With ``kafka_broker_scope = session`` in the configuration of pytest (or ``module`` and so on), several tests share one
+broker, and no marker can be given. Tests are kept apart by ``kafka_topic`` then, which is new for each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from aiokproto.broker.threaded import ThreadedCluster
+
+_SCOPE = "kafka_broker_scope"
+_SCOPES = ("function", "class", "module", "package", "session")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(_SCOPE, f"what shares one kafka_broker: {', '.join(_SCOPES)}", default=_SCOPES[0])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in ("kafka_broker", "kafka_cluster"):
+        config.addinivalue_line(
+            "markers", f"{name}(**options): how the fixture {name} is made, see aiokproto's Cluster"
+        )
+
+
+def _broker_scope(fixture_name: str, config: pytest.Config) -> Any:
+    scope = config.getini(_SCOPE)
+    if scope not in _SCOPES:
+        raise pytest.UsageError(f"{_SCOPE}: {scope!r} is none of {', '.join(_SCOPES)}")
+    return scope
+
+
+@pytest.fixture(scope=_broker_scope)
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
+    """An embedded Kafka broker; its address is ``kafka_broker.bootstrap_servers``."""
+    yield from _run(request, brokers=1)
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
+    """Three embedded Kafka brokers, or as many as the marker ``kafka_cluster(brokers=…)`` says."""
+    yield from _run(request, brokers=3)
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_broker: ThreadedCluster) -> str:
+    """The name of a topic on ``kafka_broker`` which no other test has, with one partition."""
+    return kafka_broker.new_topic(re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:80])
+
+
+def _run(request: pytest.FixtureRequest, **options: Any) -> Iterator[ThreadedCluster]:
+    from aiokproto.broker import Cluster
+    from aiokproto.broker.threaded import ThreadedCluster
+
+    name = request.fixturename
+    assert name is not None
+    marker = request.node.get_closest_marker(name)
+    if marker is not None:
+        if marker.args:
+            raise pytest.UsageError(f"the marker {name} takes options by name alone")
+        options |= marker.kwargs
+    with ThreadedCluster(Cluster(**options)) as kafka:
+        yield kafka

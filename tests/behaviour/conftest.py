@@ -1,0 +1,30 @@
+"""Clusters where clients have to log in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.behaviour.secured import Secured, SecuredKafka, secured_broker, until_open
+from tests.conftest import ON_BOTH
+
+
+@pytest.fixture(scope="session")
+def secured_kafka() -> Iterator[SecuredKafka]:
+    """Real Kafka, started by the first test that asks for it."""
+    cluster = SecuredKafka()
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture(params=ON_BOTH)
+async def secured(request: pytest.FixtureRequest) -> AsyncIterator[Secured]:
+    """A cluster of one broker, of each kind, where ``admin`` may do everything and nobody else anything."""
+    if request.param == "embedded":
+        async with secured_broker() as cluster:
+            yield cluster
+    else:
+        address = request.getfixturevalue("secured_kafka").address_for_sasl
+        await until_open(address)
+        yield Secured("kafka", address)

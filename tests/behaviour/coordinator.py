@@ -1,0 +1,147 @@
+"""Requests to whatever broker coordinates a group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from aiokproto.codec.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
+from aiokproto.codec.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.messages.list_groups import ListGroupsRequest
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.codec.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from aiokproto.codec.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from aiokproto.codec.schema import Request, Response
+from aiokproto.error_codes import ErrorCode
+from tests.broker.wire import Wire
+from tests.clusters import BehaviourCluster
+
+R = TypeVar("R", bound=Response)
+
+
+class Coordinator:
+    """A connection to whatever broker coordinates a group, found anew when that one says it does not."""
+
+    def __init__(self, cluster: BehaviourCluster, group: str) -> None:
+        self._cluster = cluster
+        self.group = group
+        self._wire: Wire | None = None
+
+    async def connect(self) -> Wire:
+        """The connection; AssertionError while no broker knows the coordinator."""
+        if self._wire is None:
+            for server in self._cluster.bootstrap_servers.split(","):
+                host, port = server.split(":")
+                try:
+                    wire = Wire(*await asyncio.open_connection(host, int(port)))
+                except OSError:
+                    continue
+                asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
+                found = (await wire.ask(asked)).coordinators[0]
+                wire.writer.close()
+                if found.error_code == 0:
+                    self._wire = Wire(*await asyncio.open_connection(found.host, found.port))
+                    break
+        assert self._wire is not None, "no broker knows the coordinator yet"
+        return self._wire
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.writer.close()
+            self._wire = None
+
+    async def ask(self, request: Request[R], error: Callable[[R], int], version: int | None = None) -> R:
+        """Ask until a coordinator is there to answer."""
+        while True:
+            try:
+                answer = await (await self.connect()).ask(request, version)
+            except (OSError, EOFError, AssertionError):
+                self.close()
+                await asyncio.sleep(0)
+                continue
+            if error(answer) not in (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                ErrorCode.NOT_COORDINATOR,
+            ):
+                return answer
+            self.close()
+
+    async def heartbeat(
+        self, member_id: str, epoch: int, version: int | None = None, **fields: Any
+    ) -> ConsumerGroupHeartbeatResponse:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=fields.pop("group_id", self.group), member_id=member_id, member_epoch=epoch, **fields
+        )
+        return await self.ask(request, lambda answer: answer.error_code, version)
+
+    async def describe(self) -> DescribedGroup:
+        request = ConsumerGroupDescribeRequest(group_ids=[self.group], include_authorized_operations=True)
+        return (await self.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
+
+    async def commit(
+        self, member_id: str, epoch: int, topic: str, partition: int = 0, version: int = 9, offset: int = 7
+    ) -> ErrorCode:
+        asked = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
+        request = OffsetCommitRequest(
+            group_id=self.group,
+            member_id=member_id,
+            generation_id_or_member_epoch=epoch,
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=[asked])],
+        )
+        answer = await self.ask(request, lambda answer: answer.topics[0].partitions[0].error_code, version)
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    async def fetch(self, member_id: str | None, epoch: int, topic: str) -> ErrorCode | int:
+        """The committed offset of the topic's first partition, or why not."""
+        asked = OffsetFetchRequestGroup(
+            group_id=self.group,
+            member_id=member_id,
+            member_epoch=epoch,
+            topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[0])],
+        )
+        answer = await self.ask(OffsetFetchRequest(groups=[asked]), lambda answer: answer.groups[0].error_code, 9)
+        (group,) = answer.groups
+        return ErrorCode(group.error_code) or group.topics[0].partitions[0].committed_offset
+
+    async def partition(self) -> int:
+        """The partition of the offsets topic that the group belongs to: by Java's hash of its name."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="__consumer_offsets")])
+        count = len((await (await self.connect()).ask(request)).topics[0].partitions)
+        value = 0
+        for letter in self.group:
+            value = (31 * value + ord(letter)) & 0xFFFFFFFF
+        return abs(value - (1 << 32) if value >> 31 else value) % count
+
+    async def topic_id(self, topic: str) -> bytes:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+        answer = await (await self.connect()).ask(request)
+        return answer.topics[0].topic_id
+
+    async def listed(self, *types: str) -> dict[str, tuple[str, str]]:
+        """Type and state of the groups of these types that this broker coordinates."""
+        answer = await self.ask(ListGroupsRequest(types_filter=list(types)), lambda answer: answer.error_code)
+        return {group.group_id: (group.group_type, group.group_state) for group in answer.groups}
+
+
+@asynccontextmanager
+async def coordinator(cluster: BehaviourCluster, group: str) -> AsyncIterator[Coordinator]:
+    at = Coordinator(cluster, group)
+    try:
+        yield at
+    finally:
+        at.close()

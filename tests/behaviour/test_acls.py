@@ -1,0 +1,277 @@
+"""Who may do what: the same on the embedded broker and on real Kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.create_acls import CreateAclsRequest
+from aiokproto.codec.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.messages.list_groups import ListGroupsRequest
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.codec.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from aiokproto.error_codes import ErrorCode
+from tests.behaviour.asked import (
+    ASKED,
+    NO_TOPIC,
+    OK,
+    THE_CLUSTER,
+    errors,
+    everything,
+)
+from tests.behaviour.secured import Secured, as_user, create
+from tests.broker.secure import (
+    ALL,
+    ALTER,
+    ALTER_CONFIGS,
+    CLUSTER,
+    CREATE,
+    DELETE,
+    DENY,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    GROUP,
+    IDEMPOTENT_WRITE,
+    PREFIXED,
+    READ,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+    acl,
+    grant,
+)
+from tests.broker.wire import Wire, batch, fetch_request, produce_request
+
+
+async def test_who_may_do_nothing_is_refused_everything(secured: Secured, topic: str) -> None:
+    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice:
+        await create(admin, topic)
+        for name, (make, version, refusal) in ASKED.items():
+            request = make(topic, f"g-{topic}")
+            assert (name, errors(await alice.ask(request, version))) == (name, {refusal})
+        everything_there_is = await alice.ask(MetadataRequest(topics=None), 9)
+        assert topic not in [found.name for found in everything_there_is.topics]
+        assert (await alice.ask(ListGroupsRequest(), 4)).groups == []
+        cluster = await alice.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
+        assert cluster.cluster_authorized_operations == 0
+
+
+GRANTS = {
+    "Produce": [(TOPIC, WRITE)],
+    "Fetch": [(TOPIC, READ)],
+    "ListOffsets": [(TOPIC, DESCRIBE)],
+    "OffsetForLeaderEpoch": [(TOPIC, DESCRIBE)],
+    "Metadata": [(TOPIC, DESCRIBE)],
+    "CreatePartitions": [(TOPIC, ALTER)],
+    "DeleteRecords": [(TOPIC, DELETE)],
+    "DescribeConfigs": [(TOPIC, DESCRIBE_CONFIGS)],
+    "IncrementalAlterConfigs": [(TOPIC, ALTER_CONFIGS)],
+    "OffsetCommit": [(GROUP, READ), (TOPIC, READ)],
+    "OffsetFetch": [(GROUP, DESCRIBE), (TOPIC, DESCRIBE)],
+    "FindCoordinator": [(GROUP, DESCRIBE)],
+    "FindCoordinator-txn": [(TRANSACTIONAL_ID, DESCRIBE)],
+    "InitProducerId": [(CLUSTER, IDEMPOTENT_WRITE)],
+    "DescribeAcls": [(CLUSTER, DESCRIBE)],
+    "DescribeUserScramCredentials": [(CLUSTER, DESCRIBE)],
+    "DescribeClientQuotas": [(CLUSTER, DESCRIBE_CONFIGS)],
+    "DeleteTopics": [(TOPIC, DELETE)],
+}
+
+
+@pytest.mark.parametrize("api", GRANTS)
+async def test_each_permission_is_enough_for_its_request(secured: Secured, topic: str, api: str) -> None:
+    group = f"g-{topic}"
+    names = {TOPIC: topic, GROUP: group, CLUSTER: THE_CLUSTER, TRANSACTIONAL_ID: group}
+    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice:
+        await create(admin, topic)
+        await coordinator(admin, group)
+        given = [acl(resource, names[resource], operation) for resource, operation in GRANTS[api]]
+        await grant(admin, *given)
+        request, version = ASKED[api].make(topic, group), ASKED[api].version
+        try:
+            response = await alice.ask(request, version)
+            # Producer ids may take their time, and SCRAM users be made yet; that is no refusal.
+            assert errors(response) <= {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.RESOURCE_NOT_FOUND}, response
+        finally:
+            await revoke(admin, topic, group)
+
+
+async def coordinator(admin: Wire, group: str) -> None:
+    """Wait until groups and transactions are coordinated by somebody."""
+    for kind in (0, 1):
+        while errors(await admin.ask(FindCoordinatorRequest(coordinator_keys=[group], key_type=kind), 4)):
+            pass
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    while errors(await admin.ask(request, 8)):
+        pass
+
+
+async def revoke(admin: Wire, *names: str) -> None:
+    """Take back all entries for these names."""
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=1,
+            resource_name_filter=name,
+            pattern_type_filter=1,
+            principal_filter=None,
+            host_filter=None,
+            operation=1,
+            permission_type=1,
+        )
+        for name in (*names, THE_CLUSTER)
+    ]
+    assert not errors(await admin.ask(DeleteAclsRequest(filters=filters), 3))
+    while any(each.resource_name in names for each in (await admin.ask(everything(), 3)).resources):
+        pass
+
+
+async def test_who_may_create_a_topic_need_not_see_its_options(secured: Secured, topic: str) -> None:
+    name = f"{topic}-new"
+    request = ASKED["CreateTopics"].make(topic, topic)
+    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice:
+        await grant(admin, acl(TOPIC, name, CREATE))
+        created = (await alice.ask(request, 7)).topics[0]
+        assert (created.error_code, created.topic_config_error_code) == (OK, NO_TOPIC)
+        assert (created.num_partitions, created.replication_factor) == (-1, -1)
+        assert not created.configs
+        # To have made it is not to see it.
+        assert errors(await alice.ask(ASKED["Metadata"].make(name, "g"), 9)) == {NO_TOPIC}
+        await revoke(admin, name)
+
+
+@pytest.mark.parametrize(
+    ("acls", "allowed"),
+    [
+        ([], False),
+        ([("{t}", READ, {})], True),
+        ([("{t}", ALL, {})], True),
+        ([("{t}", WRITE, {})], False),
+        ([("*", READ, {})], True),
+        ([("{t}"[:3], READ, {"pattern": PREFIXED})], True),
+        ([("{p}", READ, {"pattern": PREFIXED})], True),
+        ([("{p}", READ, {})], False),
+        ([("{t}x", READ, {"pattern": PREFIXED})], False),
+        ([("{t}", READ, {"principal": "User:*"})], True),
+        ([("{t}", READ, {"principal": "User:bob"})], False),
+        ([("{t}", READ, {"host": "127.0.0.1"})], True),
+        ([("{t}", READ, {"host": "10.0.0.1"})], False),
+        ([("{t}", READ, {}), ("{t}", READ, {"permission": DENY})], False),
+        ([("{t}", READ, {}), ("*", READ, {"permission": DENY})], False),
+        ([("{t}", READ, {}), ("{p}", ALL, {"permission": DENY, "pattern": PREFIXED})], False),
+        ([("{t}", READ, {}), ("{t}", READ, {"permission": DENY, "principal": "User:bob"})], True),
+        ([("{t}", READ, {}), ("{t}", READ, {"permission": DENY, "host": "10.0.0.1"})], True),
+        ([("{t}", READ, {}), ("{t}", DESCRIBE, {"permission": DENY})], True),
+    ],
+)
+async def test_which_entries_let_alice_read(
+    secured: Secured, topic: str, acls: list[tuple[str, int, dict[str, Any]]], allowed: bool
+) -> None:
+    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice:
+        await create(admin, topic)
+        names = [name.format(t=topic, p=topic[:-3]) for name, _, _ in acls]
+        await grant(
+            admin,
+            *[acl(TOPIC, name, operation, **more) for name, (_, operation, more) in zip(names, acls, strict=True)],
+        )
+        try:
+            expected = set() if allowed else {NO_TOPIC}
+            assert errors(await alice.ask(fetch_request(topic), 12)) == expected
+        finally:
+            await revoke(admin, *names)
+
+
+async def test_one_topic_is_refused_and_the_other_served(secured: Secured, topic: str) -> None:
+    secret = f"{topic}-secret"
+    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice:
+        await create(admin, topic)
+        await create(admin, secret)
+        await grant(admin, acl(TOPIC, topic, ALL))
+        request = produce_request(topic, batch([b"x"]))
+        request.topic_data += produce_request(secret, batch([b"x"])).topic_data
+        response = await alice.ask(request, 9)
+        codes = {each.name: each.partition_responses[0].error_code for each in response.responses}
+        assert codes == {topic: OK, secret: NO_TOPIC}
+        found = await alice.ask(MetadataRequest(topics=None), 9)
+        assert [each.name for each in found.topics] == [topic]
+        await revoke(admin, topic)
+
+
+async def test_what_may_be_done_is_told_in_bits(secured: Secured, topic: str) -> None:
+    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice:
+        await create(admin, topic)
+        await grant(admin, acl(TOPIC, topic, READ), acl(TOPIC, topic, ALTER_CONFIGS))
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], include_topic_authorized_operations=True)
+        mine = (await alice.ask(asked, 9)).topics[0].topic_authorized_operations
+        assert mine == sum(1 << each for each in (READ, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
+        theirs = (await admin.ask(asked, 9)).topics[0].topic_authorized_operations
+        assert (
+            theirs == sum(1 << each for each in range(READ, DESCRIBE + 1)) | 1 << DESCRIBE_CONFIGS | 1 << ALTER_CONFIGS
+        )
+        whole = await admin.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
+        expected = (CREATE, ALTER, DESCRIBE, 9, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
+        assert whole.cluster_authorized_operations == sum(1 << each for each in expected)
+        await revoke(admin, topic)
+
+
+async def test_entries_are_described_and_deleted_by_filters(secured: Secured, topic: str) -> None:
+    async with as_user(secured, "admin") as admin:
+        await grant(
+            admin,
+            acl(TOPIC, topic, READ),
+            acl(TOPIC, topic[:-2], WRITE, pattern=PREFIXED),
+            acl(TOPIC, f"{topic}-other", READ),
+        )
+
+        async def described(pattern: int, name: str | None) -> list[tuple[str, int]]:
+            found = await admin.ask(everything(TOPIC, name, pattern), 3)
+            return sorted((each.resource_name, entry.operation) for each in found.resources for entry in each.acls)
+
+        any_pattern, match, prefixed = 1, 2, PREFIXED
+        assert await described(any_pattern, topic) == [(topic, READ)]
+        assert await described(match, topic) == [(topic[:-2], WRITE), (topic, READ)]
+        assert await described(prefixed, topic[:-2]) == [(topic[:-2], WRITE)]
+        assert await described(any_pattern, None) == [(topic[:-2], WRITE), (topic, READ), (f"{topic}-other", READ)]
+        await revoke(admin, topic, topic[:-2], f"{topic}-other")
+        assert await described(any_pattern, None) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"resource_type": CLUSTER},
+        {"resource_name": ""},
+        {"principal": "alice"},
+    ],
+)
+async def test_an_entry_that_makes_no_sense(secured: Secured, wrong: dict[str, Any]) -> None:
+    assert await refused(secured, wrong) == {ErrorCode.INVALID_REQUEST}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"resource_type": 1},
+        {"resource_pattern_type": 1},
+        {"resource_pattern_type": 2},
+        {"operation": 1},
+        {"permission_type": 1},
+    ],
+)
+async def test_an_entry_of_a_kind_that_only_filters_have(secured: Secured, wrong: dict[str, Any]) -> None:
+    """Kafka fails on it, the embedded broker says what is wrong."""
+    expected = ErrorCode.INVALID_REQUEST if secured.kind == "embedded" else ErrorCode.UNKNOWN_SERVER_ERROR
+    assert await refused(secured, wrong) == {expected}
+
+
+async def refused(secured: Secured, wrong: dict[str, Any]) -> set[ErrorCode]:
+    entry = acl(TOPIC, "t", READ)
+    for name, value in wrong.items():
+        setattr(entry, name, value)
+    async with as_user(secured, "admin") as admin:
+        return errors(await admin.ask(CreateAclsRequest(creations=[entry]), 3))

@@ -1,0 +1,153 @@
+"""Groups of the classic protocol, request by request, on the embedded broker and on real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.describe_groups import DescribedGroup, DescribeGroupsRequest
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from aiokproto.codec.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
+from aiokproto.error_codes import ErrorCode
+from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.clusters import BehaviourCluster
+
+
+async def join(at: Coordinator, member_id: str = "", version: int = 9, **fields: Any) -> JoinGroupResponse:
+    metadata = b"\0\x01" + ConsumerProtocolSubscription(topics=["t"]).encode(1)
+    defaults: dict[str, Any] = {
+        "session_timeout_ms": 30_000,
+        "rebalance_timeout_ms": 30_000,
+        "protocol_type": "consumer",
+        "protocols": [JoinGroupRequestProtocol(name="range", metadata=metadata)],
+    }
+    request = JoinGroupRequest(group_id=at.group, member_id=member_id, **defaults | fields)
+    return await at.ask(request, lambda answer: answer.error_code, version)
+
+
+async def sync(at: Coordinator, joined: JoinGroupResponse, **fields: Any) -> SyncGroupResponse:
+    mine = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"mine")
+    request = SyncGroupRequest(
+        group_id=at.group,
+        member_id=joined.member_id,
+        **{
+            "generation_id": joined.generation_id,
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": [mine],
+            **fields,
+        },
+    )
+    return await at.ask(request, lambda answer: answer.error_code)
+
+
+async def heartbeat(at: Coordinator, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
+    request = HeartbeatRequest(
+        group_id=at.group, generation_id=generation, member_id=member_id, group_instance_id=instance_id
+    )
+    return ErrorCode((await at.ask(request, lambda answer: answer.error_code)).error_code)
+
+
+async def leave(at: Coordinator, member_id: str, instance_id: str | None = None) -> ErrorCode:
+    member = MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+    request = LeaveGroupRequest(group_id=at.group, members=[member])
+    answer = await at.ask(request, lambda answer: answer.error_code)
+    return ErrorCode(answer.error_code or answer.members[0].error_code)
+
+
+async def describe(at: Coordinator) -> DescribedGroup:
+    request = DescribeGroupsRequest(groups=[at.group], include_authorized_operations=True)
+    return (await at.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
+
+
+async def test_a_member_from_its_id_to_its_leaving(cluster: BehaviourCluster, topic: str) -> None:
+    async with coordinator(cluster, topic) as at:
+        assert (await join(at, "who")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        required = await join(at)
+        assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        assert required.member_id
+        joined = await join(at, required.member_id)
+        assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, required.member_id)
+        assert (joined.protocol_type, joined.protocol_name) == ("consumer", "range")
+        assert [member.member_id for member in joined.members] == [required.member_id]
+        described = await describe(at)
+        assert (described.group_state, described.protocol_data) == ("CompletingRebalance", "")
+        assert (await sync(at, joined, protocol_name=None)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert (await sync(at, joined, generation_id=7)).error_code == ErrorCode.ILLEGAL_GENERATION
+        assert (await sync(at, joined, protocol_name="other")).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert (await sync(at, joined)).assignment == b"mine"
+        described = await describe(at)
+        assert (described.group_state, described.protocol_data) == ("Stable", "range")
+        assert described.authorized_operations == 3400
+        assert [member.member_assignment for member in described.members] == [b"mine"]
+        assert await heartbeat(at, joined.member_id, 1) is ErrorCode.NONE
+        assert await heartbeat(at, joined.member_id, 2) is ErrorCode.ILLEGAL_GENERATION
+        assert await heartbeat(at, "who", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await leave(at, "who") is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await leave(at, joined.member_id) is ErrorCode.NONE
+        assert (await describe(at)).group_state == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"session_timeout_ms": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_timeout_ms": 10_000_000}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"protocols": []}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+)
+async def test_joins_that_are_refused(
+    cluster: BehaviourCluster, topic: str, fields: dict[str, Any], error: ErrorCode
+) -> None:
+    async with coordinator(cluster, topic) as at:
+        assert ErrorCode((await join(at, **fields)).error_code) is error
+
+
+async def test_protocols_must_have_one_in_common(cluster: BehaviourCluster, topic: str) -> None:
+    async with coordinator(cluster, topic) as at:
+        joined = await join(at, group_instance_id="i")
+        assert (await sync(at, joined, group_instance_id="i")).error_code == 0
+        other = [JoinGroupRequestProtocol(name="other", metadata=b"")]
+        cases: list[dict[str, Any]] = [{"protocols": other}, {"protocol_type": "connect"}]
+        for fields in cases:
+            refused = await join(at, group_instance_id="j", **fields)
+            assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+async def test_a_static_member_that_restarts_keeps_its_place(cluster: BehaviourCluster, topic: str) -> None:
+    async with coordinator(cluster, topic) as at:
+        before = await join(at, group_instance_id="i")
+        assert (await sync(at, before, group_instance_id="i")).assignment == b"mine"
+        after = await join(at, group_instance_id="i")
+        assert (after.error_code, after.generation_id, after.skip_assignment) == (0, before.generation_id, True)
+        assert after.member_id != before.member_id
+        assert (await sync(at, after, group_instance_id="i", assignments=[])).assignment == b"mine"
+        assert await heartbeat(at, before.member_id, 1, "i") is ErrorCode.FENCED_INSTANCE_ID
+        assert await leave(at, before.member_id, "i") is ErrorCode.FENCED_INSTANCE_ID
+        assert await leave(at, "", "nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await leave(at, "", "i") is ErrorCode.NONE
+
+
+async def test_a_second_member_makes_the_first_join_again(cluster: BehaviourCluster, topic: str) -> None:
+    async with coordinator(cluster, topic) as at, coordinator(cluster, topic) as aside:
+        first = await join(at, (await join(at)).member_id)
+        assert (await sync(at, first)).error_code == 0
+        required = await join(aside)
+        second = asyncio.ensure_future(join(aside, required.member_id))
+        while await heartbeat(at, first.member_id, 1) is not ErrorCode.REBALANCE_IN_PROGRESS:
+            await asyncio.sleep(0)
+        again = await join(at, first.member_id)
+        joined = await second
+        assert again.generation_id == joined.generation_id == 2
+        assert (again.leader, joined.leader) == (first.member_id, first.member_id)
+        assert (len(again.members), joined.members) == (2, [])
+        waiting = asyncio.ensure_future(sync(aside, joined, assignments=[]))
+        theirs = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"theirs")
+        await sync(at, again, assignments=[theirs])
+        assert (await waiting).assignment == b"theirs"

@@ -1,0 +1,344 @@
+"""Groups of the consumer protocol (KIP-848), request by request, on the embedded broker and on real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
+from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
+from aiokproto.codec.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from aiokproto.codec.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from aiokproto.consumer import Consumer
+from aiokproto.error_codes import ErrorCode
+from aiokproto.types import TopicPartition
+from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.clusters import BehaviourCluster
+
+GROUP_RESOURCE = 32
+
+
+class Member:
+    """A member that does what it is told, when it is told to go on."""
+
+    def __init__(self, at: Coordinator, member_id: str, **fields: Any) -> None:
+        self.at = at
+        self.member_id = member_id
+        self.epoch = 0
+        self.owned: dict[bytes, list[int]] = {}
+        self.fields: dict[str, Any] = {"rebalance_timeout_ms": 30_000, **fields}
+
+    @property
+    def partitions(self) -> list[int]:
+        return sorted(index for indexes in self.owned.values() for index in indexes)
+
+    async def beat(self) -> ConsumerGroupHeartbeatResponse:
+        owned = [TopicPartitions(topic_id=topic, partitions=indexes) for topic, indexes in self.owned.items()]
+        static = {"instance_id": self.fields["instance_id"]} if "instance_id" in self.fields else {}
+        fields = self.fields if self.epoch == 0 else static
+        answer = await self.at.heartbeat(self.member_id, self.epoch, topic_partitions=owned, **fields)
+        assert answer.error_code == 0, answer
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
+        return answer
+
+    async def leave(self, epoch: int = -1) -> None:
+        answer = await self.at.heartbeat(self.member_id, epoch, instance_id=self.fields.get("instance_id"))
+        assert (answer.error_code, answer.member_epoch) == (0, epoch)
+        self.epoch, self.owned = 0, {}
+
+
+async def until(condition: Callable[[], bool], *members: Member) -> None:
+    while not condition():
+        for member in members:
+            await member.beat()
+
+
+async def test_members_share_what_they_read(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=4)
+    async with coordinator(cluster, topic) as at:
+        first, second = (Member(at, name, subscribed_topic_names=[topic]) for name in ("first", "second"))
+        await until(lambda: first.partitions == [0, 1, 2, 3], first)
+        answer = await first.beat()
+        assert (answer.member_id, answer.heartbeat_interval_ms, answer.assignment) == ("first", 5000, None)
+        kept: list[int] = []
+        while len(second.partitions) < 2:
+            for member in (first, second):
+                await member.beat()
+                assert not set(first.partitions) & set(second.partitions), "a partition is at one member alone"
+            kept = first.partitions
+        await until(lambda: first.epoch == second.epoch, first, second)
+        assert sorted(kept + second.partitions) == [0, 1, 2, 3]
+        described = await at.describe()
+        assert (described.group_state, described.assignor_name) == ("Stable", "uniform")
+        assert described.group_epoch == described.assignment_epoch == first.epoch
+        assert described.authorized_operations == 3400
+        for seen in described.members:
+            member = {"first": first, "second": second}[seen.member_id]
+            assert (seen.member_epoch, seen.subscribed_topic_names, seen.member_type) == (member.epoch, [topic], 1)
+            (mine,) = seen.assignment.topic_partitions
+            assert (mine.topic_name, sorted(mine.partitions)) == (topic, member.partitions)
+            assert seen.target_assignment == seen.assignment
+        await second.leave()
+        await until(lambda: first.partitions == [0, 1, 2, 3], first)
+        await first.leave()
+        assert ((await at.describe()).group_state, (await at.describe()).members) == ("Empty", [])
+
+
+async def test_range_is_an_assignor_too(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=5)
+    async with coordinator(cluster, topic) as at:
+        fields: dict[str, Any] = {"subscribed_topic_names": [topic], "server_assignor": "range"}
+        first, second = Member(at, "1", **fields), Member(at, "2", **fields)
+        await until(lambda: (first.partitions, second.partitions) == ([0, 1, 2], [3, 4]), first, second)
+        assert (await at.describe()).assignor_name == "range"
+
+
+JOIN: dict[str, Any] = {"rebalance_timeout_ms": 1000, "subscribed_topic_names": ["x"], "topic_partitions": []}
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "fields", "error"),
+    [
+        ("", 0, JOIN, ErrorCode.INVALID_REQUEST),
+        (" ", 3, {}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, {}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, JOIN | {"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, JOIN | {"topic_partitions": None}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, JOIN | {"subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, JOIN | {"instance_id": ""}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, JOIN | {"rack_id": " "}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, JOIN | {"group_id": ""}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, JOIN | {"server_assignor": "sticky"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ("m", 0, JOIN | {"subscribed_topic_regex": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ("m", 0, JOIN | {"subscribed_topic_regex": r"(a)\1"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ("m", 0, JOIN | {"subscribed_topic_regex": "a(?!b)"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ("m", 0, JOIN | {"subscribed_topic_regex": "a++"}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ("m", -2, {}, ErrorCode.INVALID_REQUEST),
+        ("m", -3, {}, ErrorCode.INVALID_REQUEST),
+        ("m", 5, {}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("m", -1, {}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("m", -2, {"instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("m", 5, {"group_id": "no such group"}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ("known", 9, {}, ErrorCode.FENCED_MEMBER_EPOCH),
+    ],
+)
+async def test_heartbeats_that_are_refused(
+    cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
+) -> None:
+    async with coordinator(cluster, topic) as at:
+        await Member(at, "known", subscribed_topic_names=[topic]).beat()
+        answer = await at.heartbeat(member_id, epoch, **fields)
+        assert ErrorCode(answer.error_code) is error
+        assert answer.error_message
+        assert (answer.member_id, answer.member_epoch, answer.assignment) == (None, 0, None)
+
+
+async def test_a_member_of_v0_may_leave_its_id_to_the_coordinator(cluster: BehaviourCluster, topic: str) -> None:
+    async with coordinator(cluster, topic) as at:
+        answer = await at.heartbeat("", 0, version=0, **JOIN)
+        assert answer.error_code == 0
+        assert answer.member_id
+
+
+async def test_a_static_member_leaves_for_a_while(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with coordinator(cluster, topic) as at:
+        before = Member(at, "before", instance_id="i", subscribed_topic_names=[topic])
+        await until(lambda: before.partitions == [0, 1], before)
+        epoch = before.epoch
+        fields = JOIN | {"subscribed_topic_names": [topic], "instance_id": "i"}
+        assert (await at.heartbeat("after", 0, **fields)).error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+        assert (await at.heartbeat("after", epoch, instance_id="i")).error_code == ErrorCode.FENCED_INSTANCE_ID
+        await before.leave(-2)
+        after = Member(at, "after", instance_id="i", subscribed_topic_names=[topic])
+        await after.beat()
+        assert (after.epoch, after.partitions) == (epoch, [0, 1])
+
+
+async def test_patterns(cluster: BehaviourCluster, topic: str) -> None:
+    """They match whole names, and topics that come later."""
+    await cluster.create_topic(f"{topic}-1", partitions=2)
+    await cluster.create_topic(f"{topic}-10", partitions=3)
+    async with coordinator(cluster, topic) as at:
+        member = Member(at, "m", subscribed_topic_regex=f"{topic}-[0-9]")
+        await until(lambda: bool(member.owned), member)
+        assert member.owned.keys() == {await at.topic_id(f"{topic}-1")}
+        (described,) = (await at.describe()).members
+        assert (described.subscribed_topic_names, described.subscribed_topic_regex) == ([], f"{topic}-[0-9]")
+
+
+async def test_partitions_that_are_added_are_assigned(cluster: BehaviourCluster, topic: str) -> None:
+    """A topic that comes into being is noticed without anybody's asking."""
+    async with coordinator(cluster, topic) as at:
+        member = Member(at, "m", subscribed_topic_names=[topic])
+        await member.beat()
+        assert member.owned == {}
+        await cluster.create_topic(topic, partitions=3)
+        await until(lambda: member.partitions == [0, 1, 2], member)
+
+
+async def test_offsets_are_committed_in_an_epoch(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with coordinator(cluster, topic) as at:
+        assert await at.commit("m", 1, topic) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert await at.commit("m", 1, topic, version=8) is ErrorCode.ILLEGAL_GENERATION
+        member, other = (Member(at, name, subscribed_topic_names=[topic]) for name in ("m", "n"))
+        await until(lambda: member.partitions == [0, 1], member)
+        assigned_in = member.epoch
+        await until(lambda: len(other.partitions) == 1, member, other)
+        (mine,) = member.partitions
+        assert member.epoch > assigned_in
+        assert await at.commit("m", member.epoch, topic, mine) is ErrorCode.NONE
+        assert await at.commit("m", assigned_in, topic, mine) is ErrorCode.NONE, "it has had it since then"
+        assert await at.commit("m", assigned_in, topic, 1 - mine) is ErrorCode.STALE_MEMBER_EPOCH
+        assert await at.commit("m", member.epoch + 1, topic, mine) is ErrorCode.STALE_MEMBER_EPOCH
+        assert await at.commit("m", member.epoch, topic, mine, version=8) is ErrorCode.UNSUPPORTED_VERSION
+        assert await at.commit("nobody", 1, topic) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await at.commit("", -1, topic) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await at.commit("m", member.epoch, topic, 0, offset=11) is ErrorCode.NONE
+        assert await at.fetch("m", member.epoch, topic) == 11
+        assert await at.fetch(None, -1, topic) == 11
+        assert await at.fetch("m", member.epoch + 1, topic) is ErrorCode.STALE_MEMBER_EPOCH
+        assert await at.fetch("nobody", 1, topic) is ErrorCode.UNKNOWN_MEMBER_ID
+        await other.leave()
+        await member.leave()
+        assert await at.commit("", -1, topic, offset=12) is ErrorCode.NONE, "nobody is in the group"
+
+
+async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    async with coordinator(cluster, topic) as at:
+        member = Member(at, "m", subscribed_topic_names=[topic])
+        await until(lambda: member.partitions == [0], member)
+        assert await at.commit("m", member.epoch, topic) is ErrorCode.NONE
+        assert (await at.listed("consumer"))[topic] == ("consumer", "Stable")
+        assert topic not in await at.listed("classic")
+        assert topic in await at.listed()
+        classic = await at.ask(DescribeGroupsRequest(groups=[topic]), lambda answer: answer.groups[0].error_code)
+        assert (classic.groups[0].error_code, classic.groups[0].group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+
+        async def delete_offset() -> int:
+            asked = OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+            request = OffsetDeleteRequest(group_id=topic, topics=[asked])
+            answer = await at.ask(request, lambda answer: answer.error_code)
+            return answer.error_code or answer.topics[0].partitions[0].error_code
+
+        async def delete() -> int:
+            request = DeleteGroupsRequest(groups_names=[topic])
+            return (await at.ask(request, lambda answer: answer.results[0].error_code)).results[0].error_code
+
+        assert await delete_offset() == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        assert await delete() == ErrorCode.NON_EMPTY_GROUP
+        await member.leave()
+        assert await delete_offset() == 0
+        assert await at.fetch(None, -1, topic) == -1
+        assert await delete() == 0
+        assert await delete() == ErrorCode.GROUP_ID_NOT_FOUND
+        assert (await at.describe()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_group_has_options_of_its_own(cluster: BehaviourCluster, topic: str) -> None:
+    async with coordinator(cluster, topic) as at:
+        member = Member(at, "m", subscribed_topic_names=[topic])
+        assert (await member.beat()).heartbeat_interval_ms == 5000
+
+        async def alter(name: str, value: str) -> int:
+            change = AlterableConfig(name=name, config_operation=0, value=value)
+            resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=topic, configs=[change])
+            request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+            answer = await at.ask(request, lambda answer: answer.responses[0].error_code)
+            return answer.responses[0].error_code
+
+        async def option(name: str) -> tuple[str | None, int]:
+            resource = DescribeConfigsResource(
+                resource_type=GROUP_RESOURCE, resource_name=topic, configuration_keys=[name]
+            )
+            answer = await at.ask(
+                DescribeConfigsRequest(resources=[resource]), lambda answer: answer.results[0].error_code
+            )
+            (found,) = answer.results[0].configs
+            return found.value, found.config_source
+
+        assert await option("consumer.heartbeat.interval.ms") == ("5000", 5)
+        assert await alter("consumer.heartbeat.interval.ms", "7000") == 0
+        while await option("consumer.heartbeat.interval.ms") != ("7000", 8):
+            await asyncio.sleep(0)
+        while (await member.beat()).heartbeat_interval_ms != 7000:
+            await asyncio.sleep(0)
+        for name, value in (
+            ("consumer.heartbeat.interval.ms", "1"),
+            ("consumer.session.timeout.ms", "7000000"),
+            ("consumer.session.timeout.ms", "soon"),
+            ("no.such.option", "1"),
+        ):
+            assert await alter(name, value) == ErrorCode.INVALID_CONFIG, name
+
+
+async def test_a_classic_consumer_among_members_of_the_new_protocol(cluster: BehaviourCluster, topic: str) -> None:
+    """Its group becomes a consumer group when one of these joins, and a classic one again when the last has left."""
+    await cluster.create_topic(topic, partitions=4)
+    options: dict[str, Any] = {
+        "group_id": topic,
+        "heartbeat_interval_ms": 50,
+        "partition_assignment_strategy": "cooperative-sticky",
+    }
+    async with (
+        coordinator(cluster, topic) as at,
+        Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **options) as consumer,
+    ):
+
+        async def go_on(*members: Member, until: Callable[[], bool]) -> None:
+            while not until():
+                assert await consumer.poll(timeout_ms=20) == []
+                for member in members:
+                    await member.beat()
+
+        await go_on(until=lambda: len(consumer.assignment()) == 4)
+        assert (await at.listed())[topic][0] == "classic"
+        member = Member(at, "m", subscribed_topic_names=[topic])
+        await go_on(member, until=lambda: len(consumer.assignment()) == 2 and len(member.partitions) == 2)
+        read = {partition.partition for partition in consumer.assignment()}
+        assert sorted([*read, *member.partitions]) == [0, 1, 2, 3]
+        described = await at.describe()
+        assert sorted(each.member_type for each in described.members) == [0, 1]
+        await consumer.commit({TopicPartition(topic, min(read)): 1})
+        await member.leave()
+        await go_on(until=lambda: len(consumer.assignment()) == 4)
+        assert (await at.listed())[topic][0] == "classic"
+
+
+async def test_members_survive_their_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
+    await cluster3.create_topic(topic, partitions=4, replication=3)
+    async with coordinator(cluster3, topic) as at:
+        first = Member(at, "first", subscribed_topic_names=[topic])
+        second = Member(at, "second", instance_id="i", subscribed_topic_names=[topic])
+        await until(lambda: (len(first.partitions), len(second.partitions)) == (2, 2), first, second)
+        await until(lambda: first.epoch == second.epoch, first, second)
+        described = await at.describe()
+        await cluster3.move_leader("__consumer_offsets", await at.partition())
+        for member in (first, second):
+            epoch, partitions = member.epoch, member.partitions
+            await member.beat()
+            assert (member.epoch, member.partitions) == (epoch, partitions)
+        after = await at.describe()
+        for group in (described, after):
+            group.members.sort(key=lambda member: member.member_id)
+        assert after == described

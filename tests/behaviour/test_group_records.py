@@ -1,0 +1,113 @@
+"""What coordinators write into the offsets topic: the embedded broker's own and real Kafka's are read alike."""
+
+from __future__ import annotations
+
+from aiokproto.broker.groups.consumer import records as consumer_records
+from aiokproto.broker.groups.consumer.group import ConsumerGroup
+from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.member import State
+from aiokproto.broker.groups.records import decode_key, decode_offset_value, restore_group
+from aiokproto.codec.payloads.group_metadata import GroupMetadataKey
+from aiokproto.codec.payloads.offset_commit import OffsetCommitKey
+from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.test_classic_groups import join, leave, sync
+from tests.behaviour.test_consumer_groups import Member, until
+from tests.broker.consumer_scene import Topics
+from tests.broker.wire import fetch_request, records_of
+from tests.clusters import BehaviourCluster
+
+OFFSETS = "__consumer_offsets"
+
+
+async def written(at: Coordinator) -> dict[bytes, bytes]:
+    """The records that count, of all groups in the group's partition."""
+    latest: dict[bytes, bytes] = {}
+    wire = await at.connect()
+    offset = 0
+    while records := records_of(await wire.ask(fetch_request(OFFSETS, offset, partition=await at.partition()), 12)):
+        for record in records:
+            offset = record.offset + 1
+            assert record.key is not None
+            if record.value is None:
+                latest.pop(record.key, None)
+            else:
+                latest[record.key] = record.value
+    return latest
+
+
+async def test_a_consumer_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=4)
+    async with coordinator(cluster, topic) as at:
+        first = Member(at, "first", instance_id="i", rack_id="r", subscribed_topic_names=[topic])
+        second = Member(at, "second", subscribed_topic_regex=f"{topic}.*", server_assignor="range")
+        await until(lambda: (len(first.partitions), len(second.partitions)) == (2, 2), first, second)
+        await until(lambda: first.epoch == second.epoch, first, second)
+        assert await at.commit("first", first.epoch, topic, first.partitions[0], offset=5) == 0
+        described = await at.describe()
+        latest = await written(at)
+        group = ConsumerGroup(topic, Topics())
+        image = {key: value for key, value in latest.items() if consumer_records.group_of(key) == topic}
+        consumer_records.restore(group, image, 0.0)
+        assert (group.epoch, group.assignment_epoch) == (described.group_epoch, described.assignment_epoch)
+        for seen in described.members:
+            member = group.members[seen.member_id]
+            assert (member.epoch, member.instance_id, member.rack_id) == (
+                seen.member_epoch,
+                seen.instance_id,
+                seen.rack_id,
+            )
+            assert (sorted(member.topics), member.regex) == (
+                seen.subscribed_topic_names,
+                seen.subscribed_topic_regex or "",
+            )
+            (mine,) = seen.assignment.topic_partitions
+            places = {(mine.topic_id, index) for index in mine.partitions}
+            assert set(member.assigned) == group.targets[seen.member_id] == places
+            assert all(since <= member.epoch for since in member.assigned.values())
+        assert group.members["second"].assignor == "range"
+        (offset,) = (
+            decode_offset_value(value)
+            for key, value in latest.items()
+            if isinstance(read := decode_key(key), OffsetCommitKey) and read.group == topic
+        )
+        assert offset.offset == 5
+        await first.leave()
+        await second.leave()
+        image = {key: value for key, value in (await written(at)).items() if consumer_records.group_of(key) == topic}
+        empty = ConsumerGroup(topic, Topics())
+        consumer_records.restore(empty, image, 0.0)
+        assert (empty.members, empty.epoch) == ({}, (await at.describe()).group_epoch)
+
+
+async def test_a_classic_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:
+    async with coordinator(cluster, topic) as at:
+
+        async def read() -> Group:
+            (value,) = (
+                value
+                for key, value in (await written(at)).items()
+                if isinstance(read := decode_key(key), GroupMetadataKey) and read.group == topic
+            )
+            group = Group(topic)
+            restore_group(group, value, 0.0, 0)
+            return group
+
+        joined = await join(at, group_instance_id="i")
+        assert (await sync(at, joined, group_instance_id="i")).error_code == 0
+        group = await read()
+        assert (group.state, group.generation, group.protocol, group.leader) == (
+            State.STABLE,
+            1,
+            "range",
+            joined.member_id,
+        )
+        member = group.members[joined.member_id]
+        assert (member.instance_id, member.assignment, member.session_timeout, member.rebalance_timeout) == (
+            "i",
+            b"mine",
+            30.0,
+            30.0,
+        )
+        assert await leave(at, "", "i") == 0
+        group = await read()
+        assert (group.state, group.generation, group.protocol_type) == (State.EMPTY, 2, "consumer")

@@ -1,0 +1,119 @@
+"""A consumer group with a clock that stands still unless told otherwise, and its members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+from aiokproto.broker.groups.consumer import records
+from aiokproto.broker.groups.consumer.group import Answer, ConsumerGroup, Settings
+from aiokproto.broker.groups.consumer.member import Beat, Places
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+SESSION, REBALANCE = 45.0, 60.0
+A, B = b"a" * 16, b"b" * 16
+
+
+class Topics:
+    """Topics with as many partitions as told."""
+
+    def __init__(self, **sizes: int) -> None:
+        self.sizes = sizes
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        return (name[0].encode() * 16, self.sizes[name]) if name in self.sizes else None
+
+    def name(self, topic_id: bytes) -> str | None:
+        return next((name for name in self.sizes if name[0].encode() * 16 == topic_id), None)
+
+    def names(self) -> Iterable[str]:
+        return list(self.sizes)
+
+
+def places(topic_id: bytes, *indexes: int) -> Places:
+    return frozenset((topic_id, index) for index in indexes)
+
+
+@dataclass
+class Client:
+    """A member as a client sees itself: what it has, and what it has been told to have."""
+
+    member_id: str
+    topics: frozenset[str] = frozenset({"a"})
+    regex: str = ""
+    instance_id: str | None = None
+    assignor: str | None = None
+    epoch: int = 0
+    owned: Places = frozenset()
+    told: Places = frozenset()
+    joined: bool = field(default=False)
+
+
+class Scene:
+    """A group, its topics and the time."""
+
+    def __init__(self, max_size: int = 100, **sizes: int) -> None:
+        self.topics = Topics(**(sizes or {"a": 4}))
+        self.settings = Settings(SESSION, 5.0, max_size)
+        self.group = ConsumerGroup("g", self.topics, self.settings)
+        self.now = 1000.0
+        self.image: records.Image = {}
+
+    def join(self, client: Client) -> Answer:
+        client.owned = client.told = frozenset()
+        beat = Beat(
+            client.member_id,
+            0,
+            client.instance_id,
+            None,
+            REBALANCE,
+            client.topics,
+            client.regex,
+            client.assignor,
+            frozenset(),
+        )
+        return self._told(client, self.group.heartbeat(beat, self.now))
+
+    def beat(self, client: Client, silent: bool = False) -> Answer:
+        owned = None if silent else client.owned
+        beat = Beat(client.member_id, client.epoch, client.instance_id, owned=owned)
+        return self._told(client, self.group.heartbeat(beat, self.now))
+
+    def _told(self, client: Client, answer: Answer) -> Answer:
+        client.joined, client.epoch = True, answer.epoch
+        if answer.assigned is not None:
+            client.told = answer.assigned
+        return answer
+
+    def work(self, *clients: Client) -> None:
+        """Everybody does as told, until nothing more changes."""
+        for _ in range(4 + len(clients)):
+            for client in clients:
+                self.beat(client)
+                client.owned = client.told
+
+    def wait(self, seconds: float) -> None:
+        end = self.now + seconds
+        while (deadline := self.group.next_deadline()) is not None and deadline <= end:
+            self.now = max(self.now, deadline)
+            self.group.tick(self.now)
+        self.now = end
+
+    def save(self) -> list[tuple[bytes, bytes | None]]:
+        written = records.changes(self.group, self.image, 0)
+        self.group.changed = False
+        self.group.dirty.clear()
+        return written
+
+    def restart(self) -> None:
+        """Another coordinator reads what this one has written."""
+        self.save()
+        self.group = ConsumerGroup("g", self.topics, self.settings)
+        records.restore(self.group, self.image, self.now)
+
+
+def refused(code: ErrorCode) -> pytest.RaisesExc[BrokerError]:
+    return pytest.RaisesExc(BrokerError, check=lambda error: error.code is code)

@@ -1,0 +1,148 @@
+"""Who may do what, by the entries there are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.broker.dispatch import SERVED
+from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from aiokproto.broker.security.authorizer import Authorizer
+from aiokproto.broker.security.rules import RULES
+from aiokproto.codec.registry import api_name
+
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+ALLOW, DENY = Permission.ALLOW, Permission.DENY
+READ, WRITE, DESCRIBE, ALL = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALL
+
+# Few of everything, so that they meet.
+NAMES = st.sampled_from(["*", "a", "ab", "abc", "b"])
+ACLS = st.builds(
+    Acl,
+    st.sampled_from([TOPIC, GROUP]),
+    NAMES,
+    st.sampled_from([LITERAL, PREFIXED]),
+    st.sampled_from(["User:alice", "User:bob", "User:*"]),
+    st.sampled_from(["*", "10.0.0.1"]),
+    st.sampled_from([READ, WRITE, DESCRIBE, ALL]),
+    st.sampled_from([ALLOW, DENY]),
+)
+
+
+def covers(acl: Acl, name: str) -> bool:
+    if acl.pattern_type is PREFIXED:
+        return name.startswith(acl.name)
+    return acl.name in ("*", name)
+
+
+def expected(acls: set[Acl], host: str, operation: Operation, name: str, allow_if_no_acl: bool) -> bool:
+    """Kafka's rules in the words of its documentation, entry by entry."""
+    about = {acl for acl in acls if acl.resource_type is TOPIC and covers(acl, name)}
+    mine = {acl for acl in about if acl.principal in ("User:alice", "User:*") and acl.host in ("*", host)}
+    if any(acl.permission is DENY and acl.operation in (operation, ALL) for acl in mine):
+        return False
+    enough = {operation, ALL} | ({READ, WRITE} if operation is DESCRIBE else set())
+    if any(acl.permission is ALLOW and acl.operation in enough for acl in mine):
+        return True
+    return not about and allow_if_no_acl
+
+
+@given(
+    st.lists(ACLS, max_size=12),
+    st.sampled_from(["10.0.0.1", "10.0.0.2"]),
+    st.sampled_from([READ, WRITE, DESCRIBE]),
+    st.sampled_from(["a", "ab", "abc", "abcd", "b", "c"]),
+    st.booleans(),
+)
+def test_decisions(acls: list[Acl], host: str, operation: Operation, name: str, allow_if_no_acl: bool) -> None:
+    authorizer = Authorizer(allow_if_no_acl=allow_if_no_acl)
+    authorizer.add(acls)
+    found = authorizer.may("User:alice", host, operation, TOPIC, name)
+    assert found == expected(set(acls), host, operation, name, allow_if_no_acl)
+
+
+@given(st.lists(ACLS, max_size=12, unique=True), st.lists(ACLS, max_size=6, unique=True))
+def test_what_was_removed_decides_nothing(acls: list[Acl], passing: list[Acl]) -> None:
+    passing = [acl for acl in passing if acl not in acls]
+    changed, fresh = Authorizer(), Authorizer()
+    changed.add([*acls, *passing])
+    changed.remove(passing)
+    fresh.add(acls)
+    assert set(changed) == set(fresh) == set(acls)
+    for name in ("a", "abc", "b"):
+        asked = ("User:alice", "10.0.0.1", READ, TOPIC, name)
+        assert changed.may(*asked) == fresh.may(*asked)
+
+
+@given(st.lists(ACLS, max_size=12))
+def test_who_may_nothing_anywhere_may_nothing_here(acls: list[Acl]) -> None:
+    authorizer = Authorizer()
+    authorizer.add(acls)
+    asked = ("User:alice", "10.0.0.1", WRITE, TOPIC)
+    if any(authorizer.may(*asked, name) for name in ("a", "ab", "abc", "b", "c")):
+        assert authorizer.may_any(*asked)
+
+
+def test_somewhere_is_not_where_all_is_denied() -> None:
+    def entry(name: str, permission: Permission, pattern: PatternType = LITERAL) -> Acl:
+        return Acl(TOPIC, name, pattern, "User:alice", "*", WRITE, permission)
+
+    cases = [
+        ([], False),
+        ([entry("a", ALLOW)], True),
+        ([entry("a", ALLOW), entry("a", DENY)], False),
+        ([entry("a", ALLOW), entry("a", DENY, PREFIXED)], False),
+        ([entry("ab", ALLOW, PREFIXED), entry("a", DENY, PREFIXED)], False),
+        ([entry("a", ALLOW, PREFIXED), entry("a", DENY)], True),
+        ([entry("a", ALLOW, PREFIXED), entry("ab", DENY, PREFIXED)], True),
+        ([entry("*", ALLOW), entry("a", DENY)], True),
+        ([entry("a", ALLOW), entry("*", DENY)], False),
+    ]
+    for acls, allowed in cases:
+        authorizer = Authorizer()
+        authorizer.add(acls)
+        assert (acls, authorizer.may_any("User:alice", "h", WRITE, TOPIC)) == (acls, allowed)
+
+
+def test_super_users_are_not_asked() -> None:
+    authorizer = Authorizer(["User:root"])
+    authorizer.add([Acl(TOPIC, "*", LITERAL, "User:*", "*", ALL, DENY)])
+    assert authorizer.may("User:root", "h", READ, TOPIC, "t")
+    assert authorizer.may_any("User:root", "h", WRITE, TOPIC)
+    assert not authorizer.may("User:alice", "h", READ, TOPIC, "t")
+
+
+LITERAL_AB = Acl(TOPIC, "ab", LITERAL, "User:alice", "*", READ, ALLOW)
+PREFIX_A = Acl(TOPIC, "a", PREFIXED, "User:alice", "h", WRITE, DENY)
+ALL_GROUPS = Acl(GROUP, "*", LITERAL, "User:bob", "*", READ, ALLOW)
+ANYTHING = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (ANYTHING, [LITERAL_AB, PREFIX_A, ALL_GROUPS]),
+        (ANYTHING._replace(resource_type=GROUP), [ALL_GROUPS]),
+        (ANYTHING._replace(name="ab"), [LITERAL_AB]),
+        (ANYTHING._replace(name="a"), [PREFIX_A]),
+        (ANYTHING._replace(name="ab", pattern_type=PREFIXED), []),
+        (ANYTHING._replace(name="ab", pattern_type=PatternType.MATCH), [LITERAL_AB, PREFIX_A, ALL_GROUPS]),
+        (ANYTHING._replace(name="ac", pattern_type=PatternType.MATCH, resource_type=TOPIC), [PREFIX_A]),
+        (ANYTHING._replace(name="b", pattern_type=PatternType.MATCH), [ALL_GROUPS]),
+        (ANYTHING._replace(principal="User:alice"), [LITERAL_AB, PREFIX_A]),
+        (ANYTHING._replace(host="h"), [PREFIX_A]),
+        (ANYTHING._replace(operation=READ), [LITERAL_AB, ALL_GROUPS]),
+        (ANYTHING._replace(permission=DENY), [PREFIX_A]),
+    ],
+)
+def test_filters(wanted: AclFilter, found: list[Acl]) -> None:
+    authorizer = Authorizer()
+    authorizer.add([LITERAL_AB, PREFIX_A, ALL_GROUPS])
+    assert authorizer.find(wanted) == found
+
+
+def test_every_api_that_is_served_has_a_rule() -> None:
+    """What has none is the cluster's own, and no client could use it."""
+    assert {api_name(key) for key in SERVED} - set(RULES) == set()

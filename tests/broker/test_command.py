@@ -1,0 +1,110 @@
+"""The command line: a broker as a process, and the tools under one name."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aiokproto.cli.main import main
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.registry import api_keys
+from tests.broker.wire import Wire, batch, connect_to, fetch_request, produce, records_of
+
+
+@contextmanager
+def process(*arguments: str, module: str = "aiokproto") -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", module, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def address(running: subprocess.Popen[str]) -> str:
+    assert running.stdout is not None
+    return running.stdout.readline().strip()
+
+
+async def topics_at(wire: Wire) -> dict[str | None, int]:
+    found = (await wire.ask(MetadataRequest(topics=None), 9)).topics
+    return {topic.name: len(topic.partitions) for topic in found}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_broker_serves_until_it_is_told_to_end(tmp_path: Path, number: signal.Signals) -> None:
+    options = ["broker", "--data-dir", str(tmp_path / "data"), "--topic", "t", "--topic", "u:3"]
+    for already in ([], [b"x"]):
+        with process(*options, "--config", "log.retention.ms=-1") as running:
+            async with connect_to(address(running)) as wire:
+                assert await topics_at(wire) == {"t": 1, "u": 3}
+                found = records_of(await wire.ask(fetch_request("t", min_bytes=0), 12))
+                assert [record.value for record in found] == already
+                assert (await produce(wire, "t", batch([b"x"]))).error_code == 0
+            running.send_signal(number)
+            assert running.wait(20) == 0
+
+
+async def test_several_brokers_of_an_old_release() -> None:
+    with process("broker", "--brokers", "2", "--as-version", "0.10.0") as running:
+        addresses = address(running).split(",")
+        assert len(addresses) == 2
+        async with connect_to(addresses[1]) as wire:
+            assert len((await wire.ask(MetadataRequest(topics=None), 1)).brokers) == 2
+            wire.send(MetadataRequest(topics=None), 2)
+            assert await wire.closed()
+
+
+def test_it_ends_with_the_process_that_started_it() -> None:
+    with process("--until-stdin-closes", module="aiokproto.broker") as running:
+        assert address(running)
+        assert running.stdin is not None
+        running.stdin.close()
+        assert running.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--config", "num.partition=2"], "did you mean 'num.partitions'"),
+        (["--config", "nothing"], "not NAME=VALUE"),
+        (["--topic", "t:many"], "not NAME or NAME:PARTITIONS"),
+        (["--brokers", "0"], "at least one"),
+        (["--as-version", "5.0"], "no release of Kafka"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(["broker", *options])
+    except SystemExit as exit_:
+        code = exit_.code  # type: ignore[assignment]
+    assert code == 2
+    assert text in capsys.readouterr().err
+
+
+def test_what_cannot_run_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["broker", "--port", str(taken.getsockname()[1])]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_what_is_served_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--apis"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(api_keys()) + 2
+    assert "| 3 | Metadata | 0-13 | served |" in lines
+    assert "| 52 | Vote | - | the connection is closed |" in lines
+
+
+def test_the_codec_is_a_tool_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["codec", "show", "Heartbeat"]) == 0
+    assert "generation_id" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="2"):
+        main(["nonsense"])

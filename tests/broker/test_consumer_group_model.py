@@ -1,0 +1,132 @@
+"""A consumer group whose members and coordinators do anything in any order."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from aiokproto.broker.groups.consumer.member import LEAVING, MemberState
+from aiokproto.error_codes import ErrorCode
+from tests.broker.consumer_scene import Client, Scene, refused
+
+# ---- anything in any order
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Members that do as they are told come, go, fall silent and come back, topics change, and coordinators move."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scene = Scene(a=3, b=2)
+        self.clients: dict[str, Client] = {}
+        self.ids = count()
+
+    def _call(self, client: Client) -> None:
+        known = client.member_id in self.scene.group.members
+        if client.joined and not known:
+            with refused(ErrorCode.UNKNOWN_MEMBER_ID):
+                self.scene.beat(client)
+            client.joined, client.epoch, client.owned, client.told = False, 0, frozenset(), frozenset()
+        elif client.joined:
+            self.scene.beat(client)
+        else:
+            self.scene.join(client)
+
+    @rule(
+        topics=st.frozensets(st.sampled_from(["a", "b"])),
+        regex=st.sampled_from(["", "a", ".*"]),
+        assignor=st.sampled_from([None, "range", "uniform"]),
+    )
+    @precondition(lambda self: len(self.clients) < 5)
+    def come(self, topics: frozenset[str], regex: str, assignor: str | None) -> None:
+        client = Client(f"m{next(self.ids)}", topics, regex, assignor=assignor)
+        self.clients[client.member_id] = client
+        self._call(client)
+
+    @rule(data=st.data(), obey=st.booleans())
+    @precondition(lambda self: self.clients)
+    def beat(self, data: st.DataObject, obey: bool) -> None:
+        client = data.draw(st.sampled_from(sorted(self.clients.values(), key=lambda each: each.member_id)))
+        if obey:
+            client.owned = client.told
+        self._call(client)
+
+    @rule(data=st.data())
+    @precondition(lambda self: self.clients)
+    def go(self, data: st.DataObject) -> None:
+        client = self.clients.pop(data.draw(st.sampled_from(sorted(self.clients))))
+        if client.member_id in self.scene.group.members:
+            self.scene.group.leave(client.member_id, None, LEAVING)
+
+    @rule(name=st.sampled_from(["a", "b", "c"]), size=st.integers(0, 5))
+    def change_topic(self, name: str, size: int) -> None:
+        if size:
+            self.scene.topics.sizes[name] = max(size, self.scene.topics.sizes.get(name, 0))
+        else:
+            self.scene.topics.sizes.pop(name, None)
+
+    @rule(seconds=st.sampled_from([1.0, 20.0, 50.0]))
+    def wait(self, seconds: float) -> None:
+        self.scene.wait(seconds)
+
+    @rule()
+    def move(self) -> None:
+        before = self.scene.group
+        self.scene.restart()
+        after = self.scene.group
+        assert (after.epoch, after.assignment_epoch, after.targets) == (
+            before.epoch,
+            before.assignment_epoch,
+            before.targets,
+        )
+        for member_id, member in after.members.items():
+            theirs = vars(before.members[member_id]) | {"session_deadline": None, "rebalance_deadline": None}
+            assert vars(member) | {"session_deadline": None, "rebalance_deadline": None} == theirs
+
+    @rule()
+    def settle(self) -> None:
+        """If everybody does as told, everything that is read is read by one, and the group is stable."""
+        for _ in range(8):
+            for client in self.clients.values():
+                self._call(client)
+                client.owned = client.told
+        # Who fell silent for good would hold up the others until its session ends.
+        for member_id in set(self.scene.group.members) - set(self.clients):
+            self.scene.group.leave(member_id, None, LEAVING)
+        group = self.scene.group
+        assert group.state == ("Stable" if self.clients else "Empty")
+        read = [place for client in self.clients.values() for place in client.owned]
+        wanted = {
+            (topic_id, index)
+            for member in group.members.values()
+            for topic_id in group.subscriptions.ids_of(member)
+            for index in range(group.subscriptions.sizes[topic_id])
+        }
+        assert sorted(read) == sorted(wanted)
+
+    @invariant()
+    def nothing_is_at_two_members(self) -> None:
+        members = self.scene.group.members.values()
+        held = [place for member in members for place in (*member.assigned, *member.revoking)]
+        assert len(held) == len(set(held))
+
+    @invariant()
+    def epochs_are_in_order(self) -> None:
+        group = self.scene.group
+        assert group.epoch >= group.assignment_epoch
+        assert all(member.epoch <= group.assignment_epoch for member in group.members.values())
+        assert all(
+            since <= group.assignment_epoch for each in group.members.values() for since in each.assigned.values()
+        )
+
+    @invariant()
+    def only_who_has_to_give_up_something_waits_for_that(self) -> None:
+        for member in self.scene.group.members.values():
+            assert bool(member.revoking) == (member.state is MemberState.UNREVOKED_PARTITIONS)
+
+
+AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestAnyOrder = AnyOrder.TestCase

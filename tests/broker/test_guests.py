@@ -1,0 +1,171 @@
+"""Clients in other languages, and of brokers long ago: each writes, reads as a group and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokproto.broker import Broker, Cluster
+from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
+from tools.setup.system import find_java
+
+GUESTS = Path(__file__).parent / "guests"
+COUNT = 200
+
+
+async def run(command: list[str], folder: Path | None = None) -> str:
+    """What a program writes; fails if it does."""
+
+    def wait() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+
+    done = await asyncio.to_thread(wait)
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-500:]
+    return done.stdout
+
+
+# ---- Go
+
+
+@pytest.fixture(scope="session")
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> str:
+    compiler = shutil.which("go")
+    if compiler is None:
+        pytest.skip("Go is not installed")
+    program = tmp_path_factory.mktemp("guests") / "franz-go"
+    # The modules are there if the benchmarks were built; nothing is fetched for a test.
+    environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off"}
+    command = [compiler, "build", "-trimpath", "-o", str(program), "."]
+    done = subprocess.run(command, cwd=GUESTS, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"franz-go cannot be built: {done.stderr.strip().splitlines()[-1]}")
+    return str(program)
+
+
+@pytest.mark.parametrize("how", [[], ["transactional"]], ids=["idempotent", "transactional"])
+async def test_franz_go(franz_go: str, how: list[str]) -> None:
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("t", 3)
+        address = cluster.bootstrap_servers.split(",")[0]
+        assert await run([franz_go, address, "t", "g", str(COUNT), *how]) == f"{COUNT}\n"
+
+
+# ---- Java
+
+
+def libraries() -> str:
+    return os.pathsep.join(map(str, sorted(kafka_jars().glob("*.jar"))))
+
+
+@pytest.fixture(scope="session")
+def guest_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("guests") / "java"
+    # A JDK need not be there: the compiler is among the jars that are fetched for the tests.
+    compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
+    command = [str(find_java()), "-jar", str(compiler), "-17", "-cp", libraries(), "-d", str(folder)]
+    subprocess.run([*command, str(GUESTS / "java")], check=True, capture_output=True)
+    return folder
+
+
+async def java(classes: Path, *arguments: str) -> list[str]:
+    path = os.pathsep.join([str(classes), libraries()])
+    return (await run([str(find_java()), "-Xmx256m", "-cp", path, "Guest", *arguments])).splitlines()
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_kafkas_own_clients(guest_classes: Path, protocol: str) -> None:
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("t", 3)
+        servers = cluster.bootstrap_servers
+        assert await java(guest_classes, "clients", servers, "t", "g", str(COUNT), protocol) == [str(COUNT), "done"]
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+async def test_kafkas_own_admin_client(guest_classes: Path) -> None:
+    async with Cluster(2) as cluster:
+        assert await java(guest_classes, "admin", cluster.bootstrap_servers, "t", "g", "0", "classic") == ["done"]
+
+
+# ---- Python, as long ago
+
+
+def produce_and_consume(module: Any, servers: str, release: tuple[int, ...] | None, with_group: bool) -> list[bytes]:
+    """With kafka-python, which can be told of which release the brokers are."""
+    values = [b"value %d" % number for number in range(COUNT)]
+    options: dict[str, Any] = {"bootstrap_servers": servers}
+    if release is not None:
+        options["api_version"] = release
+    producer = module.KafkaProducer(acks="all", **options)
+    for future in [producer.send("t", value) for value in values]:
+        future.get(20)
+    producer.close()
+    consumer = module.KafkaConsumer(
+        "t",
+        group_id="g" if with_group else None,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        consumer_timeout_ms=20_000,
+        **options,
+    )
+    found = [record.value for _, record in zip(range(COUNT), consumer, strict=False)]
+    if with_group:
+        consumer.commit()
+        assert sum(consumer.committed(partition) or 0 for partition in consumer.assignment()) == COUNT
+    consumer.close()
+    return [value for value in values if value in found]
+
+
+@pytest.mark.parametrize(
+    ("release", "told"),
+    [
+        (None, None),
+        ("0.8.2", (0, 8, 2)),
+        ("0.9", (0, 9)),
+        ("0.10.0", None),
+        ("0.10.2", None),
+        ("0.11", None),
+        ("1.0", None),
+        ("2.4", None),
+        ("3.9", None),
+    ],
+)
+async def test_kafka_python(release: str | None, told: tuple[int, ...] | None) -> None:
+    module: Any = pytest.importorskip("kafka")
+    async with Broker(as_version=release) as broker:
+        await broker.create_topic("t", 2)
+        # 0.8 had no groups of members, and its brokers kept offsets at most.
+        found = await asyncio.to_thread(produce_and_consume, module, broker.bootstrap_servers, told, release != "0.8.2")
+    assert len(found) == COUNT
+
+
+@pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.11", "1.1", "2.3", "3.0"])
+async def test_librdkafka_with_old_brokers(release: str) -> None:
+    confluent: Any = pytest.importorskip("confluent_kafka")
+
+    def work(servers: str) -> int:
+        options: dict[str, Any] = {"bootstrap.servers": servers}
+        if release == "0.9":
+            options |= {"api.version.request": False, "broker.version.fallback": "0.9.0.1"}
+        producer = confluent.Producer(options)
+        for number in range(COUNT):
+            producer.produce("t", b"%d" % number)
+        assert producer.flush(20) == 0
+        consumer = confluent.Consumer({**options, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["t"])
+        try:
+            return len([message for message in consumer.consume(COUNT, 20) if message.error() is None])
+        finally:
+            consumer.close()
+
+    async with Broker(as_version=release) as broker:
+        await broker.create_topic("t", 2)
+        assert await asyncio.to_thread(work, broker.bootstrap_servers) == COUNT

@@ -1,0 +1,390 @@
+"""How much clients may use, and how long they have to pause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.broker import Broker, VirtualClock
+from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.quotas.charge import Stopwatch
+from aiokproto.broker.quotas.limits import ANY, DEFAULT, EXACT, Component, Limits, Share
+from aiokproto.broker.quotas.meters import Rate, TokenBucket
+from aiokproto.broker.quotas.quotas import Quotas
+from aiokproto.codec.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
+from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+from tests.broker.wire import Wire, batch, connect, fetch_request, produce_request, records_of
+
+# ---- meters
+
+
+def test_a_rate_is_reckoned_as_kafka_does() -> None:
+    rate = Rate(11, 1.0)
+    rate.record(100, 0.0)
+    # Ten windows are assumed to have passed, quiet.
+    assert rate.measure(0.0) == 10.0
+    assert rate.excess(5.0, 0.0) == 10.0
+    assert rate.measure(0.5) == pytest.approx(100 / 10.5)
+    assert rate.measure(10.5) == pytest.approx(100 / 10.5)
+    # What is older than eleven windows is forgotten.
+    assert rate.measure(11.0) == 0.0
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 3), st.integers(0, 1000)), min_size=1, max_size=40),
+    st.integers(1, 500),
+)
+def test_whoever_is_above_the_limit_pauses_and_nobody_else(events: list[tuple[float, int]], limit: int) -> None:
+    rate = Rate(11, 1.0)
+    now = 0.0
+    for gap, amount in events:
+        now += gap
+        rate.record(amount, now)
+    assert (rate.excess(limit, now) > 0) == (rate.measure(now) > limit)
+    assert rate.measure(now) <= sum(amount for _, amount in events) / 10
+    assert rate.excess(limit, now + 11.001) == 0
+
+
+def test_a_bucket_fills_up_to_its_burst() -> None:
+    bucket = TokenBucket(11, 1.0)
+    bucket.record(110, 10.0, 0.0)
+    assert bucket.excess(10.0, 0.0) == 0.0
+    bucket.record(20, 10.0, 0.0)
+    assert bucket.excess(10.0, 0.0) == 2.0
+    assert bucket.excess(10.0, 1.5) == pytest.approx(0.5)
+    assert bucket.excess(10.0, 2.0) == 0.0
+    # Full again long since, and no fuller.
+    bucket.record(120, 10.0, 1000.0)
+    assert bucket.excess(10.0, 1000.0) == 1.0
+
+
+# ---- limits
+
+
+def limits(*quotas: tuple[dict[str, str | None], float]) -> Limits:
+    made = Limits()
+    for entity, value in quotas:
+        made.alter(list(entity.items()), [("producer_byte_rate", value)], dry_run=False)
+    return made
+
+
+PRECEDENCE: list[tuple[dict[str, str | None], tuple[str, str]]] = [
+    ({"user": "alice", "client-id": "c"}, ("alice", "c")),
+    ({"user": "alice", "client-id": None}, ("alice", "c")),
+    ({"user": "alice"}, ("alice", "")),
+    ({"user": None, "client-id": "c"}, ("alice", "c")),
+    ({"user": None, "client-id": None}, ("alice", "c")),
+    ({"user": None}, ("alice", "")),
+    ({"client-id": "c"}, ("", "c")),
+    ({"client-id": None}, ("", "c")),
+]
+
+
+@pytest.mark.parametrize("rank", range(len(PRECEDENCE)))
+def test_the_most_particular_quota_counts(rank: int) -> None:
+    known = limits(*[(entity, float(value)) for value, (entity, _) in enumerate(PRECEDENCE, 1) if value > rank])
+    assert known.share("producer_byte_rate", "alice", "c") == Share(rank + 1.0, *PRECEDENCE[rank][1])
+
+
+def test_nobody_else_is_concerned() -> None:
+    known = limits(({"user": "alice"}, 1.0), ({"client-id": "c"}, 2.0))
+    assert known.share("producer_byte_rate", "bob", "d") is None
+    assert known.share("consumer_byte_rate", "alice", "c") is None
+
+
+@pytest.mark.parametrize(
+    ("entity", "key", "value"),
+    [
+        ({}, "producer_byte_rate", 1.0),
+        ({"user": ""}, "producer_byte_rate", 1.0),
+        ({"group": "g"}, "producer_byte_rate", 1.0),
+        ({"user": "a", "ip": "10.0.0.1"}, "connection_creation_rate", 1.0),
+        ({"ip": "no address"}, "connection_creation_rate", 1.0),
+        ({"ip": "10.0.0.1"}, "producer_byte_rate", 1.0),
+        ({"user": "a"}, "connection_creation_rate", 1.0),
+        ({"user": "a"}, "producer_byte_rates", 1.0),
+        ({"user": "a"}, "producer_byte_rate", 0.0),
+        ({"user": "a"}, "producer_byte_rate", -1.0),
+        ({"user": "a"}, "producer_byte_rate", float("nan")),
+        ({"user": "a"}, "producer_byte_rate", 0.5),
+        ({"user": "a"}, "producer_byte_rate", 1e30),
+        ({"ip": None}, "connection_creation_rate", 1e10),
+    ],
+)
+def test_quotas_that_cannot_be(entity: dict[str, str | None], key: str, value: float) -> None:
+    known = Limits()
+    with pytest.raises(BrokerError) as raised:
+        known.alter(list(entity.items()), [(key, value)], dry_run=False)
+    assert raised.value.code == ErrorCode.INVALID_REQUEST
+    assert not known
+
+
+@pytest.mark.parametrize(
+    ("components", "strict", "found"),
+    [
+        ([], False, ["ac", "a", "*c", "ip"]),
+        ([], True, []),
+        ([Component("user", EXACT, "a")], False, ["ac", "a"]),
+        ([Component("user", EXACT, "a")], True, ["a"]),
+        ([Component("user", DEFAULT, None)], False, ["*c"]),
+        ([Component("user", ANY, None)], False, ["ac", "a", "*c"]),
+        ([Component("user", ANY, None), Component("client-id", EXACT, "c")], True, ["ac", "*c"]),
+        ([Component("ip", EXACT, "10.0.0.1")], True, ["ip"]),
+    ],
+)
+def test_describing(components: list[Component], strict: bool, found: list[str]) -> None:
+    entities: dict[str, dict[str, str | None]] = {
+        "ac": {"user": "a", "client-id": "c"},
+        "a": {"user": "a"},
+        "*c": {"user": None, "client-id": "c"},
+        "ip": {"ip": "10.0.0.1"},
+    }
+    known = Limits()
+    for name, entity in entities.items():
+        key = "connection_creation_rate" if name == "ip" else "producer_byte_rate"
+        known.alter(list(entity.items()), [(key, 7.0)], dry_run=False)
+    again = Limits()
+    again.load(known.saved())
+    for each in (known, again):
+        described = [entity for entity, _ in each.describe(components, strict=strict)]
+        assert described == [frozenset(entities[name].items()) for name in found]
+
+
+@pytest.mark.parametrize(
+    ("components", "error"),
+    [
+        ([Component("", EXACT, "a")], ErrorCode.INVALID_REQUEST),
+        ([Component("group", EXACT, "a")], ErrorCode.UNSUPPORTED_VERSION),
+        ([Component("user", EXACT, "a"), Component("user", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([Component("user", EXACT, None)], ErrorCode.INVALID_REQUEST),
+        ([Component("user", DEFAULT, "a")], ErrorCode.INVALID_REQUEST),
+        ([Component("user", ANY, "a")], ErrorCode.INVALID_REQUEST),
+        ([Component("user", 9, None)], ErrorCode.INVALID_REQUEST),
+        ([Component("user", ANY, None), Component("ip", ANY, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_questions_that_make_no_sense(components: list[Component], error: ErrorCode) -> None:
+    with pytest.raises(BrokerError) as raised:
+        Limits().describe(components, strict=False)
+    assert raised.value.code == error
+
+
+# ---- use
+
+
+def quotas(known: Limits, **options: int) -> Quotas:
+    return Quotas(known, BrokerOptions({name.replace("_", "."): value for name, value in options.items()}))
+
+
+def test_a_user_s_clients_share_its_quota() -> None:
+    used = quotas(limits(({"user": "alice"}, 100.0)))
+    assert used.use("producer_byte_rate", "alice", "c", 1000, 0.0) == 0.0
+    assert used.use("producer_byte_rate", "alice", "d", 1000, 0.0) == 10.0
+    assert used.use("producer_byte_rate", "bob", "c", 1_000_000, 0.0) == 0.0
+
+
+def test_what_is_given_back_was_not_used() -> None:
+    used = quotas(limits(({"user": "alice"}, 100.0)))
+    assert used.use("producer_byte_rate", "alice", "c", 5000, 0.0) == 40.0
+    used.give_back("producer_byte_rate", "alice", "c", 5000, 0.0)
+    assert used.use("producer_byte_rate", "alice", "c", 1000, 0.0) == 0.0
+    assert used.most("producer_byte_rate", "alice", "c") == 1000.0
+    assert used.most("producer_byte_rate", "bob", "c") == float("inf")
+
+
+def test_pauses_for_time_are_a_window_at_most() -> None:
+    known = Limits()
+    known.alter([("client-id", "c")], [("request_percentage", 0.5)], dry_run=False)
+    used = quotas(known)
+    assert used.use("request_percentage", "alice", "c", 5.0, 0.0) == 0.0
+    assert used.use("request_percentage", "alice", "c", 100.0, 0.0) == 1.0
+
+
+def test_connections_are_counted_by_address() -> None:
+    known = Limits()
+    known.alter([("ip", None)], [("connection_creation_rate", 1.0)], dry_run=False)
+    known.alter([("ip", "10.0.0.9")], [("connection_creation_rate", 100.0)], dry_run=False)
+    used = quotas(known)
+    assert [used.connect("10.0.0.1", 0.0) for _ in range(10)] == [0.0] * 10
+    assert used.connect("10.0.0.1", 0.0) == 1.0
+    assert used.connect("10.0.0.2", 0.0) == 0.0
+    assert [used.connect("10.0.0.9", 0.0) for _ in range(50)] == [0.0] * 50
+
+
+async def test_waiting_is_not_time_that_was_used() -> None:
+    gate = asyncio.get_running_loop().create_future()
+
+    async def work() -> str:
+        return str(await gate)
+
+    async def measured(watch: Stopwatch[str]) -> str:
+        return await watch
+
+    begun = asyncio.get_running_loop().time()
+    watch = Stopwatch(work())
+    task = asyncio.ensure_future(measured(watch))
+    asyncio.get_running_loop().call_later(0.05, gate.set_result, "done")
+    assert await task == "done"
+    assert 0 < watch.seconds < asyncio.get_running_loop().time() - begun - 0.04
+
+
+async def test_cancelling_reaches_the_work() -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append("work")
+
+    async def measured() -> None:
+        await Stopwatch(work())
+
+    task = asyncio.ensure_future(measured())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["work"]
+
+
+# ---- over the wire
+
+
+@asynccontextmanager
+async def limited(**values: float) -> AsyncIterator[tuple[Broker, VirtualClock, Wire]]:
+    """A broker where clients that call themselves ``test`` have quotas."""
+    clock = VirtualClock()
+    async with Broker(clock=clock) as broker, connect(broker) as wire:
+        await broker.create_topic("t")
+        await set_quota(wire, {"client-id": "test"}, **values)
+        yield broker, clock, wire
+
+
+async def set_quota(wire: Wire, entity: dict[str, str | None], **values: float) -> None:
+    entry = AlterClientQuotasRequestEntryData(
+        entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+        ops=[OpData(key=key, value=value, remove=False) for key, value in values.items()],
+    )
+    answer = await wire.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False))
+    assert answer.entries[0].error_code == 0, answer.entries[0].error_message
+
+
+async def heard_after(wire: Wire, clock: VirtualClock, seconds: float) -> None:
+    """Nothing is heard on the connection until the clock has gone on by so many seconds."""
+    wire.send(MetadataRequest(topics=[]), 9)
+    await clock.advance(seconds - 0.01)
+    answer = asyncio.ensure_future(wire.frame())
+    await clock.advance(0)
+    assert not answer.done()
+    await clock.advance(0.02)
+    await answer
+
+
+async def test_a_producer_that_is_too_fast_pauses() -> None:
+    async with limited(producer_byte_rate=1000) as (broker, clock, wire):
+        request = produce_request("t", batch([bytes(15_000)]))
+        response = await wire.ask(request, 9)
+        # It is stored all the same.
+        assert response.responses[0].partition_responses[0].error_code == 0
+        size = len(request.encode(9))
+        assert response.throttle_time_ms == pytest.approx(size - 10_000, abs=40)
+        await heard_after(wire, clock, response.throttle_time_ms / 1000)
+        # Others are not concerned.
+        async with connect(broker) as other:
+            assert (await other.ask(MetadataRequest(topics=[]), 9)).throttle_time_ms == 0
+
+
+async def test_a_consumer_that_is_too_fast_gets_nothing_and_pauses() -> None:
+    async with limited(consumer_byte_rate=1000) as (_, clock, wire):
+        for _ in range(10):
+            assert (await wire.ask(produce_request("t", batch([bytes(2900)])), 9)).throttle_time_ms == 0
+        first = await wire.ask(fetch_request("t"), 11)
+        # No more than the windows have room for.
+        assert (len(records_of(first)), first.throttle_time_ms) == (3, 0)
+        second = await wire.ask(fetch_request("t", offset=3), 11)
+        assert records_of(second) == []
+        assert second.throttle_time_ms > 0
+        await heard_after(wire, clock, second.throttle_time_ms / 1000)
+        # What was had counts until its window is over.
+        await clock.advance(11)
+        third = await wire.ask(fetch_request("t", offset=3), 11)
+        assert (len(records_of(third)), third.throttle_time_ms) == (3, 0)
+
+
+async def test_a_paused_client_takes_no_place_of_a_fetch_session() -> None:
+    config = {"max.incremental.fetch.session.cache.slots": 2}
+    async with Broker(clock=VirtualClock(), config=config) as broker, connect(broker) as other:
+        await broker.create_topic("t")
+        await other.ask(produce_request("t", batch([bytes(5000)])), 9)
+        session_id = (await other.ask(fetch_request("t", session_epoch=0), 11)).session_id
+        await set_quota(other, {"client-id": "test"}, consumer_byte_rate=1)
+        for _ in range(2):
+            async with connect(broker) as wire:
+                begun = await wire.ask(fetch_request("t", session_epoch=0), 11)
+                assert begun.throttle_time_ms > 0
+                assert (begun.session_id, begun.responses) == (0, [])
+        await set_quota(other, {"client-id": "test"}, consumer_byte_rate=1_000_000_000)
+        following = await other.ask(fetch_request("t", session_id=session_id, session_epoch=1), 11)
+        assert (following.error_code, following.session_id) == (0, session_id)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+async def test_topics_come_no_faster_than_permitted(version: int) -> None:
+    """Since v6 what is too much is refused, before it the client has to pause (KIP-599)."""
+
+    def asking(name: str) -> CreateTopicsRequest:
+        topic = CreatableTopic(name=name, num_partitions=15, replication_factor=1, assignments=[], configs=[])
+        return CreateTopicsRequest(topics=[topic])
+
+    async with limited(controller_mutation_rate=1) as (_, clock, wire):
+        first = await wire.ask(asking("a"), version)
+        assert first.topics[0].error_code == 0
+        if version == 5:
+            assert first.throttle_time_ms == 4000
+            await heard_after(wire, clock, 4)
+            return
+        assert first.throttle_time_ms == 0
+        second = await wire.ask(asking("b"), version)
+        assert second.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert second.throttle_time_ms == 4000
+        await heard_after(wire, clock, 4)
+        assert (await wire.ask(asking("b"), version)).topics[0].error_code == 0
+
+
+async def test_connections_come_no_faster_than_permitted() -> None:
+    clock = VirtualClock()
+    async with Broker(clock=clock) as broker:
+        async with connect(broker) as wire:
+            await set_quota(wire, {"ip": "127.0.0.1"}, connection_creation_rate=1)
+        for number in range(11):
+            async with connect(broker) as wire:
+                if number < 10:
+                    await wire.ask(MetadataRequest(topics=[]), 9)
+                    continue
+                end = asyncio.ensure_future(wire.closed())
+                while not end.done():
+                    await clock.advance(0.2)
+                assert await end
+
+
+async def test_quotas_survive(tmp_path: Any) -> None:
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t")
+        await set_quota(wire, {"client-id": "test"}, producer_byte_rate=1000)
+    async with Broker(data_dir=tmp_path, clock=VirtualClock()) as broker, connect(broker) as wire:
+        assert (await wire.ask(produce_request("t", batch([bytes(15_000)])), 9)).throttle_time_ms > 0

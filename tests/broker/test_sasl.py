@@ -1,0 +1,252 @@
+"""How a connection proves who it is: the steps, and what ends them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.broker.clock import VirtualClock
+from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
+from aiokproto.broker.security.exchange import AuthenticationFailed
+from aiokproto.broker.security.oauthbearer import OAuthBearerExchange, Token, unsecured_validator
+from aiokproto.broker.security.plain import PlainExchange
+from aiokproto.broker.security.sasl import SaslAuthenticator
+from aiokproto.broker.security.scram import Credential, Mechanism, ScramExchange, credential, credential_of
+from aiokproto.codec.messages.api_versions import ApiVersionsRequest
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest
+from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest
+from aiokproto.error_codes import ErrorCode
+from tests.broker.secure import ScramClient, unsecured
+
+PASSWORDS = {"alice": "secret", "bob": "hidden"}
+VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = (
+    request.api_key for request in (ApiVersionsRequest, SaslHandshakeRequest, SaslAuthenticateRequest, MetadataRequest)
+)
+
+
+def authenticator(clock: VirtualClock, max_reauth_ms: int = 0) -> SaslAuthenticator:
+    return SaslAuthenticator(
+        {
+            "PLAIN": lambda: PlainExchange(PASSWORDS),
+            "OAUTHBEARER": lambda: OAuthBearerExchange(lambda token: Token(token, clock.wall() + 5000)),
+        },
+        max_reauth_ms,
+        clock,
+    )
+
+
+def log_in(sasl: SaslAuthenticator, token: bytes = b"\0alice\0secret", mechanism: str = "PLAIN") -> int:
+    """Returns the session's lifetime."""
+    assert sasl.admit(HANDSHAKE) is None
+    assert sasl.handshake(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
+    assert sasl.admit(AUTHENTICATE) is None
+    answer = sasl.authenticate(SaslAuthenticateRequest(auth_bytes=token))
+    assert (answer.error_code, sasl.failure) == (0, None)
+    return answer.session_lifetime_ms
+
+
+def test_a_session_without_an_end() -> None:
+    sasl = authenticator(VirtualClock())
+    assert log_in(sasl) == 0
+    assert str(sasl.principal) == "User:alice"
+    assert sasl.complete
+    # It never has to be proven again, so that cannot be done either.
+    assert sasl.handshake(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert sasl.complete
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token", "max_reauth_ms", "lifetime_ms"),
+    [
+        ("PLAIN", b"\0alice\0secret", 3000, 3000),
+        ("OAUTHBEARER", b"n,,\x01auth=Bearer alice\x01\x01", 0, 5000),
+        ("OAUTHBEARER", b"n,,\x01auth=Bearer alice\x01\x01", 3000, 3000),
+        ("OAUTHBEARER", b"n,,\x01auth=Bearer alice\x01\x01", 9000, 5000),
+    ],
+)
+async def test_a_session_ends(mechanism: str, token: bytes, max_reauth_ms: int, lifetime_ms: int) -> None:
+    clock = VirtualClock()
+    sasl = authenticator(clock, max_reauth_ms)
+    assert log_in(sasl, token, mechanism) == lifetime_ms
+    await clock.advance(lifetime_ms / 1000)
+    assert sasl.admit(METADATA) is None
+    assert sasl.failure is None
+    await clock.advance(0.001)
+    # In time or not: authenticating again is always heard.
+    assert log_in(sasl, token, mechanism) == lifetime_ms
+    await clock.advance(lifetime_ms / 1000 + 0.001)
+    sasl.admit(METADATA)
+    assert sasl.failure == "its session has expired, and it did not authenticate again"
+
+
+async def test_authenticating_again_takes_a_second_at_least() -> None:
+    clock = VirtualClock()
+    sasl = authenticator(clock, 60_000)
+    log_in(sasl)
+    log_in(sasl)
+    again = SaslHandshakeRequest(mechanism="PLAIN")
+    assert sasl.handshake(again, 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    await clock.advance(1)
+    assert sasl.handshake(again, 1).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token"), [("PLAIN", b"\0bob\0hidden"), ("OAUTHBEARER", b"n,,\x01auth=Bearer alice\x01\x01")]
+)
+def test_neither_the_user_nor_the_mechanism_can_change(mechanism: str, token: bytes) -> None:
+    sasl = authenticator(VirtualClock(), 60_000)
+    log_in(sasl)
+    assert sasl.handshake(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
+    answer = sasl.authenticate(SaslAuthenticateRequest(auth_bytes=token))
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert sasl.failure is not None
+
+
+def test_the_order_of_requests() -> None:
+    sasl = authenticator(VirtualClock())
+    assert sasl.admit(VERSIONS) is None
+    sasl.versions_told()
+    assert sasl.failure is None
+    assert sasl.admit(HANDSHAKE) is None
+    assert sasl.failure is None
+    assert sasl.admit(VERSIONS) is None
+    assert sasl.failure == "ApiVersions came before SASL authentication"
+
+
+@pytest.mark.parametrize("api_key", [AUTHENTICATE, METADATA])
+def test_nothing_else_comes_first(api_key: int) -> None:
+    sasl = authenticator(VirtualClock())
+    assert sasl.admit(api_key) is None
+    assert sasl.failure is not None
+
+
+def test_tokens_are_wrapped_since_v1_of_the_handshake() -> None:
+    for version, raw in ((0, True), (1, False)):
+        sasl = authenticator(VirtualClock())
+        sasl.handshake(SaslHandshakeRequest(mechanism="PLAIN"), version)
+        assert sasl.raw == raw
+
+
+# ---- mechanisms
+
+# The example of RFC 7677, section 3.
+RFC_CREDENTIAL = credential(
+    Mechanism.SCRAM_SHA_256,
+    b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81",
+    4096,
+    hashlib.pbkdf2_hmac("sha256", b"pencil", b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81", 4096),
+)
+
+
+def test_the_example_of_the_rfc() -> None:
+    known: dict[str, Credential] = {"user": RFC_CREDENTIAL}
+    exchange = ScramExchange(
+        Mechanism.SCRAM_SHA_256, lambda user, _: known.get(user), lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    )
+    assert exchange.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == (
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    )
+    assert exchange.user is None
+    assert (
+        exchange.step(
+            b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+        )
+        == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    )
+    assert exchange.user == "user"
+
+
+@given(st.data())
+def test_a_proof_of_which_anything_is_changed_proves_nothing(data: st.DataObject) -> None:
+    client = ScramClient("user", "pencil", "sha256")
+    exchange = ScramExchange(Mechanism.SCRAM_SHA_256, lambda user, _: RFC_CREDENTIAL if user == "user" else None)
+    final = bytearray(client.final(exchange.step(client.first())))
+    at = data.draw(st.integers(0, len(final) - 1))
+    final[at] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(AuthenticationFailed):
+        exchange.step(bytes(final))
+    assert exchange.user is None
+
+
+@given(st.binary(max_size=60))
+def test_whatever_comes_is_a_failure_and_no_crash(token: bytes) -> None:
+    find = {"user": RFC_CREDENTIAL}
+    for exchange in (
+        PlainExchange(PASSWORDS),
+        ScramExchange(Mechanism.SCRAM_SHA_256, lambda user, _: find.get(user)),
+        OAuthBearerExchange(unsecured_validator(lambda: 0)),
+    ):
+        with pytest.raises(AuthenticationFailed):
+            exchange.step(token)
+
+
+def test_names_are_escaped() -> None:
+    made = credential_of(Mechanism.SCRAM_SHA_512, "pencil")
+    exchange = ScramExchange(Mechanism.SCRAM_SHA_512, lambda user, _: made if user == "a,b=c" else None)
+    client = ScramClient("a=2Cb=3Dc", "pencil", "sha512")
+    exchange.step(client.final(exchange.step(client.first())))
+    assert exchange.user == "a,b=c"
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        '{"sub": "alice"}',
+        '{"sub": "alice", "exp": "tomorrow"}',
+        '{"sub": "alice", "exp": 999}',
+        '{"sub": "alice", "exp": 2000, "iat": 1500}',
+        '{"sub": "alice", "exp": 2000, "iat": true}',
+        '{"sub": "", "exp": 2000}',
+        '{"sub": 7, "exp": 2000}',
+        '{"exp": 2000}',
+        "[]",
+        "not JSON",
+    ],
+)
+def test_claims_that_are_not_believed(claims: str) -> None:
+    import base64
+
+    def encoded(text: str) -> str:
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    validate = unsecured_validator(lambda: 1_000_000)
+    good = '{"sub": "alice", "exp": 2000, "iat": 900}'
+    none = encoded('{"alg": "none"}')
+    assert validate(f"{none}.{encoded(good)}.") == Token("alice", 2_000_000)
+    for token in (f"{none}.{encoded(claims)}.", f"{none}.{encoded(good)}.x", f"{encoded('{}')}.{encoded(good)}.", "x"):
+        with pytest.raises(ValueError, match=r"token|claim"):
+            validate(token)
+
+
+def test_a_token_for_somebody_else() -> None:
+    exchange = OAuthBearerExchange(lambda token: Token("alice", 1))
+    with pytest.raises(AuthenticationFailed, match="different"):
+        exchange.step(unsecured("alice").replace(b"n,,", b"n,a=bob,"))
+
+
+# ---- credentials
+
+
+def test_credentials_given_in_code_and_made_by_request() -> None:
+    before = ScramCredentials({"alice": "secret"})
+    assert before.users == ["alice"]
+    assert before.saved() == []
+    new = Upsertion("bob", 2, 8192, b"salt", b"salted")
+    assert before.alter([Deletion("alice", 1)], [new]) == {"alice": None, "bob": None}
+    assert list(before.of("alice")) == [Mechanism.SCRAM_SHA_512]
+    after = ScramCredentials({})
+    after.load(before.saved())
+    assert after.of("bob") == before.of("bob")
+    assert after.users == ["bob"]
+
+
+def test_whoever_is_named_twice_is_not_changed() -> None:
+    credentials = ScramCredentials({"alice": "secret"})
+    results = credentials.alter([Deletion("alice", 1)], [Upsertion("alice", 2, 8192, b"salt", b"salted")])
+    assert results["alice"] is not None
+    assert results["alice"].code == ErrorCode.DUPLICATE_RESOURCE
+    assert len(credentials.of("alice")) == 2

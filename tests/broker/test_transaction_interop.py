@@ -1,0 +1,219 @@
+"""Other people's clients produce and consume in transactions, and move records and offsets together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokproto.broker import Broker, Cluster
+from tests.java import judge
+from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
+from tools.setup.system import find_java
+
+MOVER = Path(judge.__file__).parent / "transactions" / "Mover.java"
+
+ROUNDS = 4
+EACH = 25
+
+
+def round_of(number: int) -> list[bytes]:
+    return [b"round %d, %d" % (number, each) for each in range(EACH)]
+
+
+COMMITTED = [value for number in range(0, ROUNDS, 2) for value in round_of(number)]
+"""Every other round is aborted."""
+
+
+async def test_aiokafka() -> None:
+    aiokafka: Any = pytest.importorskip("aiokafka")
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("t", 3)
+        servers = {"bootstrap_servers": cluster.bootstrap_servers}
+        async with aiokafka.AIOKafkaProducer(transactional_id="tx", **servers) as producer:
+            for number in range(ROUNDS):
+                await producer.begin_transaction()
+                for value in round_of(number):
+                    await producer.send("t", value)
+                await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({aiokafka.TopicPartition("t", 0): 5}, "g2")
+        async with aiokafka.AIOKafkaConsumer(
+            "t",
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            **servers,
+        ) as consumer:
+            found = [(await asyncio.wait_for(anext(consumer), 30)).value for _ in COMMITTED]
+            assert sorted(found) == sorted(COMMITTED)
+            for partition in consumer.assignment():
+                assert await consumer.position(partition) <= (await consumer.end_offsets([partition]))[partition]
+        async with aiokafka.AIOKafkaConsumer(group_id="g2", enable_auto_commit=False, **servers) as other:
+            assert await other.committed(aiokafka.TopicPartition("t", 0)) == 5
+
+
+def consume(confluent: Any, servers: str, topic: str, count: int) -> list[bytes]:
+    consumer = confluent.Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": f"reads {topic}",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        found: list[bytes] = []
+        while len(found) < count:
+            messages = consumer.consume(count - len(found), 30)
+            assert messages, f"{len(found)} of {count} records"
+            found += [message.value() for message in messages if message.error() is None]
+        return found
+    finally:
+        consumer.close()
+
+
+async def test_confluent_kafka() -> None:
+    confluent: Any = pytest.importorskip("confluent_kafka")
+
+    def run(servers: str) -> None:
+        producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": "tx"})
+        producer.init_transactions(30)
+        for number in range(ROUNDS):
+            producer.begin_transaction()
+            for value in round_of(number):
+                producer.produce("t", value)
+            if number % 2:
+                producer.flush(30)
+                producer.abort_transaction(30)
+            else:
+                producer.commit_transaction(30)
+        assert sorted(consume(confluent, servers, "t", len(COMMITTED))) == sorted(COMMITTED)
+
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("t", 3)
+        await asyncio.to_thread(run, cluster.bootstrap_servers)
+
+
+async def test_confluent_kafka_moves_records_and_offsets_together() -> None:
+    confluent: Any = pytest.importorskip("confluent_kafka")
+
+    def produce(servers: str) -> None:
+        producer = confluent.Producer({"bootstrap.servers": servers})
+        for value in round_of(0):
+            producer.produce("in", value)
+        assert producer.flush(30) == 0
+
+    def move(servers: str, count: int, commit: bool) -> None:
+        """Read from where the group is, write what was read, and both or neither counts."""
+        consumer = confluent.Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "mover",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
+        consumer.subscribe(["in"])
+        producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": "mover"})
+        try:
+            producer.init_transactions(30)
+            messages: list[Any] = []
+            while len(messages) < count:
+                got = consumer.consume(count - len(messages), 30)
+                assert got
+                messages += [each for each in got if each.error() is None]
+            producer.begin_transaction()
+            for message in messages:
+                producer.produce("out", message.value())
+            positions = consumer.position(consumer.assignment())
+            producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 30)
+            if commit:
+                producer.commit_transaction(30)
+            else:
+                producer.flush(30)
+                producer.abort_transaction(30)
+        finally:
+            consumer.close()
+
+    async with Broker() as broker:
+        await broker.create_topic("in")
+        await broker.create_topic("out")
+        servers = broker.bootstrap_servers
+        await asyncio.to_thread(produce, servers)
+        await asyncio.to_thread(move, servers, 10, True)
+        await asyncio.to_thread(move, servers, 10, False)
+        await asyncio.to_thread(move, servers, EACH - 10, True)
+        assert await asyncio.to_thread(consume, confluent, servers, "out", EACH) == round_of(0)
+
+
+async def test_confluent_kafka_is_fenced_by_a_second_instance() -> None:
+    confluent: Any = pytest.importorskip("confluent_kafka")
+
+    def run(servers: str) -> None:
+        options = {"bootstrap.servers": servers, "transactional.id": "tx"}
+        first = confluent.Producer(options)
+        first.init_transactions(30)
+        first.begin_transaction()
+        first.produce("t", b"old")
+        first.flush(30)
+        second = confluent.Producer(options)
+        second.init_transactions(30)
+        with pytest.raises(confluent.KafkaException) as caught:
+            first.commit_transaction(30)
+        assert caught.value.args[0].fatal()
+        second.begin_transaction()
+        second.produce("t", b"new")
+        second.commit_transaction(30)
+        assert consume(confluent, servers, "t", 1) == [b"new"]
+
+    async with Broker() as broker:
+        await broker.create_topic("t")
+        await asyncio.to_thread(run, broker.bootstrap_servers)
+
+
+async def run_java(*arguments: str | Path) -> None:
+    java = find_java()
+    assert java is not None
+    process = await asyncio.create_subprocess_exec(
+        str(java), *map(str, arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        said, _ = await asyncio.wait_for(process.communicate(), judge.RUN_SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, said.decode()[-4000:]
+
+
+@pytest.mark.java
+@pytest.mark.kafka
+async def test_java_moves_records_and_offsets_together(tmp_path: Path) -> None:
+    """Of the newest Kafka: its transactions have an epoch each, and partitions are added by writing to them."""
+    confluent: Any = pytest.importorskip("confluent_kafka")
+    compiler = next(messages_jars(MESSAGES_RELEASES[-1]).glob("ecj-*.jar"))
+    classes = os.pathsep.join(map(str, sorted(kafka_jars().glob("*.jar"))))
+    await run_java("-jar", compiler, "-17", "-nowarn", "-encoding", "UTF-8", "-cp", classes, "-d", tmp_path, MOVER)
+
+    def produce(servers: str) -> None:
+        producer = confluent.Producer({"bootstrap.servers": servers})
+        for number, value in enumerate(COMMITTED):
+            producer.produce("in", value, partition=number % 2)
+        assert producer.flush(30) == 0
+
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("in", 2)
+        await cluster.create_topic("out", 2)
+        servers = cluster.bootstrap_servers
+        await asyncio.to_thread(produce, servers)
+        classes = f"{tmp_path}{os.pathsep}{classes}"
+        await run_java("-cp", classes, "Mover", servers, "in", "out", str(len(COMMITTED)), "7")
+        found = await asyncio.to_thread(consume, confluent, servers, "out", len(COMMITTED))
+        assert sorted(found) == sorted(COMMITTED)
