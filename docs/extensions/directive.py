@@ -1,4 +1,4 @@
-"""The directive ``options``: lists the options of a class, or of ``ConnectionOptions``."""
+"""The directives ``options``, which lists the options of a class or of ``ConnectionOptions``, and ``broker-apis``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
+from aiokproto.broker import table
 from docs.extensions.options import Option, connection_options, options_of
 
 
@@ -38,7 +39,16 @@ def _described(option: Option) -> str:
     return f".. confval:: {option.name}\n   :type: {kind}\n   :default: {default}\n\n   {option.meaning}\n"
 
 
+class BrokerApis(SphinxDirective):
+    """What the embedded broker makes of each ApiKey; for pages in Markdown."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(inspect.getfile(table))
+        return self.parse_text_to_nodes(table.markdown())
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Called by Sphinx."""
     app.add_directive("options", Options)
+    app.add_directive("broker-apis", BrokerApis)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

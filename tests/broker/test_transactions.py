@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 
 from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.clock import VirtualClock
+from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.groups.pending import PendingOffsets
 from aiokproto.broker.log import Log, LogConfig
 from aiokproto.broker.log.producers import ProducerStates
+from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.state import Node, State
+from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from aiokproto.broker.transactions.transaction import (
     EPOCH_BUMP,
@@ -33,6 +37,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
 from aiokproto.records.control import encode_end_transaction
+from tests.broker.test_transaction_model import Clock
 from tests.broker.wire import NOW, Wire, connect, produce_request
 
 OPEN = Transaction(
@@ -418,8 +423,23 @@ async def test_a_new_coordinator_reads_what_the_old_one_knew() -> None:
             if cluster.leader("__transaction_state", index) == 0:
                 await cluster.move_leader("__transaction_state", index)
         assert await end(old, who, name=name) is ErrorCode.NOT_COORDINATOR
-        # It reads when it gets to it, which the clock does not let happen yet.
-        assert await end(new, who, name=name) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await clock.advance(0)
         assert await end(new, who, name=name) is ErrorCode.NONE
         assert (await describe(new, name)).transaction_state == "CompleteCommit"
+
+
+def test_a_coordinator_says_that_it_is_reading(tmp_path: Path) -> None:
+    clock = Clock()
+    state = State(tmp_path, [Node(0, "h", 1), Node(1, "h", 1)], BrokerOptions({}), clock)
+    state.nodes_up([0, 1])
+    coordinator = TransactionCoordinator(state, GroupCoordinator(state))
+    state.on_leader_change = coordinator.leader_changed
+    known = coordinator.init_producer_id("tx", 1000, None)
+    partition = coordinator.partition_of("tx")
+    moved = state.move_leader(partition.topic, partition.index)
+    assert code_of(lambda: coordinator.check("tx", moved)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert code_of(lambda: coordinator.transactions_of(moved)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    clock.run()
+    coordinator.check("tx", moved)
+    assert [each.identity for each in coordinator.transactions_of(moved)] == [known.identity]
+    state.abandon()
