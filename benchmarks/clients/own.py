@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 import aiokproto
 from aiokproto.consumer import Consumer
-from aiokproto.errors import KafkaError
 from aiokproto.producer import Producer
 from benchmarks import loops
 from benchmarks.clients import Run, Stated
@@ -55,10 +54,10 @@ async def _send_many(work: Work) -> None:
         await producer.send(work.topic, work.value())
         work.connecting += 1
         with work.meter:
-            for outcome in await producer.send_many(work.topic, work.values(work.messages)):
-                if isinstance(outcome, KafkaError):
-                    raise outcome
-                work.settled += 1
+            outcomes = await producer.send_many(work.topic, work.values(work.messages))
+            for error in outcomes.errors.values():
+                raise error
+            work.settled += len(outcomes)
 
 
 @asynccontextmanager
