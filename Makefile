@@ -9,8 +9,9 @@ BIN := .venv/bin
 
 # The tests again in pure Python, and again on uvloop: those that each could break, without what is slow to start.
 HERE := -m "not kafka and not java and not spark and not slow"
-PURE := $(addprefix tests/,accelerator records producer consumer behaviour)
-UVLOOP := $(addprefix tests/,net cluster producer consumer group broker behaviour)
+WRITTEN_AND_READ := $(addprefix behaviour/test_,produce.py produce_tables.py consume.py)
+PURE := $(addprefix tests/,accelerator records producer consumer $(WRITTEN_AND_READ))
+UVLOOP := $(addprefix tests/,net cluster producer consumer group broker/test_cluster.py broker/test_wire.py $(WRITTEN_AND_READ))
 
 help:  ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-12s %s\n' "$$verb" "$$text"; done
