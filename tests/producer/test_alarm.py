@@ -80,3 +80,13 @@ async def test_cancelled_it_is_silent() -> None:
     assert rings.count == 0
     rings.alarm.now()
     await rings.heard.wait()
+
+
+async def test_a_time_that_has_passed_is_due_at_once_whatever_is_set_then() -> None:
+    rings = Rings()
+    now = asyncio.get_running_loop().time()
+    rings.alarm.at(now - 1)
+    rings.alarm.at(now + 60)
+    await rings.heard.wait()
+    assert rings.count == 1
+    rings.alarm.cancel()

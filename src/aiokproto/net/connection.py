@@ -112,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._hold_until = 0.0
         self._release: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._last_used = self._loop.time()
 
     @property
@@ -267,9 +268,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _watch(self, when: float) -> None:
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer_at <= when:
                 return
             self._timer.cancel()
+        # Kept here: what uvloop gives for a time that has passed does not tell it.
+        self._timer_at = when
         self._timer = self._loop.call_at(when, self._on_timer)
 
     def _on_timer(self) -> None:

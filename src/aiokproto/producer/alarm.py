@@ -12,7 +12,7 @@ class Alarm:
     It may ring earlier than was asked for, never later.
     """
 
-    __slots__ = ("_loop", "_ring", "_soon", "_timer")
+    __slots__ = ("_loop", "_ring", "_soon", "_timer", "_when")
 
     def __init__(self, ring: Callable[[], None]) -> None:
         """Make an alarm; must be called in the running loop.
@@ -24,6 +24,7 @@ class Alarm:
         self._ring = ring
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._when = 0.0
 
     def now(self) -> None:
         """Ring when all that is ready to run has run: once for everything that happens until then."""
@@ -36,9 +37,11 @@ class Alarm:
         That earlier time is not taken back: to ring once too often costs less than a timer for each request.
         """
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._when <= when:
                 return
             self._timer.cancel()
+        # Kept here: what uvloop gives for a time that has passed does not tell it.
+        self._when = when
         self._timer = self._loop.call_at(when, self._ring_at)
 
     def cancel(self) -> None:
