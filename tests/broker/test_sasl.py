@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import string
 
 import pytest
 from hypothesis import given
@@ -170,6 +172,18 @@ def test_a_proof_of_which_anything_is_changed_proves_nothing(data: st.DataObject
     with pytest.raises(AuthenticationFailed):
         exchange.step(bytes(final))
     assert exchange.user is None
+
+
+def test_a_proof_is_written_in_one_way_only() -> None:
+    client = ScramClient("user", "pencil", "sha256")
+    exchange = ScramExchange(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
+    final = client.final(exchange.step(client.first()))
+    # 32 bytes leave two bits of the last letter to say nothing.
+    letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+    other = letters[letters.index(chr(final[-2])) ^ 1].encode()
+    assert base64.b64decode(final[-44:-2] + other + b"=") == base64.b64decode(final[-44:])
+    with pytest.raises(AuthenticationFailed):
+        exchange.step(final[:-2] + other + b"=")
 
 
 @given(st.binary(max_size=60))

@@ -67,18 +67,18 @@ def _take(
         error = error or unknown.code
     answers = []
     for asked in topic.partitions:
-        wrong = error or _check_partition(name, asked, context)
+        wrong = error or check_offset(name, asked.partition_index, asked.committed_metadata, context)
         if not wrong:
             offsets[name, asked.partition_index] = _committed(asked, request, context.state.clock.wall())
         answers.append(OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=wrong))
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
 
 
-def _check_partition(topic: str, asked: OffsetCommitRequestPartition, context: Context) -> ErrorCode:
-    if context.state.find_partition(topic, asked.partition_index) is None:
+def check_offset(topic: str, partition: int, metadata: str | None, context: Context) -> ErrorCode:
+    """Why an offset cannot be kept for a partition, whichever way it is committed."""
+    if context.state.find_partition(topic, partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    limit = context.state.options.number("offset.metadata.max.bytes")
-    if len((asked.committed_metadata or "").encode()) > limit:
+    if len((metadata or "").encode()) > context.state.options.number("offset.metadata.max.bytes"):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from aiokproto.broker.context import Context
 from aiokproto.broker.groups.member import Identity
 from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.handlers.offset_commit import check_offset
 from aiokproto.broker.transactions.transaction import ProducerIdentity
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -69,7 +69,7 @@ def _take(
         error = error or unknown.code
     answers = []
     for asked in topic.partitions:
-        wrong = error or _check_partition(name, asked, context)
+        wrong = error or check_offset(name, asked.partition_index, asked.committed_metadata, context)
         if not wrong:
             offsets[name, asked.partition_index] = Committed(
                 asked.committed_offset,
@@ -79,12 +79,3 @@ def _take(
             )
         answers.append(TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=wrong))
     return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
-
-
-def _check_partition(topic: str, asked: TxnOffsetCommitRequestPartition, context: Context) -> ErrorCode:
-    if context.state.find_partition(topic, asked.partition_index) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    limit = context.state.options.number("offset.metadata.max.bytes")
-    if len((asked.committed_metadata or "").encode()) > limit:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE

@@ -147,6 +147,10 @@ def _to_base64(data: bytes) -> str:
 
 def _from_base64(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        data = base64.b64decode(text, validate=True)
     except binascii.Error:
         raise AuthenticationFailed from None
+    # Bits that no byte holds would make several texts of one proof (RFC 4648 §3.5).
+    if _to_base64(data) != text:
+        raise AuthenticationFailed
+    return data
