@@ -1,0 +1,1 @@
+"""The tests: behaviour against any broker, and each layer by itself."""
