@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from struct import Struct as Packer
 from typing import Any, Generic, TypeVar
 
+from aiokproto.accelerator import twin
 from aiokproto.codec.frames import response_correlation_id
 from aiokproto.codec.messages.header import RequestHeader
 from aiokproto.codec.schema import Request
@@ -164,7 +165,7 @@ class ClientProtocol(Generic[T]):
         if left >= _LENGTH_SIZE:
             size = self._announced()
             if size > SCRATCH_SIZE - _LENGTH_SIZE:
-                self._frame = memoryview(bytearray(size))
+                self._frame = memoryview(room(size))
                 self._frame_filled = left - _LENGTH_SIZE
                 self._frame[: self._frame_filled] = self._scratch_view[self._start + _LENGTH_SIZE : self._end]
                 left = 0
@@ -185,6 +186,12 @@ class ClientProtocol(Generic[T]):
                 f"correlation id {correlation_id} instead of {expected.correlation_id}"
             )
         return self.pending.popleft().token
+
+
+@twin("buffers")
+def room(size: int) -> bytearray:
+    """A buffer for ``size`` bytes that are written before any is read."""
+    return bytearray(size)
 
 
 def describe_bytes(seen: bytes) -> str:
