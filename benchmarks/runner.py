@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import secrets
 import statistics
 import subprocess
@@ -148,8 +149,7 @@ def measure(
         tell("warming up the broker")
         bench.warm_up()
         for number in range(1, plan.rounds + 1):
-            # There and back again: no cell always comes first, or always after the same other one.
-            for cell in cells if number % 2 else reversed(cells):
+            for cell in shuffled(cells, number):
                 if cell.error is not None or (cell.kind in EXTRAS and number > 1):
                     continue
                 tell(f"round {number} of {plan.rounds}: {cell}")
@@ -157,6 +157,14 @@ def measure(
                     cell.rounds.append(bench.run(cell, launches[cell.client]))
                 except CellError as error:
                     cell.error = str(error)
+
+
+def shuffled(cells: Sequence[Cell], number: int) -> list[Cell]:
+    """The cells in a round's own order. None is often first of its kind: what the cell before has left the broker to
+    do, files to write and to delete, would count as that one's slowness."""
+    order = list(cells)
+    random.Random(number).shuffle(order)
+    return order
 
 
 class Bench:
