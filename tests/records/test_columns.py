@@ -256,3 +256,18 @@ def test_columns_of_all_formats_equal_iteration(
     table.validate(full=True)
     assert table["key"].to_pylist() == [record.key for record in objects(data)]
     assert table["value"].to_pylist() == [record.value for record in objects(data)]
+
+
+@pytest.mark.parametrize("topic", ["", "t", "flights", "é" * 100])
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_topic_and_partition_are_repeated(topic: str, count: int) -> None:
+    found = to_columns(decode(encode(simple_records(count)) if count else b"")).to_arrow(topic, 7)
+    found.validate(full=True)
+    assert found["topic"].to_pylist() == [topic] * count
+    assert found["partition"].to_pylist() == [7] * count
+
+
+def test_more_than_arrow_can_hold_of_a_topic_is_refused() -> None:
+    columns = to_columns(decode(encode(simple_records(3))))
+    with pytest.raises(ValueError, match="2400000000 bytes, the limit is 2147483647"):
+        columns.to_arrow("t" * 800_000_000, 0)

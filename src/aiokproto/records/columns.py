@@ -153,8 +153,9 @@ class Columns:
 
         Raises:
             CorruptRecordError: Headers are asked for and damaged.
-            ValueError: There is no column of such a name.
+            ValueError: There is no column of such a name, or 2 GiB of the topic's.
         """
+        import numpy as np
         import pyarrow as pa
 
         count = len(self)
@@ -162,8 +163,8 @@ class Columns:
         make: dict[str, Callable[[], Any]] = {
             "key": self.key.to_arrow,
             "value": self.value.to_arrow,
-            "topic": lambda: pa.repeat(pa.scalar(topic, pa.string()), count),
-            "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), count),
+            "topic": lambda: _repeated(topic, count),
+            "partition": lambda: pa.array(np.full(count, partition, np.int32)),
             "offset": lambda: pa.array(self.offset),
             "timestamp": self._micros,
             "timestampType": lambda: pa.array(self.timestamp_type),
@@ -180,9 +181,23 @@ class Columns:
         import pyarrow as pa
 
         limit = np.iinfo(np.int64).max // _MICROS
-        far = (self.timestamp > limit) | (self.timestamp < -limit)
-        micros = pa.array(self.timestamp * _MICROS, pa.int64(), mask=far if far.any() else None)
+        far = None
+        if len(self) and not -limit <= self.timestamp.min() <= self.timestamp.max() <= limit:
+            far = (self.timestamp > limit) | (self.timestamp < -limit)
+        micros = pa.array(self.timestamp * _MICROS, pa.int64(), mask=far)
         return micros.cast(pa.timestamp("us", tz="UTC"))
+
+
+def _repeated(text: str, count: int) -> Any:
+    """A ``pyarrow.StringArray`` of one text, so many times."""
+    import numpy as np
+    import pyarrow as pa
+
+    data = text.encode()
+    if len(data) * count > _MAX_DATA:
+        raise ValueError(f"{count} times {text!r} are {len(data) * count} bytes, the limit is {_MAX_DATA}")
+    ends = np.arange(0, len(data) * count + 1, len(data), np.int32) if data else np.zeros(count + 1, np.int32)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(data * count)])
 
 
 def arrow_schema(*, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
