@@ -196,7 +196,7 @@ def _repeated(text: str, count: int) -> Any:
     data = text.encode()
     if len(data) * count > _MAX_DATA:
         raise ValueError(f"{count} times {text!r} are {len(data) * count} bytes, the limit is {_MAX_DATA}")
-    ends = np.arange(0, len(data) * count + 1, len(data), np.int32) if data else np.zeros(count + 1, np.int32)
+    ends = np.arange(0, len(data) * count + 1, len(data), dtype=np.int32) if data else np.zeros(count + 1, np.int32)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(data * count)])
 
 
