@@ -38,8 +38,9 @@ class Tally:
             self.done.set()
 
     def gently(self) -> bool:
-        """Whether the newcomer is still on its way in: then something must be left for it to read."""
-        return self.half.is_set() and not self.joined.is_set() and self.total % 100 == 0
+        """Whether to wait a little: while the newcomer is on its way in, something must be left for it to read."""
+        late = self.total * 4 >= self.expected * 3
+        return self.half.is_set() and not self.joined.is_set() and (late or self.total % 100 == 0)
 
     def again(self) -> int:
         """How many records were read more than once."""

@@ -57,6 +57,13 @@ async def test_of_a_topic_that_is_subscribed(one: BehaviourCluster) -> None:
         assert (await first(consumer)).offset == 0
 
 
+def frames_above(size: int) -> list[bytearray]:
+    """The large answers that somebody still looks at."""
+    gc.collect()
+    frames = [found.obj for found in gc.get_objects() if isinstance(found, memoryview)]
+    return [frame for frame in frames if isinstance(frame, bytearray) and len(frame) > size]
+
+
 async def test_who_has_read_all_keeps_no_answer_in_memory(one: BehaviourCluster) -> None:
     """The answer that brought the last records could else stay until there are others."""
     large = bytes(500_000)
@@ -69,5 +76,6 @@ async def test_who_has_read_all_keeps_no_answer_in_memory(one: BehaviourCluster)
         assert await consumer.poll() == []
         while consumer.partition_state(("t", 0)).status is not PartitionStatus.FETCHING:
             await asyncio.sleep(0)
-        frames = [found.obj for found in gc.get_objects() if isinstance(found, memoryview)]
-        assert not [frame for frame in frames if isinstance(frame, bytearray) and len(frame) > len(large)]
+        # Whatever has just compared its checksum in another thread may be held there a moment longer.
+        while frames_above(len(large)):
+            await asyncio.sleep(0)
