@@ -40,6 +40,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.fixturenames.insert(0, "no_task_left")
 
 
+def pytest_collection_finish() -> None:
+    # What all modules have defined stays to the end, and would be gone through again after every test.
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def no_loop_errors(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail the test when an event loop, in whatever thread, reported an error that nobody handled."""
