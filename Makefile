@@ -9,7 +9,7 @@ BIN := .venv/bin
 
 # The tests again in pure Python, and again on uvloop: those that each could break, without what is slow to start.
 HERE := -m "not kafka and not java and not spark and not slow"
-WRITTEN_AND_READ := $(addprefix behaviour/test_,produce.py produce_tables.py consume.py)
+WRITTEN_AND_READ := $(addprefix behaviour/test_,produce.py produce_tables.py produce_batches.py consume.py)
 PURE := $(addprefix tests/,accelerator records producer consumer $(WRITTEN_AND_READ))
 UVLOOP := $(addprefix tests/,net cluster producer consumer group broker/test_cluster.py broker/test_wire.py $(WRITTEN_AND_READ))
 

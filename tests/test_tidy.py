@@ -43,6 +43,7 @@ PURE = (
     "producer.accumulator",
     "producer.batch",
     "producer.queue",
+    "producer.stored",
     "consumer.subscription",
     "consumer.cursor",
     "consumer.session",

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
 import pytest
 
@@ -63,6 +65,39 @@ def test_what_says_that_it_has_a_twin_has_one(where: str, name: str) -> None:
         pytest.skip(not_compiled.kwargs["reason"])
     assert set(found) == {"pure", "compiled"}
     assert found["compiled"] is not found["pure"]
+
+
+def documented(form: Any) -> dict[str, str | None]:
+    """What ``help()`` says of a function, or of a class and its public methods."""
+    names = [] if isinstance(form, FunctionType) else [name for name in vars(form) if not name.startswith("_")]
+    methods = {name: getattr(form, name) for name in names if callable(getattr(form, name))}
+    return {"": form.__doc__} | {name: method.__doc__ for name, method in methods.items()}
+
+
+@pytest.mark.parametrize(("where", "name"), marked_as_twins())
+def test_help_says_the_same_of_both_forms(where: str, name: str) -> None:
+    found = forms(where, name)
+    said = documented(found["pure"])
+    assert said[""]
+    if "compiled" not in found:
+        pytest.skip(not_compiled.kwargs["reason"])
+    compiled = found["compiled"]
+    assert said == {"": compiled.__doc__} | {method: getattr(compiled, method).__doc__ for method in said if method}
+
+
+@pytest.mark.parametrize("first", ["producer", "accelerator.posting", "accelerator.objects"])
+def test_whichever_is_imported_first(first: str) -> None:
+    """The two sides import each other; what is asked for its twin too early would not have all of it."""
+    if not accelerator.accelerated:
+        pytest.skip(not_compiled.kwargs["reason"])
+    code = (
+        f"import aiokproto.{first}\n"
+        "from aiokproto import accelerated\n"
+        "from aiokproto.producer import Delivery, Producer\n"
+        "print(accelerated, None not in (Delivery.result.__doc__, Producer.post.__doc__))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout.split(), done.stderr) == (["True", "True"], "")
 
 
 def test_the_compiled_form_takes_the_place_of_the_pure_one(module: Module) -> None:

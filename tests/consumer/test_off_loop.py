@@ -19,7 +19,7 @@ from aiokproto.consumer.cursor import COMMITTED
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
 from aiokproto.consumer.unpacked import UnpackedBatch
 from aiokproto.errors import CorruptRecordError
-from aiokproto.records import BatchRecord, encode
+from aiokproto.records import BatchRecord, Compression, decompress, encode
 from aiokproto.types import TopicPartition
 
 AT = TopicPartition("t", 0)
@@ -56,8 +56,8 @@ class Desk:
             self.cursor.fetched(chunk)
             self.assignment.arrived(self.cursor)
 
-    async def batch(self) -> Batch:
-        batch = await self.reader.batch()
+    async def batch(self, *, decompress: bool = True) -> Batch:
+        batch = await self.reader.batch(decompress=decompress)
         assert batch is not None
         return batch
 
@@ -112,6 +112,35 @@ async def test_a_large_batch_is_handed_out_decompressed(
         assert at.threads.submitted == leaves
         assert [isinstance(one, UnpackedBatch) for one in batch.record_batches] == [unpacked]
         assert [record.value for record in batch] == [NOISE[:size]]
+
+
+@pytest.mark.parametrize(("size", "leaves"), [(OFF_LOOP, False), (CHECKED_ON_LOOP, True)])
+async def test_a_batch_that_is_not_to_be_read_is_handed_out_as_it_came(
+    monkeypatch: pytest.MonkeyPatch, size: int, leaves: bool
+) -> None:
+    data = stored(size, "gzip")
+    calls = count_decompressions(monkeypatch)
+    async with desk() as at:
+        at.feed(data)
+        batch = await at.batch(decompress=False)
+        assert [one.raw for one in batch.record_batches] == [data]
+        assert at.threads.submitted == leaves, "for the checksum, if at all"
+        assert calls == []
+        assert [record.value for record in batch] == [NOISE[:size]]
+        assert len(calls) == 1
+
+
+def count_decompressions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list that becomes longer with each."""
+    calls: list[str] = []
+
+    def counting(codec: Compression, *args: Any) -> Any:
+        calls.append(codec.name)
+        return decompress(codec, *args)
+
+    for module in ("records.batch", "consumer.unpacked"):
+        monkeypatch.setattr(f"aiokproto.{module}.decompress", counting)
+    return calls
 
 
 async def test_a_wrong_checksum_of_a_large_batch_is_told_in_its_place() -> None:

@@ -17,6 +17,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BufferFullError, KafkaError, error_for
 from aiokproto.producer.accumulator import Accumulator, Limits
 from aiokproto.producer.batch import Batch
+from aiokproto.records import BatchRecord, RecordBatch, encode
 from aiokproto.types import RecordMetadata
 from tests.producer.fake import PartitionLog
 
@@ -55,6 +56,17 @@ class ProducerMachine(RuleBasedStateMachine):
                 self.full += 1
             else:
                 self.posted[partition].append((value, *placed))
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 4))
+    def post_stored(self, partition: int, count: int) -> None:
+        """A batch that is sent as it is."""
+        values = [b"%d." % (len(self.posted[partition]) + place) for place in range(count)]
+        stored = RecordBatch(encode([BatchRecord(0, 1, None, value) for value in values]))
+        added = self.acc.append_stored(self.topic.queues[partition], stored, self.now)
+        if added is None:
+            self.full += 1
+        else:
+            self.posted[partition] += [(value, added, place) for place, value in enumerate(values)]
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 5.0]))
     def wait(self, seconds: float) -> None:

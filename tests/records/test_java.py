@@ -30,7 +30,8 @@ from aiokproto.records import (
     encode,
     encode_control,
 )
-from aiokproto.records.patch import restamp, set_leader_epoch
+from aiokproto.records.patch import forget_origin, restamp, set_leader_epoch
+from aiokproto.types import TimestampType
 from tests.records.java_reader import Judge, client_jars, described, same
 from tests.records.strategies import BASE_TIMESTAMP
 
@@ -154,6 +155,24 @@ def test_batches_with_a_delete_horizon(judge: Judge, written: dict[str, tuple[by
     assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
     # The size is that of a codec's own library.
     assert {name: lines[1:] for name, lines in javas.items()} == {name: written[name][1][1:] for name in sets}
+
+
+def test_batches_whose_origin_is_forgotten(judge: Judge, written: dict[str, tuple[bytes, list[str]]]) -> None:
+    """Of all that Java writes: the records are those that were there, by its own reading, and nothing else is left."""
+    sets: dict[str, bytes] = {}
+    for name, (data, _) in written.items():
+        first, *others = decode(data)
+        own_times = first.timestamp_type is TimestampType.CREATE_TIME
+        if first.magic == 2 and not others and not first.is_control and own_times:
+            changed = bytearray(data)
+            forget_origin(changed, 0)
+            sets[name] = bytes(changed)
+    javas = judge.read(sets)
+    assert any("horizon" in name for name in sets)
+    assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
+    assert all("producer=-1/-1/-1/-1 txn=false control=false epoch=-1 horizon=none" in javas[name][0] for name in sets)
+    contents = {name: [line.split(" ", 2)[2] for line in lines[1:]] for name, lines in javas.items()}
+    assert contents == {name: [line.split(" ", 2)[2] for line in written[name][1][1:]] for name in sets}
 
 
 def producer_of(records: list[ControlRecord]) -> dict[str, int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiokproto.errors import CorruptRecordError
-from aiokproto.records import decode, encode
-from aiokproto.records.patch import restamp, set_base_offset, set_leader_epoch, set_producer
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode, encode
+from aiokproto.records.batch import HEADER
+from aiokproto.records.patch import forget_origin, restamp, set_base_offset, set_leader_epoch, set_producer
 from aiokproto.types import TimestampType
-from tests.records.strategies import BASE_TIMESTAMP, simple_records
+from tests.records.strategies import BASE_TIMESTAMP, codecs, record_lists, simple_records
 
 BEFORE = encode(simple_records(2))
 
@@ -54,9 +57,44 @@ def test_set_producer_renews_the_checksum(stored: tuple[bytearray, int]) -> None
     assert bytes(first.raw) == bytes(last.raw) == BEFORE
 
 
+@given(written=record_lists(), codec=codecs, transactional=st.booleans(), horizon=st.none() | st.integers(0, 2**62))
+def test_a_batch_whose_origin_is_forgotten_has_its_records_and_nothing_else(
+    written: tuple[int, list[BatchRecord]], codec: Compression, transactional: bool, horizon: int | None
+) -> None:
+    base_offset, records = written
+    builder = BatchBuilder(
+        compression=codec,
+        producer_id=2**40,
+        producer_epoch=7,
+        base_sequence=2**31 - 1,
+        is_transactional=transactional,
+        delete_horizon=horizon,
+    )
+    for record in records:
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    stored = builder.close(base_offset=base_offset)
+    set_leader_epoch(stored, 0, 12)
+    buffer = bytearray(BEFORE + stored + BEFORE)
+    forget_origin(buffer, len(BEFORE))
+    before, batch, after = decode(buffer)
+    assert list(batch) == [
+        BatchRecord(index, record.timestamp, record.key, record.value, record.headers)
+        for index, record in enumerate(records)
+    ]
+    assert batch.raw[HEADER.size :] == stored[HEADER.size :]
+    assert (batch.attributes, batch.compression) == (codec.value, codec)
+    assert (batch.base_offset, batch.partition_leader_epoch) == (0, -1)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
+    original = RecordBatch(stored)
+    kept = ("count", "last_offset_delta", "base_timestamp", "max_timestamp", "length")
+    assert [getattr(batch, name) for name in kept] == [getattr(original, name) for name in kept]
+    assert bytes(before.raw) == bytes(after.raw) == BEFORE
+
+
 def test_damage_is_not_blessed_by_a_new_header(stored: tuple[bytearray, int]) -> None:
     buffer, pos = stored
     buffer[pos + 70] ^= 1
+    forget_origin(buffer, pos)
     set_producer(buffer, pos, 5, 7, 12)
     restamp(buffer, pos, 99)
     with pytest.raises(CorruptRecordError, match="checksum"):

@@ -7,6 +7,7 @@ variable ``AIOKPROTO_PURE`` (anything but empty or ``0``) turns that off.
 
 from __future__ import annotations
 
+import gc
 import os
 from importlib import import_module
 
@@ -24,6 +25,7 @@ accelerated: bool
 """Whether the accelerator is in use: it was compiled, it can be loaded, and ``AIOKPROTO_PURE`` does not turn it off."""
 
 _on = os.environ.get("AIOKPROTO_PURE", "") in ("", "0")
+_FUNCTION = type(lambda: None)
 _forms: dict[tuple[str, str], dict[str, Any]] = {}
 
 
@@ -39,9 +41,23 @@ def twin(module: str) -> Callable[[T], T]:
         compiled = getattr(_load(module), pure.__name__, None)
         if compiled is not None:
             forms["compiled"] = compiled
+            _document(compiled, pure)
         return compiled or pure
 
     return choose
+
+
+def _document(compiled: Any, pure: Any) -> None:
+    """Say of the compiled form, and of its public methods, what is written once, at the pure one."""
+    if not isinstance(compiled, type):
+        compiled.__doc__ = pure.__doc__
+        return
+    # What a type of C says of itself cannot be assigned. Where it says nothing, its dictionary is asked, of which only
+    # the collector of garbage gives out more than a view.
+    gc.get_referents(compiled.__dict__)[0]["__doc__"] = pure.__doc__
+    for name, method in vars(pure).items():
+        if not name.startswith("_") and isinstance(method, _FUNCTION):
+            getattr(compiled, name).__doc__ = method.__doc__
 
 
 def forms(module: str, name: str) -> dict[str, Any]:

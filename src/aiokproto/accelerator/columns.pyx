@@ -1,4 +1,4 @@
-# cython: language_level=3, embedsignature=True
+# cython: language_level=3
 """Records of magic 2 to columns: twins of `records.scan.scan` and `records.columns.binary_array`.
 
 The loops over records have no Python object in them, and let go of the interpreter's lock.

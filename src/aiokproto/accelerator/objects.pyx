@@ -1,4 +1,4 @@
-# cython: language_level=3, embedsignature=True
+# cython: language_level=3
 """Records in less memory, made in less time: twins of `aiokproto.types.Record` and `records.record.BatchRecord`.
 
 Numbers are kept as C has them, and become Python's when they are asked for.
@@ -39,8 +39,6 @@ cdef tuple state(record, tuple names):
 
 @cython.freelist(1024)
 cdef class BatchRecord:
-    """A record as its batch holds it."""
-
     def __init__(self, int64_t offset, int64_t timestamp, key, value, headers=()):
         self.offset = offset
         self.timestamp = timestamp
@@ -78,8 +76,6 @@ cdef class BatchRecord:
 
 @cython.freelist(1024)
 cdef class Record:
-    """A record read from a topic."""
-
     def __init__(
         self,
         topic,
@@ -130,8 +126,6 @@ cdef class Record:
 
 @cython.freelist(64)
 cdef class RecordMetadata:
-    """Where an acknowledged record is."""
-
     def __init__(self, str topic not None, int32_t partition, int64_t offset, int64_t timestamp):
         self.topic = topic
         self.partition = partition

@@ -14,8 +14,6 @@ from aiokproto.accelerator.writing cimport NO_HEADERS, RecordWriter
 from asyncio import InvalidStateError
 
 from aiokproto.accelerator.writing import encode_headers
-from aiokproto.producer.partitioner import check_partition, key_hash
-from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
 
 cdef extern from *:
     """
@@ -351,3 +349,8 @@ cdef class Post(Call):
 
 
 answers_directly(Post)
+
+
+# Last: the package of these looks for the classes above, which must be whole by then.
+from aiokproto.producer.partitioner import check_partition, key_hash
+from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp

@@ -1,4 +1,4 @@
-# cython: language_level=3, embedsignature=True
+# cython: language_level=3
 """Records of magic 2 to objects: twins of `records.record.read_records` and `RecordMaker`.
 
 Nothing is explained here: bytes that are no records go to the pure reader, which finds what is wrong with them.
@@ -24,8 +24,6 @@ cdef int64_t SAFE_OFFSET = INT64_MAX - (<int64_t> 1 << 31)
 
 
 cdef class RecordMaker:
-    """Makes the records of a batch in a partition."""
-
     cdef object topic
     cdef int32_t partition
     cdef object timestamp_type

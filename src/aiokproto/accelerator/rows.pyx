@@ -1,4 +1,4 @@
-# cython: language_level=3, embedsignature=True
+# cython: language_level=3
 """Arrow's memory to the bytes of a batch: twins of `records.rows`."""
 
 cimport cython

@@ -1,4 +1,4 @@
-# cython: language_level=3, embedsignature=True
+# cython: language_level=3
 """Records to the bytes of their batch: twins of `records.writer`."""
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -23,8 +23,6 @@ NO_HEADERS.size = 1
 
 
 cdef class RecordWriter:
-    """An open batch: room for its header, and its records in wire format."""
-
     def __cinit__(self):
         self._buffer = bytearray(HEADER_SIZE)
         self.size = HEADER_SIZE

@@ -22,8 +22,9 @@ class Batch:
         partition: The partition's number.
         base_offset: No record has a lower offset.
         next_offset: Where the following batch goes on; every record has a lower offset.
-        record_batches: The batches as stored, headers read; the records of large compressed ones are decompressed, too.
-            The first may begin before ``base_offset``.
+        record_batches: The batches as stored, headers read; the records of large compressed ones are decompressed, too,
+            unless that was not wanted. The first may begin before ``base_offset``. They are views of all that the
+            fetch has brought, which lasts as long as they do.
     """
 
     __slots__ = ("base_offset", "next_offset", "partition", "record_batches", "topic")

@@ -194,13 +194,19 @@ class Consumer:
         assignment.hand = records
         return records
 
-    def batches(self) -> AsyncIterator[Batch]:
+    def batches(self, *, decompress: bool = True) -> AsyncIterator[Batch]:
         """Batches, for ever: records of one partition from one fetch, about a megabyte at a time, decoded when asked
         for.
 
         Raises as ``async for``; damaged records inside a batch show when it is decoded.
+
+        Args:
+            decompress: Whether large compressed batches are decompressed before they are handed out, in a thread, so
+                that reading them does not keep the loop to itself. False is for who does not read them, such as
+                :meth:`Producer.send_batch() <aiokproto.producer.Producer.send_batch>`: what is read all the same is
+                decompressed then and there.
         """
-        return _Batches(self._engine)
+        return _Batches(self._engine, decompress)
 
     # What to read
 
@@ -464,14 +470,15 @@ class Consumer:
 class _Batches:
     """The iterator of :meth:`Consumer.batches`. An object, since a generator that was cancelled once is at its end."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, decompress: bool) -> None:
         self._engine = engine
+        self._decompress = decompress
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Batch:
-        batch = await self._engine.reader.batch()
+        batch = await self._engine.reader.batch(decompress=self._decompress)
         assert batch is not None
         return batch
 

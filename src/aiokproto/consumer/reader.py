@@ -99,8 +99,11 @@ class Reader:
             cursor = self._assignment.next_cursor()
         return False
 
-    async def batch(self, deadline: float | None = None) -> Batch | None:
-        """The next batch, which is in hand then. None if there is none by that loop time. Raises as :meth:`open`."""
+    async def batch(self, deadline: float | None = None, *, decompress: bool = True) -> Batch | None:
+        """The next batch, which is in hand then. None if there is none by that loop time. Raises as :meth:`open`.
+
+        ``decompress`` says whether reading it is not to keep the loop busy.
+        """
         self._begin()
         try:
             await self._turn.pause()
@@ -113,7 +116,7 @@ class Reader:
                     self._fail(cursor, cursor.chunks[0].damage or CorruptRecordError("no batch"))
                     continue
                 try:
-                    prepared = await self._prepared(batches)
+                    prepared = await self._prepared(batches, decompress)
                 except CorruptRecordError as error:
                     if cursor.version == version:
                         self._fail(cursor, error)
@@ -195,9 +198,10 @@ class Reader:
         cursor.opened(records, batch)
         return bool(records)
 
-    async def _prepared(self, batches: list[RecordBatch]) -> list[RecordBatch]:
-        """The batches, as correct as their checksums tell; decompressed where one would keep the loop busy."""
-        packed = any(is_packed(batch) and expected_size(batch) > OFF_LOOP for batch in batches)
+    async def _prepared(self, batches: list[RecordBatch], decompress: bool) -> list[RecordBatch]:
+        """The batches, as correct as their checksums tell; if wanted, decompressed where one would keep the loop
+        busy."""
+        packed = decompress and any(is_packed(batch) and expected_size(batch) > OFF_LOOP for batch in batches)
 
         def prepare() -> list[RecordBatch]:
             if self._check_crcs:

@@ -9,12 +9,11 @@ from typing import NamedTuple, NoReturn
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.batch import Batch, StoredBatch
 from aiokproto.producer.outcome import Losses
 from aiokproto.producer.partitioner import sticky_choice
 from aiokproto.producer.queue import PartitionQueue, Restart, TopicQueues
-from aiokproto.records import BatchRecord, Compression, RecordBatch, estimate_size
-from aiokproto.records.varint import INT32_MAX
+from aiokproto.records import Compression, RecordBatch, estimate_size
 from aiokproto.types import Header, TopicPartition
 
 FIRST_RESERVATION = 4096
@@ -160,7 +159,7 @@ class Accumulator:
                 self.hurry()
                 return None
         if need + BATCH_OVERHEAD > self._largest:
-            self._refuse(need + BATCH_OVERHEAD, queue.where)
+            self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.where)
         if partition is None and (batch is not None or topic.sticky_bytes >= self._limits.batch_size):
             self._close(queue)
             self._switch(topic)
@@ -175,10 +174,46 @@ class Accumulator:
         assert index is not None, "the first record of a batch always fits"
         return batch, index
 
-    def _refuse(self, size: int, where: TopicPartition) -> NoReturn:
+    def append_stored(self, queue: PartitionQueue, stored: RecordBatch, now: float) -> StoredBatch | None:
+        """Add a whole batch as it is, behind the records that are there already. It does not linger.
+
+        Args:
+            queue: That of the partition it is to go to.
+            stored: The batch, one that :func:`~aiokproto.producer.stored.record_batches` has let pass.
+            now: The time (s).
+
+        Returns:
+            The batch to be sent; None if the budget is used up, and then every batch is due.
+
+        Raises:
+            MessageTooLargeError: As :meth:`check_size`.
+        """
+        self.check_size(stored, queue.where)
+        if stored.size_in_bytes > self._limits.buffer_memory - self.used:
+            self.hurry()
+            return None
+        self._close(queue)
+        batch = StoredBatch(queue.where, queue.number(), now, self.losses, stored)
+        batch.reserved = batch.wire_size
+        self.used += batch.reserved
+        queue.closed.append(batch)
+        self._incomplete[batch] = None
+        self._ready[queue] = None
+        return batch
+
+    def check_size(self, stored: RecordBatch, where: TopicPartition) -> None:
+        """Refuse what there would never be room for.
+
+        Raises:
+            MessageTooLargeError: The batch exceeds ``max_request_size`` or ``buffer_memory``.
+        """
+        if stored.size_in_bytes > self._largest:
+            self._refuse("the record batch takes", stored.size_in_bytes, where)
+
+    def _refuse(self, what: str, size: int, where: TopicPartition) -> NoReturn:
         limits = self._limits
         option = "max_request_size" if size > limits.max_request_size else "buffer_memory"
-        text = f"the record takes up to {size} bytes, {option} is {getattr(limits, option)}"
+        text = f"{what} {size} bytes, {option} is {getattr(limits, option)}"
         raise MessageTooLargeError(ErrorCode.MESSAGE_TOO_LARGE, str(where), text)
 
     def _grow(self, batch: Batch, need: int) -> bool:
@@ -362,14 +397,22 @@ class Accumulator:
         self.retry(batch, error, at)
 
     def split(self, batch: Batch) -> None:
-        """A batch in flight that is too large for the broker comes back as two halves (KIP-126)."""
+        """A batch in flight that is too large for the broker comes back as two halves (KIP-126).
+
+        Halves of one that was stored compressed take what they take when it is not, if need be beyond the budget.
+
+        Raises:
+            KafkaError: Its records, which somebody else has written, cannot be read. It is in flight still.
+        """
         assert batch.data is not None, "only what was sent can be too large"
         queue = self._queues[batch.where]
         records = list(RecordBatch(batch.data))
         middle = len(records) // 2
-        parts = [self._part(batch, records[:middle], 0), self._part(batch, records[middle:], middle)]
-        parts[0].reserved = min(parts[0].size, batch.reserved)
-        parts[1].reserved = batch.reserved - parts[0].reserved
+        parts = [batch.part(records[:middle], 0, self.losses), batch.part(records[middle:], middle, self.losses)]
+        reserved = max(batch.reserved, parts[0].size + parts[1].size - BATCH_OVERHEAD)
+        self.used += reserved - batch.reserved
+        parts[0].reserved = min(parts[0].size, reserved)
+        parts[1].reserved = reserved - parts[0].reserved
         queue.in_flight.remove(batch)
         queue.requeue(*parts)
         self._ready[queue] = None
@@ -378,23 +421,6 @@ class Accumulator:
             self._incomplete[part] = None
             self._incomplete.move_to_end(part, last=False)
         batch.divide(parts)
-
-    def _part(self, batch: Batch, records: list[BatchRecord], start: int) -> Batch:
-        part = Batch(
-            batch.where,
-            batch.number,
-            batch.created,
-            self.losses,
-            max_bytes=INT32_MAX,
-            compression=self._compression,
-            level=self._level,
-        )
-        for record in records:
-            part.append(record.timestamp, record.key, record.value, record.headers)
-        part.attempts = batch.attempts
-        if batch.sequence >= 0:
-            part.stamp(*batch.producer, (batch.sequence + start) & 0x7FFFFFFF)
-        return part
 
     def expire(self, now: float) -> list[Batch]:
         """Fail every batch whose delivery timeout has passed; returns them."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from aiokproto.errors import InvalidRecordError, KafkaError
 from aiokproto.producer.outcome import Losses, Outcome
-from aiokproto.records import BatchBuilder, Compression
-from aiokproto.records.patch import set_producer
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch
+from aiokproto.records.patch import forget_origin, set_producer
+from aiokproto.records.varint import INT32_MAX
 from aiokproto.types import TopicPartition
 
 
@@ -108,6 +109,24 @@ class Batch(BatchBuilder):
         self.data = None
         self.outcome.fail(self.count, error, record_errors)
 
+    def part(self, records: Iterable[BatchRecord], start: int, losses: Losses) -> Batch:
+        """Some of its records as a batch in its place, from the one at ``start`` on."""
+        part = Batch(
+            self.where,
+            self.number,
+            self.created,
+            losses,
+            max_bytes=INT32_MAX,
+            compression=self._compression,
+            level=self._level,
+        )
+        for record in records:
+            part.append(record.timestamp, record.key, record.value, record.headers)
+        part.attempts = self.attempts
+        if self.sequence >= 0:
+            part.stamp(*self.producer, (self.sequence + start) & 0x7FFFFFFF)
+        return part
+
     def divide(self, parts: Sequence[Batch]) -> None:
         """From now on ``parts`` together stand for this batch: its outcome is theirs."""
         self.data = None
@@ -117,6 +136,23 @@ class Batch(BatchBuilder):
     def done(self) -> bool:
         """Whether its outcome is known."""
         return self.outcome.done
+
+
+class StoredBatch(Batch):
+    """A batch that was written before and is sent again as it is. It takes no records; those it has are not opened.
+
+    Attributes:
+        count: How many records it has. The writer, which wrote none of them, knows of none.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self, where: TopicPartition, number: int, created: float, losses: Losses, stored: RecordBatch) -> None:
+        """Copy the bytes of ``stored``: it is a view of what may be much more."""
+        super().__init__(where, number, created, losses, max_bytes=0, compression=stored.compression)
+        self.count = stored.count
+        self.data = bytearray(stored.raw)
+        forget_origin(self.data, 0)
 
 
 def invalid_records(batch: Batch, messages: dict[int, str | None], why: KafkaError) -> dict[int, KafkaError]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from aiokproto.accelerator import twin
@@ -80,6 +80,48 @@ class Delivery:
     def __repr__(self) -> str:
         state = "done" if self._outcome.done else "pending"
         return f"<Delivery {state}: record {self._index} of {self._outcome}>"
+
+
+class BatchDelivery:
+    """Record batches on their way: ``await`` it for where each is, as a :class:`~aiokproto.types.RecordMetadata` of its
+    first record. The timestamp is the batch's greatest, or the broker's where the topic has LogAppendTime.
+
+    It may be awaited more than once, by several tasks, or never: then failures are logged, and counted in
+    :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await changes nothing for the batches.
+    """
+
+    __slots__ = ("_batches",)
+
+    def __init__(self, batches: Sequence[tuple[Outcome, int]]) -> None:
+        self._batches = batches
+
+    def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
+        for outcome, _ in self._batches:
+            yield from outcome.wait().__await__()
+        return self.result()
+
+    def done(self) -> bool:
+        """Whether the outcome of every batch is known."""
+        return all(outcome.done for outcome, _ in self._batches)
+
+    def result(self) -> list[RecordMetadata]:
+        """Where the batches are, in their order.
+
+        Raises:
+            KafkaError: Why the first of those that were not delivered was not. The others may be.
+            asyncio.InvalidStateError: The outcome of one is not known yet.
+        """
+        for outcome, _ in self._batches:
+            if not outcome.done:
+                raise asyncio.InvalidStateError(f"the outcome of {outcome} is not known yet")
+        found = [outcome.of_all(timestamp) for outcome, timestamp in self._batches]
+        for one in found:
+            if isinstance(one, KafkaError):
+                raise one.with_traceback(None)
+        return [one for one in found if isinstance(one, RecordMetadata)]
+
+    def __repr__(self) -> str:
+        return f"<BatchDelivery {'done' if self.done() else 'pending'}: {len(self._batches)} batches>"
 
 
 @twin("posting")

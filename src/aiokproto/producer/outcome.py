@@ -155,6 +155,12 @@ class Outcome(Settled):
             timestamp if self.append_time < 0 else self.append_time,
         )
 
+    def of_all(self, timestamp: int) -> RecordMetadata | KafkaError:
+        """Where the first record is, which was given ``timestamp``; why not all are in the log, if so. It must be
+        done."""
+        self.observed = True
+        return self.of(0, timestamp) if self.error is None else self.error
+
     def __del__(self) -> None:
         # Nobody can ask any more. An error that passes silently here is data that is lost silently.
         if getattr(self, "error", None) is not None and not self.observed:

@@ -36,15 +36,8 @@ class Posting:
     ) -> Delivery:
         """Buffer a record. This suspends while the topic's metadata is asked for and while the buffer is full.
 
-        Cancelled while it suspends, the record is never sent.
-
-        Args:
-            topic: As all others: see :meth:`~aiokproto.producer.Producer.send`.
-            value: The value.
-            key: The key.
-            headers: The headers.
-            partition: The partition.
-            timestamp: The timestamp.
+        Takes what :meth:`~aiokproto.producer.Producer.send` does. Cancelled while it suspends, the record is never
+        sent.
 
         Returns:
             The delivery, to be awaited or dropped: a failure nobody asks about is logged, once for each batch.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from inspect import signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from aiokproto.cluster import Cluster
 from aiokproto.config import ClusterConfig, ConnectionOptions
@@ -19,16 +20,19 @@ from aiokproto.errors import (
     KafkaError,
 )
 from aiokproto.producer.accumulator import Accumulator
-from aiokproto.producer.batch import Batch
-from aiokproto.producer.bulk import Bulk, SupportsArrow
+from aiokproto.producer.batch import Batch, StoredBatch
+from aiokproto.producer.bulk import SupportsArrow
 from aiokproto.producer.delivery import Delivery
+from aiokproto.producer.mirroring import Mirroring
+from aiokproto.producer.outcome import Outcome
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
-from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.queue import TopicQueues
+from aiokproto.producer.partitioner import Partitioner, check_partition
+from aiokproto.producer.queue import PartitionQueue, TopicQueues
 from aiokproto.producer.record import ProducerRecord, Unplaced
 from aiokproto.producer.report import census, report, undelivered
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.settings import BATCH_SIZE, Settings
+from aiokproto.records import RecordBatch
 from aiokproto.types import Header, RecordMetadata
 
 if sys.version_info >= (3, 11):
@@ -39,13 +43,15 @@ else:
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
+T = TypeVar("T")
+
 log = logging.getLogger("aiokproto.producer")
 
 LONGEST_STRETCH = 0.001
 """How long (s) a task that never has to wait may keep the loop to itself."""
 
 
-class Producer(Bulk):
+class Producer(Mirroring):
     """Writes records to topics.
 
     ::
@@ -55,6 +61,7 @@ class Producer(Bulk):
 
     Three ways to write: :meth:`send` waits until the record is acknowledged; :meth:`post` until it is buffered;
     :meth:`try_post` for nothing. :meth:`send_many` writes many records at the price per record of :meth:`post`.
+    :meth:`send_batch` and :meth:`post_batch` write batches that were fetched, as they are.
 
     Records of one partition stay in the order they were given, also through retries. Without idempotence this takes
     ``max_in_flight_requests_per_connection=1``, and a retry may then write a record twice.
@@ -330,15 +337,8 @@ class Producer(Bulk):
     ) -> Delivery:
         """Buffer a record now or not at all: :meth:`post` for where nothing can be awaited.
 
-        It must be called in the loop's thread. A task that posts so and never suspends keeps the loop from sending.
-
-        Args:
-            topic: As all others: see :meth:`send`.
-            value: The value.
-            key: The key.
-            headers: The headers.
-            partition: The partition.
-            timestamp: The timestamp.
+        Takes what :meth:`send` does. It must be called in the loop's thread. A task that posts so and never suspends
+        keeps the loop from sending.
 
         Raises:
             BufferFullError: The buffer is full, others wait for room, or the topic's metadata is not known yet:
@@ -423,33 +423,61 @@ class Producer(Bulk):
         batch, index = added
         return Delivery(batch.outcome, index, timestamp)
 
+    async def _place_stored(
+        self, topic: str, batches: Sequence[RecordBatch], partition: int
+    ) -> list[tuple[Outcome, int]]:
+        self._check_open()
+        deadline = self._loop.time() + self._settings.max_block
+        queues = await self._topic(topic)
+        queue = queues.queues[check_partition(partition, topic, len(queues.queues))]
+        for one in batches:
+            self._accumulator.check_size(one, queue.where)
+        placed: list[tuple[Outcome, int]] = []
+        for one in batches:
+            await self._let_others()
+            self._check_open()
+            added = await self._when_room(partial(self._add_stored, queue, one), deadline)
+            placed.append((added.outcome, one.max_timestamp))
+        return placed
+
+    def _add_stored(self, queue: PartitionQueue, stored: RecordBatch) -> StoredBatch | None:
+        """Copy a batch; None if the budget has no room for it."""
+        added = self._accumulator.append_stored(queue, stored, self._loop.time())
+        self._sender.alarm.now()
+        return added
+
     async def _wait_place(self, record: Unplaced) -> Delivery:
         """Write a record as soon as its topic is known and there is room, in the order of those who wait."""
         self._check_open()
         deadline = self._loop.time() + self._settings.max_block
-        if self._loop.time() - self._yielded > LONGEST_STRETCH:
-            # Before the record is written, so that cancelling here still means that it is never sent.
-            await asyncio.sleep(0)
-            self._yielded = self._loop.time()
-            self._check_open()
+        # Before the record is written, so that cancelling here still means that it is never sent.
+        await self._let_others()
+        self._check_open()
         queues = self._known.get(record.topic)
         if queues is None:
             queues = await self._learn(record.topic, self._settings.max_block)
             self._check_open()
             record = record._replace(partition=self._choose(queues, record.partition, record.key, record.value))
-        delivery = None if self._turn.locked() else self._add(queues, record)
-        if delivery is None:
-            delivery = await self._wait_for_room(queues, record, deadline)
-        return delivery
+        return await self._when_room(partial(self._add, queues, record), deadline)
 
-    async def _wait_for_room(self, queues: TopicQueues, record: Unplaced, deadline: float) -> Delivery:
+    async def _let_others(self) -> None:
+        """Let other tasks have their turn of the loop, if this one never had to wait for long enough."""
+        if self._loop.time() - self._yielded > LONGEST_STRETCH:
+            await asyncio.sleep(0)
+            self._yielded = self._loop.time()
+
+    async def _when_room(self, add: Callable[[], T | None], deadline: float) -> T:
+        """What ``add`` gives as soon as there is room for it, in the order of those who wait."""
+        added = None if self._turn.locked() else add()
+        if added is not None:
+            return added
         try:
             async with timeout_at(deadline), self._turn:
                 while True:
                     self._check_open()
-                    delivery = self._add(queues, record)
-                    if delivery is not None:
-                        return delivery
+                    added = add()
+                    if added is not None:
+                        return added
                     self._room.clear()
                     await self._room.wait()
         except asyncio.TimeoutError:

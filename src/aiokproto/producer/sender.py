@@ -222,8 +222,7 @@ class Sender:
 
     def _begin(self, requests: dict[int, list[Batch]]) -> None:
         """Start a request for each node. What takes long to compress holds back all that follows, to keep the order."""
-        codec = self._settings.compression
-        if codec and any(_is_slow(batch) for batches in requests.values() for batch in batches):
+        if any(_is_slow(batch) for batches in requests.values() for batch in batches):
             self._compressing = True
             self._spawn(self._compress(requests))
             return
@@ -378,7 +377,7 @@ class Sender:
             self._cluster.invalidate(str(error))
         if code in _TOO_LARGE and batch.count > 1:
             log.debug("%s: split, as the broker takes no batch of %d bytes", batch, batch.wire_size)
-            accumulator.split(batch)
+            self._split(batch, error)
         elif code in _SEQUENCE_REFUSED and batch.sequence >= 0:
             log.warning("%s: sequence %d refused, producer %s: %s", batch, batch.sequence, batch.producer, error)
             accumulator.restart(batch, error, self._retry_at(batch))
@@ -393,6 +392,13 @@ class Sender:
         else:
             refused = {entry.batch_index: entry.batch_index_error_message for entry in answer.record_errors}
             self._fail(batch, error, invalid_records(batch, refused, error) if refused else None)
+
+    def _split(self, batch: Batch, error: KafkaError) -> None:
+        try:
+            self._accumulator.split(batch)
+        except KafkaError as unreadable:
+            error.__cause__ = unreadable
+            self._fail(batch, error)
 
     def _fail(self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         self._accumulator.fail(batch, error, record_errors)

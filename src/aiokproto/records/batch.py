@@ -27,6 +27,7 @@ MAGIC_AT = 16
 CRC_FROM = 21
 """The checksum covers the batch from its attributes to its end, so that a broker may set what comes before."""
 
+CODEC = 0x07
 TIMESTAMP_TYPE = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
@@ -200,7 +201,7 @@ class RecordBatch:
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         packed = self.raw[HEADER.size :]
-        if not self.attributes & 7:
+        if not self.attributes & CODEC:
             return packed
         # A batch that compaction has emptied keeps its codec but has nothing to decompress.
         if not self.count:

@@ -1,4 +1,4 @@
-"""Changing the header of a stored batch in place, as a broker does.
+"""Changing the header of a written batch in place, as brokers do, and producers that send one again.
 
 Base offset and leader epoch lie before what the checksum covers, so that a broker can set them and leave a compressed
 batch alone. Everything else changes the checksum, by as much as the header's own changes: the records are not read, and
@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from aiokproto.records.batch import CRC_FROM, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE
+from aiokproto.records.batch import CODEC, CRC_FROM, HEADER, LOG_OVERHEAD, TIMESTAMP_TYPE
 from aiokproto.records.crc import crc32c, join
 from aiokproto.types import TimestampType
 
@@ -64,6 +64,21 @@ def set_producer(buffer: Buffer, pos: int, producer_id: int, producer_epoch: int
     """Set who sends the batch: what a producer does with batches it kept when its id or epoch has changed."""
     with _checksum_follows(buffer, pos):
         _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+
+
+def forget_origin(buffer: Buffer, pos: int) -> None:
+    """Make of a stored batch one that any producer may send: of where it was, of who wrote it in which transaction, and
+    of compaction nothing is left but the records and their timestamps.
+
+    A delete horizon (KIP-534) stays what timestamps are relative to, no longer a time that means anything itself. The
+    greatest timestamp of a batch with LogAppendTime is not one of its records', so that this is not for such a batch.
+    """
+    (attributes,) = _INT16.unpack_from(buffer, pos + _ATTRIBUTES_AT)
+    set_base_offset(buffer, pos, 0)
+    set_leader_epoch(buffer, pos, -1)
+    with _checksum_follows(buffer, pos):
+        _INT16.pack_into(buffer, pos + _ATTRIBUTES_AT, attributes & CODEC)
+        _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, -1, -1, -1)
 
 
 def update_crc(buffer: Buffer, pos: int = 0) -> None:

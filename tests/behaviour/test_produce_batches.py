@@ -1,0 +1,225 @@
+"""Batches that are read from one topic and written to another as they are: a mirror, as users write it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+import pytest
+
+from aiokproto import Client, Consumer, Producer, TopicPartition
+from aiokproto.consumer import Batch
+from aiokproto.consumer.chunk import expected_size
+from aiokproto.consumer.reader import OFF_LOOP
+from aiokproto.errors import InvalidRecordError, MessageTooLargeError
+from aiokproto.producer import ProducerRecord
+from aiokproto.records import BatchRecord, Compression, RecordBatch, decompress
+from aiokproto.records.batch import HEADER
+from tests.behaviour.test_produce import stored, stored_batches
+from tests.behaviour.transactional import V1
+from tests.behaviour.transactional import Producer as Transactional
+from tests.clusters import BehaviourCluster
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+START = time.time_ns() // 1_000_000
+"""Real Kafka deletes records of old times in the middle of a test."""
+NOISE = random.Random(1)
+RECORDS = [
+    ProducerRecord(
+        value=None if number % 50 == 7 else b"flight %06d " % number * 4 + NOISE.randbytes(150),
+        key=b"UA%d" % (number % 9) if number % 3 else None,
+        headers=[("trace", b"%d" % number), ("null", None)] if number % 4 == 0 else (),
+        timestamp=START + number % 100,
+    )
+    for number in range(2000)
+]
+"""Enough for a batch that a consumer decompresses ahead, unless it is told not to."""
+
+
+@pytest.fixture
+def decompressed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Becomes longer with each batch that the client decompresses."""
+    calls: list[str] = []
+
+    def counting(codec: Compression, *args: Any) -> Any:
+        calls.append(codec.name)
+        return decompress(codec, *args)
+
+    for module in ("records.batch", "consumer.unpacked"):
+        monkeypatch.setattr(f"aiokproto.{module}.decompress", counting)
+    return calls
+
+
+def producer(cluster: BehaviourCluster, **options: Any) -> Producer:
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, **options)
+
+
+async def batches(cluster: BehaviourCluster, topic: str, count: int, **options: Any) -> list[Batch]:
+    """What a consumer hands out, until that many records of the topic's only partition are in it."""
+    given: dict[str, Any] = {"auto_offset_reset": "earliest", **options}
+    found: list[Batch] = []
+    async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **given) as consumer:
+        handed = consumer.batches(decompress=False)
+        while count > 0:
+            found.append(await anext(handed))
+            count -= sum(len(one) for one in found[-1].record_batches)
+    return found
+
+
+def content(records: list[BatchRecord]) -> list[tuple[Any, ...]]:
+    """All but the offset."""
+    return [(record.timestamp, record.key, record.value, record.headers) for record in records]
+
+
+def after_the_header(batches: list[RecordBatch]) -> list[bytes]:
+    return [bytes(batch.raw[HEADER.size :]) for batch in batches]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_a_copy_has_the_same_records_in_the_same_bytes_and_nothing_was_decompressed(
+    cluster: BehaviourCluster, topic: str, codec: Any, decompressed: list[str]
+) -> None:
+    copy = f"{topic}-copy"
+    await cluster.create_topic(topic)
+    await cluster.create_topic(copy, partitions=2)
+    async with producer(cluster, compression_type=codec, batch_size=512 * 1024) as writer:
+        assert not (await writer.send_many(topic, RECORDS)).errors
+        places = [
+            where
+            for batch in await batches(cluster, topic, len(RECORDS))
+            for where in await writer.send_batch(copy, batch, partition=1)
+        ]
+    assert decompressed == []
+    servers = cluster.bootstrap_servers
+    source = (await stored_batches(servers, topic))[0]
+    target = (await stored_batches(servers, copy))[1]
+    assert max(expected_size(batch) for batch in source) > (0 if codec == "none" else OFF_LOOP)
+    assert content((await stored(servers, copy))[1]) == content((await stored(servers, topic))[0])
+    assert after_the_header(target) == after_the_header(source)
+    assert {batch.compression.name.lower() for batch in target} == {codec}
+    assert [(where.topic, where.partition) for where in places] == [(copy, 1)] * len(source)
+    assert [where.offset for where in places] == [batch.base_offset for batch in target]
+    assert [where.timestamp for where in places] == [batch.max_timestamp for batch in source]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_confluent_kafka_reads_the_copy(cluster: BehaviourCluster, topic: str, codec: Any) -> None:
+    confluent: Any = pytest.importorskip("confluent_kafka")
+    copy = f"{topic}-copy"
+    await cluster.create_topic(topic)
+    await cluster.create_topic(copy)
+    async with producer(cluster, compression_type=codec) as writer:
+        assert not (await writer.send_many(topic, RECORDS)).errors
+        for batch in await batches(cluster, topic, len(RECORDS)):
+            await writer.send_batch(copy, batch, partition=0)
+
+    def read() -> list[tuple[Any, ...]]:
+        options = {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": copy,
+            "auto.offset.reset": "earliest",
+            "check.crcs": True,
+        }
+        consumer = confluent.Consumer(options)
+        consumer.assign([confluent.TopicPartition(copy, 0, 0)])
+        try:
+            messages = consumer.consume(len(RECORDS), 30)
+        finally:
+            consumer.close()
+        assert not any(message.error() for message in messages)
+        return [
+            (one.timestamp()[1], one.key(), one.value(), tuple(one.headers() or ()), one.offset()) for one in messages
+        ]
+
+    expected = [
+        (record.timestamp, record.key, record.value, tuple(record.headers), offset)
+        for offset, record in enumerate(RECORDS)
+    ]
+    assert await asyncio.to_thread(read) == expected
+
+
+async def test_what_a_transaction_wrote_is_copied_without_it(cluster: BehaviourCluster, topic: str) -> None:
+    copy = f"{topic}-copy"
+    await cluster.create_topic(topic)
+    await cluster.create_topic(copy)
+    await write_transactions(cluster, topic)
+    async with producer(cluster) as writer:
+        for batch in await batches(cluster, topic, 2, isolation_level="read_committed"):
+            await writer.send_batch(copy, batch, partition=0)
+    (target,) = (await stored_batches(cluster.bootstrap_servers, copy)).values()
+    assert [record.value for batch in target for record in batch] == [b"kept", b"kept too"]
+    assert not any(batch.is_transactional or batch.is_control for batch in target)
+
+
+async def write_transactions(cluster: BehaviourCluster, topic: str) -> None:
+    """One that is committed, and before it one that is not."""
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        transactional = Transactional(client, V1)
+        await transactional.init()
+        for commit, values in ((False, [b"dropped"]), (True, [b"kept", b"kept too"])):
+            await transactional.write(topic, 0, *values)
+            await transactional.end(commit)
+
+
+async def test_a_topic_that_takes_smaller_batches_gets_it_in_parts(cluster: BehaviourCluster, topic: str) -> None:
+    copy = f"{topic}-copy"
+    await cluster.create_topic(topic)
+    await cluster.create_topic(copy, config={"max.message.bytes": "2000"})
+    async with producer(cluster, compression_type="lz4") as writer:
+        assert not (await writer.send_many(topic, RECORDS[:200])).errors
+        for batch in await batches(cluster, topic, 200):
+            await writer.send_batch(copy, batch, partition=0)
+    servers = cluster.bootstrap_servers
+    assert content((await stored(servers, copy))[0]) == content((await stored(servers, topic))[0])
+    parts = (await stored_batches(servers, copy))[0]
+    assert len(parts) > 1
+    assert {batch.compression for batch in parts} == {Compression.LZ4}
+
+
+async def test_a_record_too_large_for_the_topic_is_an_error(cluster: BehaviourCluster, topic: str) -> None:
+    copy = f"{topic}-copy"
+    await cluster.create_topic(topic)
+    await cluster.create_topic(copy, config={"max.message.bytes": "2000"})
+    async with producer(cluster) as writer:
+        await writer.send(topic, b"x" * 3000)
+        (batch,) = await batches(cluster, topic, 1)
+        with pytest.raises(MessageTooLargeError):
+            await writer.send_batch(copy, batch, partition=0)
+
+
+async def test_timestamps_of_a_broker_cannot_be_sent_and_are_set_by_one(cluster: BehaviourCluster, topic: str) -> None:
+    copy = f"{topic}-copy"
+    await cluster.create_topic(topic)
+    await cluster.create_topic(copy, config={"message.timestamp.type": "LogAppendTime"})
+    async with producer(cluster) as writer:
+        await writer.send(topic, b"v", timestamp=START)
+        (batch,) = await batches(cluster, topic, 1)
+        (where,) = await writer.send_batch(copy, batch, partition=0)
+        assert where.timestamp > START
+        (appended,) = await batches(cluster, copy, 1)
+        assert [record.timestamp for record in appended] == [where.timestamp]
+        with pytest.raises(InvalidRecordError, match="LogAppendTime"):
+            await writer.send_batch(topic, appended, partition=0)
+
+
+async def test_from_the_middle_of_a_batch_on_it_cannot_be_sent_as_it_is(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic)
+    async with producer(cluster) as writer:
+        assert not (await writer.send_many(topic, [b"0", b"1", b"2"])).errors
+        async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            consumer.seek(TopicPartition(topic, 0), 1)
+            batch = await anext(consumer.batches(decompress=False))
+        with pytest.raises(InvalidRecordError, match=r"offset 0 .* begin at 1; send_many"):
+            await writer.send_batch(topic, batch, partition=0)
+        again = [ProducerRecord(record.value, record.key, record.headers) for record in batch]
+        assert not (await writer.send_many(topic, again)).errors
+    assert [record.value for record in (await stored(cluster.bootstrap_servers, topic))[0]] == [
+        b"0",
+        b"1",
+        b"2",
+        b"1",
+        b"2",
+    ]
