@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from benchmarks import codec, report, runner, tables
+from benchmarks.brokers import measure as brokers
 from benchmarks.clients import CLIENTS, MAIN
 from benchmarks.extras import EXTRAS, imports
 from benchmarks.topics import TopicError
@@ -24,7 +25,7 @@ from tests.kafka.cluster import KafkaCluster, KafkaError
 from tools.setup.project import kafka_version
 
 DATA = (Data(100), Data(1024), Data(1024, "lz4"), Data(1024, "zstd"))
-PARTS = (*KINDS, "extras", "imports", "codec")
+PARTS = (*KINDS, "extras", "brokers", "imports", "codec")
 MESSAGES, ROUNDS = 200_000, 3
 QUICK_MESSAGES, QUICK_ROUNDS = 20_000, 1
 QUICK_DATA = (Data(100), Data(1024, "lz4"))
@@ -93,6 +94,8 @@ def main() -> int:
     except (KafkaError, TopicError, OSError) as error:
         print(f"no broker to measure against: {error}", file=sys.stderr)
         return 1
+    if "brokers" in parts:
+        results["brokers"] = _measure_brokers()
     if "imports" in parts:
         results["imports_ms"] = imports.measure(quick=arguments.quick)
     if "codec" in parts:
@@ -110,6 +113,11 @@ def _measure_clients(bootstrap: str | None, plan: runner.Plan) -> dict[str, Any]
         clients, cells, launches = runner.describe(plan)
         runner.measure(plan, cells, launches, address, lambda text: status.update(escape(text)))
     return {"broker": name, "clients": clients, "cells": [cell.as_json() for cell in cells]}
+
+
+def _measure_brokers() -> list[dict[str, Any]]:
+    with tables.console(to_stderr=True).status("") as status:
+        return brokers.measure(lambda text: status.update(escape(text)))
 
 
 @contextmanager

@@ -56,6 +56,7 @@ def run(client: Client, kind: str, way: str, work: Work) -> dict[str, Any]:
     return {
         "cpu": work.meter.cpu,
         "wall": work.meter.wall,
+        "broker_cpu": work.meter.broker_cpu,
         "settled": work.settled,
         "sent": sent + work.settled + work.connecting,
         "latencies": work.latencies,

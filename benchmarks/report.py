@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from benchmarks.brokers import tables as brokers
 from benchmarks.extras import EXTRAS, imports
 from benchmarks.tables import Table
 from benchmarks.work import KINDS, Data
@@ -80,6 +81,8 @@ def tables(results: Results) -> Iterator[Table]:
     rows = list(_extra_rows(results))
     if rows:
         yield Table("Beside throughput", ("what", "messages", "client", "figures"), rows)
+    if results.get("brokers"):
+        yield from brokers.tables(results["brokers"])
 
 
 def settings(results: Results) -> Table:
@@ -125,7 +128,7 @@ def failures(results: Results) -> list[str]:
     """What could not be measured, a line each."""
     failed = [f"{_data(cell)}, {_name(cell)}: {cell['error']}" for cell in results.get("cells", []) if cell["error"]]
     broken = [f"{one['client']}: {one['error']}" for one in results.get("clients", []) if "error" in one]
-    return [*broken, *failed]
+    return [*broken, *failed, *brokers.failures(results.get("brokers", []))]
 
 
 def _cells(title: str, kind: str, cells: Sequence[Results], ratio_to: str) -> Table:

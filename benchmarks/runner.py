@@ -85,12 +85,17 @@ class Cell:
     def _per(self) -> dict[str, tuple[str, float]]:
         """What a round measured → its label in the medians, and what it is divided by."""
         micro = self.messages / 1e6
-        return {"cpu": ("cpu_us", micro), "wall": ("wall_us", micro), "peak_bytes": ("peak_mib", 1 << 20)}
+        return {
+            "cpu": ("cpu_us", micro),
+            "wall": ("wall_us", micro),
+            "broker_cpu": ("broker_cpu_us", micro),
+            "peak_bytes": ("peak_mib", 1 << 20),
+        }
 
     def _median(self) -> dict[str, float]:
         median = {}
         for name, (label, per) in self._per().items():
-            found = [done[name] / per for done in self.rounds if done[name] is not None]
+            found = [done[name] / per for done in self.rounds if done.get(name) is not None]
             if found:
                 median[label] = statistics.median(found)
         for label in self.rounds[0]["figures"] if self.rounds else ():
@@ -170,8 +175,9 @@ def shuffled(cells: Sequence[Cell], number: int) -> list[Cell]:
 class Bench:
     """Where the cells are run: the broker, its topics, the values."""
 
-    def __init__(self, bootstrap: str, settings: Settings, folder: Path) -> None:
+    def __init__(self, bootstrap: str, settings: Settings, folder: Path, broker_process: int | None = None) -> None:
         self._bootstrap = bootstrap
+        self._broker_process = broker_process
         self._settings = settings
         self._folder = folder
         self._topics = Topics(bootstrap)
@@ -221,6 +227,7 @@ class Bench:
             "values_path": str(values.write(self._folder, cell.data.size)),
             "settings": asdict(self._settings),
             "options": cell.options,
+            "broker_process": self._broker_process,
         }
         result = _ask(launch, {"command": "run", "kind": cell.kind, "way": cell.way, "work": work})
         if cell.kind not in EXTRAS and result["settled"] < cell.messages:

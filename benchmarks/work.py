@@ -49,20 +49,35 @@ class Data:
 
 
 class Meter:
-    """CPU seconds of this process, all its threads, and wall seconds, spent within ``with meter:``."""
+    """CPU seconds of this process, all its threads, and wall seconds, spent within ``with meter:``.
 
-    def __init__(self) -> None:
+    Attributes:
+        broker_cpu: CPU seconds of the broker's process in the same time; None where nobody asked for them.
+    """
+
+    def __init__(self, broker: int | None = None) -> None:
         self.cpu = 0.0
         self.wall = 0.0
+        self.broker_cpu = 0.0 if broker is not None and sys.platform == "linux" else None
+        self._broker = broker
 
     def __enter__(self) -> None:
         # What the warm-up left behind is not collected at the cost of what is measured.
         gc.collect()
+        self._broker_cpu = self._broker_seconds()
         self._cpu, self._wall = _cpu_seconds(), time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
         self.wall += time.perf_counter() - self._wall
         self.cpu += _cpu_seconds() - self._cpu
+        if self.broker_cpu is not None:
+            self.broker_cpu += self._broker_seconds() - self._broker_cpu
+
+    def _broker_seconds(self) -> float:
+        if self._broker is None or self.broker_cpu is None:
+            return 0.0
+        # How Linux numbers the clock of another process, see clock_getcpuclockid(3).
+        return time.clock_gettime(~self._broker << 3 | 2)
 
 
 def _cpu_seconds() -> float:
@@ -70,13 +85,13 @@ def _cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def memory(what: Literal["VmRSS", "VmHWM"]) -> int:
-    """Bytes of memory that this process has now (VmRSS) or had at most (VmHWM).
+def memory(what: Literal["VmRSS", "VmHWM"], process: int | Literal["self"] = "self") -> int:
+    """Bytes of memory that a process (on Linux any) has now (VmRSS) or had at most (VmHWM).
 
     On Linux not by `getrusage`: its peak includes that of the process which this one was forked from.
     """
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024
@@ -90,6 +105,7 @@ class Work:
 
     Attributes:
         values_path: Where the values are.
+        broker_process: The id of the broker's process, if its CPU time is to be measured too.
         options: What an extra measurement is told besides.
         settled: Messages acknowledged or read.
         connecting: Messages acknowledged before the meter ran.
@@ -103,13 +119,17 @@ class Work:
     size: int
     values_path: str
     compression: str = "none"
+    broker_process: int | None = None
     settings: Settings = field(default_factory=Settings)
     options: dict[str, float] = field(default_factory=dict)
-    meter: Meter = field(default_factory=Meter)
+    meter: Meter = field(init=False)
     settled: int = 0
     connecting: int = 0
     latencies: list[float] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.meter = Meter(self.broker_process)
 
     @cached_property
     def _cycle(self) -> Iterator[bytes]:
@@ -130,7 +150,7 @@ class Work:
 
     def warm_up(self, messages: int) -> Work:
         """The same for fewer messages, under a meter that nobody reads."""
-        return replace(self, messages=min(messages, self.messages), meter=Meter(), latencies=[], figures={})
+        return replace(self, messages=min(messages, self.messages), latencies=[], figures={})
 
     def read(self, values: int, size: int) -> None:
         """Count what was read, having checked that it is what was written."""

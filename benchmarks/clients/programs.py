@@ -1,4 +1,4 @@
-"""Clients in other languages: programs of ours, built into ``.cache`` when they are first asked for."""
+"""Clients and brokers in other languages: programs of ours, built into ``.cache`` when they are first asked for."""
 
 from __future__ import annotations
 
@@ -25,12 +25,21 @@ class BuildError(Exception):
 
 def go() -> list[str]:
     """Build the program around franz-go, and return the command that runs it."""
+    return _go("franz-go", HERE / "go")
+
+
+def kfake() -> list[str]:
+    """Build the program around franz-go's broker for tests, and return the command that runs it."""
+    return _go("kfake", HERE.parent / "brokers" / "kfake")
+
+
+def _go(name: str, sources: Path) -> list[str]:
     compiler = shutil.which("go")
     if compiler is None:
         raise MissingError("Go is not installed")
-    program = BUILT / "franz-go"
+    program = BUILT / name
     # An older Go would else look for the one that go.mod asks for, and wait long for what it may not find.
-    _build([compiler, "build", "-trimpath", "-o", str(program), "."], HERE / "go", GOTOOLCHAIN="local")
+    _build([compiler, "build", "-trimpath", "-o", str(program), "."], sources, GOTOOLCHAIN="local")
     return [str(program)]
 
 

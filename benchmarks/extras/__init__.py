@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.extras import growth, loaded, stalls, topics
+from benchmarks.extras import growth, loaded, stalls, topics, trip
 from benchmarks.loops import Loop
 from benchmarks.work import Data
 
@@ -44,6 +44,7 @@ SMALL = Data(100)
 
 EXTRAS: Mapping[str, Extra] = {
     "loaded": Extra("latency under load", loaded.run, [PLAIN], loaded.MESSAGES),
+    "trip": Extra("from a send to its reader", trip.run, [SMALL], trip.MESSAGES),
     "stalls-produce": Extra("stalls while producing", stalls.produce, [PLAIN, PACKED], stalls.MESSAGES),
     "stalls-consume": Extra("stalls while consuming", stalls.consume, [PLAIN, PACKED], stalls.MESSAGES, reads=True),
     "growth": Extra("memory growth", growth.run, [SMALL], growth.MESSAGES, clients=OURS, long=True),

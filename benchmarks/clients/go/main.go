@@ -36,6 +36,7 @@ type work struct {
 	ValuesPath  string   `json:"values_path"`
 	Compression string   `json:"compression"`
 	Settings    settings `json:"settings"`
+	Broker      *int     `json:"broker_process"`
 
 	values     values
 	meter      meter
@@ -131,12 +132,14 @@ func run(asked job, do way) (map[string]any, error) {
 		}
 		sent += few.settled + few.connecting
 	}
+	all.meter.watch(all.Broker)
 	if err := do(ctx, &all); err != nil {
 		return nil, err
 	}
 	return map[string]any{
 		"cpu":        all.meter.cpu,
 		"wall":       all.meter.wall,
+		"broker_cpu": all.meter.brokerCPU,
 		"settled":    all.settled,
 		"sent":       sent + all.settled + all.connecting,
 		"latencies":  all.latencies,

@@ -9,23 +9,39 @@ import (
 	"time"
 )
 
-// meter has the CPU seconds of this process, all its threads, and the wall seconds, between start and stop.
+// meter has the CPU seconds of this process, all its threads, and the wall seconds, between start and stop; and those
+// of the broker's process, if it is told to watch that.
 type meter struct {
 	cpu, wall float64
+	brokerCPU *float64
 
-	cpuStart float64
-	started  time.Time
+	cpuStart    float64
+	broker      int
+	brokerStart float64
+	started     time.Time
+}
+
+func (m *meter) watch(broker *int) {
+	if broker != nil && watchable {
+		m.broker, m.brokerCPU = *broker, new(float64)
+	}
 }
 
 func (m *meter) start() {
 	// What the warm-up left behind is not collected at the cost of what is measured.
 	runtime.GC()
+	if m.brokerCPU != nil {
+		m.brokerStart = cpuSecondsOf(m.broker)
+	}
 	m.cpuStart, m.started = cpuSeconds(), time.Now()
 }
 
 func (m *meter) stop() {
 	m.wall += time.Since(m.started).Seconds()
 	m.cpu += cpuSeconds() - m.cpuStart
+	if m.brokerCPU != nil {
+		*m.brokerCPU += cpuSecondsOf(m.broker) - m.brokerStart
+	}
 }
 
 func cpuSeconds() float64 {
