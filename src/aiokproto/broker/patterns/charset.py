@@ -1,0 +1,75 @@
+"""Sets of characters: what one place of a pattern can be."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import NamedTuple
+
+_SECOND_LETTERS = {"C": "cfos", "L": "lmotu", "M": "cen", "N": "dlo", "P": "cdefios", "S": "ckmo", "Z": "lps"}
+CATEGORIES = frozenset(first + second for first, seconds in _SECOND_LETTERS.items() for second in ("", *seconds))
+"""Unicode's general categories, by one letter or both."""
+
+# First and last characters of ranges, in turn.
+PERL = {"d": "09", "s": "\t\n\f\r  ", "w": "09AZ__az"}
+POSIX = {
+    "alnum": "09AZaz",
+    "alpha": "AZaz",
+    "ascii": "\0\x7f",
+    "blank": "\t\t  ",
+    "cntrl": "\0\x1f\x7f\x7f",
+    "digit": "09",
+    "graph": "!~",
+    "lower": "az",
+    "print": " ~",
+    "punct": "!/:@[`{~",
+    "space": "\t\r  ",
+    "upper": "AZ",
+    "word": "09AZ__az",
+    "xdigit": "09AFaf",
+}
+
+
+class Span(NamedTuple):
+    """The characters from one to another."""
+
+    first: str
+    last: str
+
+    def holds(self, char: str) -> bool:
+        """Whether a character is one of them."""
+        return self.first <= char <= self.last
+
+
+class Category(NamedTuple):
+    """The characters of one of Unicode's general categories."""
+
+    name: str
+
+    def holds(self, char: str) -> bool:
+        """Whether a character is one of them."""
+        found = unicodedata.category(char)
+        # Of what is not assigned RE2 has no table.
+        return found.startswith(self.name) and found != "Cn"
+
+
+class Charset(NamedTuple):
+    """Any of some characters, or if it is ``negated`` any other; ``folded``, whether they are large or small."""
+
+    items: tuple[Span | Category | Charset, ...]
+    negated: bool = False
+    folded: bool = False
+
+    def holds(self, char: str) -> bool:
+        """Whether a character is in the set."""
+        forms = {char, char.lower(), char.upper(), char.casefold()} if self.folded else {char}
+        found = any(item.holds(form) for form in forms if len(form) == 1 for item in self.items)
+        return found != self.negated
+
+
+def spans(ends: str) -> tuple[Span, ...]:
+    """Ranges, from their first and last characters in turn."""
+    return tuple(map(Span, ends[::2], ends[1::2]))
+
+
+ANY = Charset((), negated=True)
+ANY_BUT_NEWLINE = Charset((Span("\n", "\n"),), negated=True)
