@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 
-from aiokproto.broker import Broker, Cluster
-from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
+from aiokproto.broker import Broker, Cluster, Security
+from aiokproto.client import Client
+from aiokproto.codec.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.broker.conftest import GUESTS, kafka_libraries
 from tools.setup.system import find_java
 
-GUESTS = Path(__file__).parent / "guests"
 COUNT = 200
 
 
@@ -56,26 +61,29 @@ async def test_franz_go(franz_go: str, how: list[str]) -> None:
         assert await run([franz_go, address, "t", "g", str(COUNT), *how]) == f"{COUNT}\n"
 
 
+async def from_the_beginning(cluster: Cluster, group: str) -> None:
+    """Have a share group begin with the first record."""
+    change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+    resource = AlterConfigsResource(resource_type=32, resource_name=group, configs=[change])
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+    assert answer.responses[0].error_code == 0, answer
+
+
+async def test_franz_go_shares(franz_go: str) -> None:
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("t", 3)
+        await from_the_beginning(cluster, "g")
+        address = cluster.bootstrap_servers.split(",")[0]
+        assert await run([franz_go, address, "t", "g", str(COUNT), "share"]) == f"{COUNT} 100\n"
+
+
 # ---- Java
 
 
-def libraries() -> str:
-    return os.pathsep.join(map(str, sorted(kafka_jars().glob("*.jar"))))
-
-
-@pytest.fixture(scope="session")
-def guest_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("guests") / "java"
-    # A JDK need not be there: the compiler is among the jars that are fetched for the tests.
-    compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
-    command = [str(find_java()), "-jar", str(compiler), "-17", "-cp", libraries(), "-d", str(folder)]
-    subprocess.run([*command, str(GUESTS / "java")], check=True, capture_output=True)
-    return folder
-
-
-async def java(classes: Path, *arguments: str) -> list[str]:
-    path = os.pathsep.join([str(classes), libraries()])
-    return (await run([str(find_java()), "-Xmx256m", "-cp", path, "Guest", *arguments])).splitlines()
+async def java(classes: Path, *arguments: str, program: str = "Guest") -> list[str]:
+    path = os.pathsep.join([str(classes), kafka_libraries()])
+    return (await run([str(find_java()), "-Xmx256m", "-cp", path, program, *arguments])).splitlines()
 
 
 @pytest.mark.kafka
@@ -90,9 +98,39 @@ async def test_kafkas_own_clients(guest_classes: Path, protocol: str) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.java
+@pytest.mark.parametrize(
+    ("mode", "summary"),
+    [
+        ("implicit", "200 accepted, 0 rejected, 0 delivered again"),
+        ("explicit", "181 accepted, 19 rejected, 29 delivered again"),
+        ("record_limit", "181 accepted, 19 rejected, 29 delivered again"),
+    ],
+)
+async def test_kafkas_own_share_consumers(guest_classes: Path, mode: str, summary: str) -> None:
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("t", 3)
+        await from_the_beginning(cluster, "g")
+        servers = cluster.bootstrap_servers
+        found = await java(guest_classes, servers, "t", "g", str(COUNT), mode, program="ShareGuest")
+        assert found == [summary, f"{{{COUNT}=1}}"]
+
+
+@pytest.mark.kafka
+@pytest.mark.java
 async def test_kafkas_own_admin_client(guest_classes: Path) -> None:
     async with Cluster(2) as cluster:
         assert await java(guest_classes, "admin", cluster.bootstrap_servers, "t", "g", "0", "classic") == ["done"]
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_kafkas_own_clients_log_in_by_a_delegation_token(guest_classes: Path, mechanism: str) -> None:
+    config = {"delegation.token.secret.key": "between brokers"}
+    async with Broker(security=Security("SASL_PLAINTEXT", users={"alice": "secret"}), config=config) as broker:
+        await broker.create_topic("t")
+        user = (broker.bootstrap_servers, "t", "alice", "secret", mechanism)
+        assert await java(guest_classes, *user, program="TokenGuest") == ["true", "value", "0"]
 
 
 # ---- Python, as long ago

@@ -43,6 +43,7 @@ def server_properties(
         "group.min.session.timeout.ms": "500",
         "group.consumer.min.session.timeout.ms": "500",
         "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.share.min.record.lock.duration.ms": "1000",
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "controller.quorum.election.timeout.ms": "500",

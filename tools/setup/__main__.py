@@ -88,8 +88,7 @@ def _jars_ready() -> bool:
 
 
 def _fetch_jars(maven: Path) -> None:
-    if not project.kafka_ready():
-        project.fetch_kafka(maven)
+    project.fetch_kafka(maven)
     project.fetch_messages(maven)
 
 

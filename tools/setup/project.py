@@ -18,16 +18,17 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 ACCELERATOR = ROOT / "src" / "aiokproto" / "accelerator"
 POM = ROOT / "tests" / "kafka" / "pom.xml"
+TOOLS_POM = ROOT / "tests" / "kafka" / "tools" / "pom.xml"
 MESSAGES_POM = ROOT / "tests" / "java" / "pom.xml"
 # The newest, and the last that still had the versions which 4.0 removed: together they know almost the whole protocol.
 MESSAGES_RELEASES = ("4.4.0", "3.9.2")
 QUIET = ("-q", "-B", "-Dstyle.color=never")
 
 
-def kafka_version() -> str:
-    match = re.search(r"<kafka\.version>(.+?)</kafka\.version>", POM.read_text())
+def kafka_version(pom: Path = POM) -> str:
+    match = re.search(r"<kafka\.version>(.+?)</kafka\.version>", pom.read_text())
     if match is None:
-        raise ValueError(f"{POM} sets no kafka.version")
+        raise ValueError(f"{pom} sets no kafka.version")
     return match[1]
 
 
@@ -36,17 +37,24 @@ def kafka_jars() -> Path:
     return CACHE / f"kafka-{kafka_version()}"
 
 
+def tools_jars() -> Path:
+    """The folder for Kafka's command line tools, with all they need; `kafka_ready` is about these too."""
+    return CACHE / f"kafka-tools-{kafka_version(TOOLS_POM)}"
+
+
 def kafka_ready() -> bool:
-    return _is_fresh(kafka_jars() / ".complete", _digest(POM))
+    return _copied(POM, kafka_jars()) and _copied(TOOLS_POM, tools_jars())
 
 
 def fetch_kafka(maven: Path) -> None:
-    """Fetch the jars that ``pom.xml`` asks for with Maven."""
-    jars = kafka_jars()
-    say(f"fetching the jars of Apache Kafka {kafka_version()} with Maven into {jars.relative_to(ROOT)}")
-    shutil.rmtree(jars, ignore_errors=True)
-    run([maven, *QUIET, "-f", POM, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"])
-    (jars / ".complete").write_text(_digest(POM))
+    """Fetch the jars that each ``pom.xml`` asks for with Maven, unless they are there."""
+    for pom, jars in ((POM, kafka_jars()), (TOOLS_POM, tools_jars())):
+        if _copied(pom, jars):
+            continue
+        say(f"fetching the jars of Apache Kafka {kafka_version(pom)} with Maven into {jars.relative_to(ROOT)}")
+        shutil.rmtree(jars, ignore_errors=True)
+        run([maven, *QUIET, "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}"])
+        (jars / ".complete").write_text(_digest(pom))
 
 
 def messages_jars(release: str) -> Path:
@@ -55,15 +63,15 @@ def messages_jars(release: str) -> Path:
 
 
 def messages_ready() -> bool:
-    return all(_messages_fresh(release) for release in MESSAGES_RELEASES)
+    return all(_copied(MESSAGES_POM, messages_jars(release)) for release in MESSAGES_RELEASES)
 
 
 def fetch_messages(maven: Path) -> None:
     """Fetch the jars with the generated messages of every release that lacks them."""
     for release in MESSAGES_RELEASES:
-        if _messages_fresh(release):
-            continue
         jars = messages_jars(release)
+        if _copied(MESSAGES_POM, jars):
+            continue
         say(f"fetching the messages of Apache Kafka {release} with Maven into {jars.relative_to(ROOT)}")
         shutil.rmtree(jars, ignore_errors=True)
         target = (f"-Dkafka.version={release}", "dependency:copy", f"-DoutputDirectory={jars}")
@@ -121,8 +129,8 @@ def outdated_modules() -> list[Path]:
     return [module for module, source in sorted(made.items()) if _older(module, max(source, *shared, 0))]
 
 
-def _messages_fresh(release: str) -> bool:
-    return _is_fresh(messages_jars(release) / ".complete", _digest(MESSAGES_POM))
+def _copied(pom: Path, jars: Path) -> bool:
+    return _is_fresh(jars / ".complete", _digest(pom))
 
 
 def _works(python: Path) -> bool:

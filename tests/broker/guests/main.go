@@ -1,6 +1,6 @@
 // Franz-go as a guest of the embedded broker: writes records, reads them as a group, and goes through transactions.
 //
-//	guest ADDRESS TOPIC GROUP COUNT [transactional]
+//	guest ADDRESS TOPIC GROUP COUNT [transactional|share]
 package main
 
 import (
@@ -14,6 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// pause is how long a member of a share group waits for records before it is another's turn.
+const pause = 200 * time.Millisecond
+
 func main() {
 	address, topic, group := os.Args[1], os.Args[2], os.Args[3]
 	count, err := strconv.Atoi(os.Args[4])
@@ -22,12 +25,15 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if len(os.Args) > 5 {
+	how := append(os.Args, "")[5]
+	if how == "transactional" {
 		err = transact(ctx, address, topic, count)
 	} else {
 		err = produce(ctx, address, topic, count)
 	}
-	if err == nil {
+	if err == nil && how == "share" {
+		err = share(ctx, address, topic, group, count)
+	} else if err == nil {
 		err = consume(ctx, address, topic, group, count)
 	}
 	if err != nil {

@@ -1,0 +1,205 @@
+"""Kafka's command line tools: run in one process of Java, and what they write told in lines that can be compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from typing_extensions import Self
+
+from tools.setup.project import MESSAGES_RELEASES, messages_jars, tools_jars
+from tools.setup.system import find_java
+
+SECONDS = 60
+"""The longest that a tool may take."""
+
+PACKAGES = {
+    "ConfigCommand": "kafka.admin",
+    "ConsoleConsumer": "org.apache.kafka.tools.consumer",
+    "ConsoleShareConsumer": "org.apache.kafka.tools.consumer",
+    "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group",
+    "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
+    "ShareGroupCommand": "org.apache.kafka.tools.consumer.group",
+    "StreamsGroupCommand": "org.apache.kafka.tools.streams",
+}
+"""Those that are not in `org.apache.kafka.tools`."""
+
+ALONE = {"VerifiableProducer"}
+"""Those that end their work when their process ends, and so each need one."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a tool has left: its exit code, its output and its errors."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.output}\n{self.errors}"
+
+
+class Tools:
+    """A process of Java that runs tools, one at a time. Compiling it takes a second, and starting it another."""
+
+    def __init__(self, folder: Path) -> None:
+        java, compiler = str(find_java()), next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
+        (jar,) = tools_jars().glob("kafka-tools-[0-9]*.jar")
+        # The tools themselves are loaded anew for each call, and so must not be here.
+        libraries = [str(path) for path in sorted(tools_jars().glob("*.jar")) if path != jar]
+        source = Path(__file__).parent / "guests" / "tools"
+        compiling = [
+            java,
+            "-jar",
+            str(compiler),
+            "-17",
+            "-nowarn",
+            "-cp",
+            os.pathsep.join(libraries),
+            "-d",
+            str(folder),
+        ]
+        subprocess.run([*compiling, str(source)], check=True, capture_output=True)
+        # As so many short runs want it: little of what is compiled well would be used often enough.
+        self._java = [java, "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp"]
+        self._libraries = os.pathsep.join([str(folder), *libraries])
+        self._jar = str(jar)
+        self._process = subprocess.Popen(
+            [*self._java, self._libraries, "Tools", self._jar],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """At the end of its input the process ends."""
+        self._process.communicate(timeout=SECONDS)
+
+    def call(self, tool: str, *arguments: str, typed: str = "") -> Written:
+        """Run a tool; ``typed`` is its input. One that takes too long is killed, and all after it with it."""
+        name = f"{PACKAGES.get(tool, 'org.apache.kafka.tools')}.{tool}"
+        if tool in ALONE:
+            command = [*self._java, os.pathsep.join([self._libraries, self._jar]), name, *arguments]
+            done = subprocess.run(command, input=typed, capture_output=True, text=True, timeout=SECONDS, check=False)
+            return Written(done.returncode, done.stdout, done.stderr)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        call = {"tool": name, "arguments": arguments, "input": typed}
+        patience = threading.Timer(SECONDS, self._process.kill)
+        patience.start()
+        try:
+            self._process.stdin.write(f"{json.dumps(call)}\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        finally:
+            patience.cancel()
+            patience.join()
+        assert answer, f"{tool} {shlex.join(arguments)} took more than {SECONDS} s, or ended the process"
+        return Written(**json.loads(answer))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of a scene: ``! Tool --argument ... << typed words => what is to be written``.
+
+    Attributes:
+        line: The line.
+        words: The tool and its arguments.
+        typed: The words that are typed, each in a line.
+        told: What is to be among what it writes; or after ``not``, what is not.
+        fails: ``!``, whether it is to exit with an error.
+        own: ``~``, whether what it writes is each broker's own.
+    """
+
+    line: str
+    words: list[str]
+    typed: str
+    told: str
+    fails: bool
+    own: bool
+
+    @classmethod
+    def parse(cls, line: str) -> Step:
+        rest, _, told = line.partition(" => ")
+        rest, _, typed = rest.partition(" << ")
+        fails, own = rest.startswith("! "), rest.startswith("~ ")
+        words = shlex.split(rest[2:] if fails or own else rest)
+        return cls(line, words, "".join(f"{word}\n" for word in typed.split()), told, fails, own)
+
+    def fits(self, text: str) -> bool:
+        """Whether that may have been written."""
+        return self.told[4:] not in text if self.told.startswith("not ") else self.told in text
+
+
+def steps(scene: str) -> list[Step]:
+    return [Step.parse(line.strip()) for line in scene.strip().splitlines()]
+
+
+def play(tools: Tools, servers: str, scene: str, *, patience: float = 0, **names: str) -> list[str]:
+    """Run the steps of a scene against a cluster; returns them with what each has written, masked.
+
+    In a step ``{servers}`` and ``names`` are filled in. One without ``{servers}`` gets ``--bootstrap-server``. With
+    ``patience``, in seconds, a step is repeated until it writes what it is to: nodes hear of changes one by one.
+    """
+    transcript = []
+    for step in steps(scene):
+        tool, *arguments = [word.replace("{servers}", servers) for word in step.words]
+        for name, value in names.items():
+            arguments = [word.replace(f"{{{name}}}", value) for word in arguments]
+        if "{servers}" not in step.line:
+            arguments = ["--bootstrap-server", servers, *arguments]
+        until = time.monotonic() + patience
+        written = tools.call(tool, *arguments, typed=step.typed)
+        while not step.fits(written.text) and time.monotonic() < until:
+            written = tools.call(tool, *arguments, typed=step.typed)
+        assert (written.code != 0) == step.fails, f"{step.line}\n{written.text}"
+        assert step.fits(written.text), f"{step.line}\n{written.text}"
+        transcript.append(step.line)
+        if step.fails:
+            transcript += sorted(set(re.findall(r"errors\.(\w+)", written.text)))
+        elif not step.own:
+            transcript += sorted(filter(None, mask(written.text, servers).splitlines()))
+    return transcript
+
+
+_MASKS = [
+    # Words of a refusal are each broker's own.
+    (r"(errors\.\w+): .*", r"\1"),
+    (r"\tat .*|Caused by: .*", ""),
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>"),
+    (r"[\w+/-]{22}(?= /127\.0\.0\.1 )", "<uuid>"),
+    (r'(TopicId: |"clusterId": |Cluster ID: )[\w-]{22}', r"\1<uuid>"),
+    (r'"/[^"]*"', "<directory>"),
+    (r"\b1[67]\d{11}\b", "<time>"),
+    (r"\b\d{4}[-/]\d\d[-/]\d\d[ T][\d:.,]+", "<time>"),
+    (r"127\.0\.0\.1", "<host>"),
+    (r"\b\d+(\.\d+)? (ms|MB/sec|records/sec)", r"<n> \2"),
+    (r"\b\d+\.\d{4,}\b|\b\d+\.\d+(?=[,\s]|$)", "<n>"),
+    (r" +", " "),
+]
+
+
+def mask(text: str, servers: str) -> str:
+    """What is the same whichever cluster it comes from: not addresses, ids, times and speeds."""
+    for number, server in enumerate(servers.split(",")):
+        text = text.replace(server, f"<server {number}>").replace(server.replace(":", " "), f"<server {number}>")
+    for pattern, with_what in _MASKS:
+        text = re.sub(pattern, with_what, text)
+    return re.sub(r"(?<=Isr: )[\d,]+", lambda found: ",".join(sorted(found[0].split(","))), text)
