@@ -18,6 +18,9 @@ from aiokproto.codec.payloads.aborted_txn import AbortedTxn
 from aiokproto.records import ControlType, RecordBatch
 from aiokproto.records.control import batch_control_type
 
+_HORIZON_MAGIC = 2
+"""The format in which a batch can say when its tombstones may go, and can be empty."""
+
 _DIGEST_BYTES = 16
 """Longer keys are known by their digest."""
 
@@ -154,8 +157,13 @@ class Cleaner:
         self._now = now
         self._horizon = now + delete_retention_ms
 
-    def clean(self, batch: RecordBatch) -> bytearray | memoryview | None:
-        """What to write in place of the batch; None for nothing."""
+    def clean(self, batch: RecordBatch, *, expired: bool = False) -> bytearray | memoryview | None:
+        """What to write in place of the batch; None for nothing.
+
+        Args:
+            batch: The next batch.
+            expired: Whether tombstones may go that have no delete horizon because their format knows none.
+        """
         disposable = self._transactions.disposable(batch)
         horizon = batch.delete_horizon
         if batch.is_control:
@@ -165,10 +173,11 @@ class Cleaner:
         elif disposable:
             keep, wants_horizon = [], False
         else:
-            due = horizon is not None and horizon <= self._now
+            due = expired if batch.magic < _HORIZON_MAGIC else horizon is not None and horizon <= self._now
             found = batch.records(lambda offset, _time, key, value, _headers: (offset, key, value is None))
             keep = [self._stays(offset, key, tombstone and due) for offset, key, tombstone in found]
-            wants_horizon = any(stays and tombstone for stays, (_, _, tombstone) in zip(keep, found, strict=True))
+            tombstones = any(stays and tombstone for stays, (_, _, tombstone) in zip(keep, found, strict=True))
+            wants_horizon = tombstones and batch.magic >= _HORIZON_MAGIC
         if not any(keep):
             return empty(batch) if self._must_stay(batch) else None
         if wants_horizon and horizon is None:
@@ -181,6 +190,9 @@ class Cleaner:
         return key is not None and not expired and not self._offsets.superseded(key, offset)
 
     def _must_stay(self, batch: RecordBatch) -> bool:
+        if batch.magic < _HORIZON_MAGIC:
+            # These formats have no empty batch; the name of the segment that follows keeps the offset.
+            return False
         if batch.next_offset == self._end:
             return True
         last = self._producers.get(batch.producer_id)

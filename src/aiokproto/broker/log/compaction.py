@@ -7,13 +7,13 @@ is never touched, nor what open transactions may still change.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from itertools import chain
 
 from aiokproto.broker.log.cleaner import Cleaner, Last, OffsetMap, Transactions, index
 from aiokproto.broker.log.config import LogConfig
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.log.log import Log
 from aiokproto.broker.log.segment import CLEANED, Segment
+from aiokproto.broker.log.syncing import sync
 from aiokproto.records import RecordBatch
 
 KEY_BYTES = 160
@@ -84,8 +84,10 @@ class Compaction:
         transactions = Transactions(aborted)
         cleaner = Cleaner(offsets, transactions, self._producers(), end, self._now, log.config.delete_retention_ms)
         reached = [segment for segment in self._segments if segment.base_offset <= offsets.latest]
+        clean = [segment for segment in self._segments if segment not in self._dirty]
+        horizon = clean[-1].modified - log.config.delete_retention_ms if clean else 0
         for group in _groups(reached, log.config):
-            yield from self._clean(group, cleaner, transactions)
+            yield from self._clean(group, cleaner, transactions, horizon)
         log.cleaned_to = offsets.latest + 1
 
     def _producers(self) -> dict[int, Last]:
@@ -94,27 +96,33 @@ class Compaction:
             for producer in self._log.producers
         }
 
-    def _clean(self, group: list[Segment], cleaner: Cleaner, transactions: Transactions) -> Iterator[None]:
-        log = self._log
+    def _clean(
+        self, group: list[Segment], cleaner: Cleaner, transactions: Transactions, horizon: int
+    ) -> Iterator[None]:
+        log, modified = self._log, group[-1].modified
         cleaned = Segment(log.directory, group[0].base_offset, log.config.index_interval_bytes, CLEANED)
         # One may have been left there by a compaction that was broken off.
         cleaned.remove()
         cleaned.create()
         try:
-            for batches in chain.from_iterable(map(_portions, group)):
-                for batch in batches:
-                    data = cleaner.clean(batch)
-                    if data is not None:
-                        cleaned.append(data, BatchHeader.read(data))
-                yield
+            for segment in group:
+                # Magic 0 and 1 have no place for a delete horizon: there Kafka goes by the age of the file.
+                expired = segment.modified <= horizon
+                for batches in _portions(segment):
+                    for batch in batches:
+                        data = cleaner.clean(batch, expired=expired)
+                        if data is not None:
+                            cleaned.append(data, BatchHeader.read(data))
+                    yield
             for aborted in transactions.kept:
                 cleaned.note_aborted(aborted)
             transactions.kept.clear()
-            cleaned.flush()
+            cleaned.close()
+            sync(cleaned.files())
+            cleaned.modified = modified
         except BaseException:
             cleaned.remove()
             raise
-        cleaned.abandon()
         log.replace(group, cleaned, self._now)
 
 

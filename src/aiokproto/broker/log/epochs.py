@@ -24,6 +24,7 @@ class LeaderEpochs:
         self._path = path
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self._kept = True
 
     @property
     def latest(self) -> int:
@@ -33,6 +34,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """The epoch begins at that offset. One that is not newer than the last known is no news."""
         if epoch <= self.latest:
+            if not self._kept:
+                self._keep()
             return
         # An epoch in which nothing was written has no part of the log.
         while self._starts and self._starts[-1] >= start_offset:
@@ -40,7 +43,12 @@ class LeaderEpochs:
             self._starts.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        if self._path.parent.exists():
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write the checkpoint, unless nothing was written so far that it would be about."""
+        self._kept = self._path.parent.exists()
+        if self._kept:
             self.save()
 
     def end_of(self, epoch: int, log_end: int) -> EpochEnd:

@@ -6,21 +6,22 @@ import random
 import shutil
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-from aiokproto.broker.log import snapshots
+from aiokproto.broker.log import identity, snapshots
 from aiokproto.broker.log.config import Appended, LogConfig, Saved, Span
 from aiokproto.broker.log.epochs import EpochEnd, LeaderEpochs
 from aiokproto.broker.log.header import BatchHeader, Buffer
-from aiokproto.broker.log.opening import open_producers, open_segments
+from aiokproto.broker.log.opening import open_producers, open_segments, save_producers
 from aiokproto.broker.log.producers import ProducerStates
 from aiokproto.broker.log.segment import DELETED, SWAP, Segment
+from aiokproto.broker.log.syncing import Unflushed
 from aiokproto.codec.payloads.aborted_txn import AbortedTxn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.records import patch
+from aiokproto.records import decode, patch
 from aiokproto.records.batch import CONTROL, RecordBatch
 from aiokproto.records.control import EndTransaction, parse_end_transaction
 from aiokproto.types import OffsetAndTimestamp
@@ -42,9 +43,17 @@ class Log:
         cleaned_to: The offset up to which it was compacted.
         producers: Its idempotent and transactional producers.
         segments: Its segments, oldest first. They are changed by the log alone.
+        on_roll: Called with the log when it has begun another segment, and the others could be flushed.
     """
 
-    def __init__(self, directory: Path, config: LogConfig, now: int = 0, saved: Saved = Saved()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        now: int = 0,
+        saved: Saved = Saved(),  # noqa: B008
+        topic_id: bytes | None = None,
+    ) -> None:
         """Open the log in ``directory``, which need not exist: the first append creates it.
 
         Args:
@@ -52,7 +61,15 @@ class Log:
             config: Its configuration.
             now: The time (ms), which counts as when the producers found in the log were last seen.
             saved: What the checkpoints say of it. By default nothing is: then all of it is checked.
+            topic_id: Whose it is, which the directory has to say too; None: that does not matter.
+
+        Raises:
+            ConfigurationError: The directory is another topic's.
         """
+        self.on_roll: Callable[[Log], None] = lambda log: None
+        self._topic_id = topic_id
+        if topic_id is not None and directory.exists():
+            identity.claim(directory, topic_id)
         self.directory = directory
         self.config = config
         self.producers = ProducerStates()
@@ -74,6 +91,8 @@ class Log:
             segment.created = now
             if segment.base_offset < begin:
                 continue
+            if segment is self.segments[-1] and segment.base_offset > begin:
+                save_producers(self.directory, self.segments, self.producers)
             for position, header in segment.scan_headers():
                 control = header.attributes & CONTROL
                 marker = _marker(header, segment.read(position, header.size)) if control else None
@@ -84,9 +103,10 @@ class Log:
         return self.segments[-1].next_offset
 
     @property
-    def begins_inside(self) -> bool:
-        """Whether its first segment holds records that were deleted."""
-        return self.start_offset > self._bases[0]
+    def saved(self) -> Saved:
+        """What the checkpoints are to say of it: where it begins only if its first segment has what was deleted."""
+        start = self.start_offset if self.start_offset > self._bases[0] else 0
+        return Saved(start, self.recovery_point, self.cleaned_to)
 
     @property
     def last_stable_offset(self) -> int:
@@ -112,17 +132,16 @@ class Log:
         Raises:
             BrokerError: The batch is not what its producer should send next.
         """
-        header = BatchHeader.read(batch)
-        marker = _marker(header, batch)
-        if header.producer_id >= 0 and (known := self.producers.check(header, marker)):
-            timestamp = known.timestamp if self.config.append_time else -1
-            return Appended(known.base_offset, known.last_offset, timestamp, duplicate=True)
         data = bytearray(batch)
         patch.set_base_offset(data, 0, self.end_offset)
         patch.set_leader_epoch(data, 0, leader_epoch)
         if self.config.append_time:
             patch.restamp(data, 0, now)
         header = BatchHeader.read(data)
+        marker = _marker(header, data)
+        if header.producer_id >= 0 and (known := self.producers.check(header, marker)):
+            timestamp = known.timestamp if self.config.append_time else -1
+            return Appended(known.base_offset, known.last_offset, timestamp, duplicate=True)
         segment = self._segment_for(header, now)
         segment.append(data, header)
         self._noted(segment, header, now, marker)
@@ -143,6 +162,8 @@ class Log:
         segment, config = self.segments[-1], self.config
         if not segment.size:
             segment.created = now
+            if self._topic_id is not None:
+                identity.claim(self.directory, self._topic_id)
             return segment
         # As Kafka reckons, by the records' own time where they have one.
         age = header.max_timestamp - segment.first_timestamp if segment.first_timestamp >= 0 else now - segment.created
@@ -170,6 +191,7 @@ class Log:
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
         self._jitter = self._new_jitter()
+        self.on_roll(self)
         return segment
 
     def _new_jitter(self) -> int:
@@ -231,10 +253,11 @@ class Log:
                 continue
             while found := segment.batch_at_time(timestamp, offset):
                 position, header = found
-                for record in RecordBatch(segment.read(position, header.size)):
-                    if record.timestamp >= timestamp and record.offset >= offset:
-                        epoch = self._epochs.of_offset(record.offset)
-                        return OffsetAndTimestamp(record.offset, record.timestamp, epoch)
+                for batch in decode(segment.read(position, header.size), check_crc=False):
+                    for record in batch:
+                        if record.timestamp >= timestamp and record.offset >= offset:
+                            epoch = self._epochs.of_offset(record.offset)
+                            return OffsetAndTimestamp(record.offset, record.timestamp, epoch)
                 offset = header.last_offset + 1
         return None
 
@@ -342,13 +365,26 @@ class Log:
 
     def flush(self, now: int) -> None:
         """Have everything on disk. ``now`` in ms."""
-        for segment in self.segments:
-            if segment.next_offset > self.recovery_point:
-                segment.flush()
-                if segment is not self.segments[-1]:
-                    segment.close()
+        self.unflushed().sync()
+        self.segments[-1].flush()
         self.recovery_point = self.end_offset
         self._flushed_at = now
+
+    def unflushed(self) -> Unflushed:
+        """What there is to flush, but for the newest segment."""
+        newest = self.segments[-1]
+        files: list[Path] = []
+        for segment in self.segments[:-1]:
+            if segment.next_offset > self.recovery_point:
+                segment.close()
+                files += segment.files()
+        if files:
+            files.append(snapshots.path_of(self.directory, newest.base_offset))
+        return Unflushed(newest.base_offset, files)
+
+    def flushed(self, end: int) -> None:
+        """All before an offset is on disk."""
+        self.recovery_point = max(self.recovery_point, min(end, self.end_offset))
 
     def flush_if_due(self, now: int) -> None:
         """Have everything on disk if that is overdue by ``flush.ms``. ``now`` in ms."""

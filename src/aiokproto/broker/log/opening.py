@@ -10,6 +10,7 @@ from aiokproto.broker.log.aborted import AbortedTransactions
 from aiokproto.broker.log.config import LogConfig, Saved
 from aiokproto.broker.log.producers import ProducerStates
 from aiokproto.broker.log.segment import BESIDE, CLEANED, DELETED, LOG, SWAP, TXN_INDEX, Segment
+from aiokproto.broker.log.syncing import sync
 
 
 def open_segments(directory: Path, config: LogConfig, saved: Saved) -> list[Segment]:
@@ -70,6 +71,15 @@ def open_producers(directory: Path, segments: list[Segment], producers: Producer
         segment.aborted = known
     producers.restore(snapshots.load(directory, bases[newest]) or [], now)
     return bases[newest]
+
+
+def save_producers(directory: Path, segments: list[Segment], producers: ProducerStates) -> None:
+    """Keep what all segments but the newest say of producers, so that the next time only that one is gone through."""
+    for segment in segments[:-1]:
+        segment.close()
+    # A snapshot stands for what is in the indexes of aborted transactions: it must not outlive them.
+    sync(file for segment in segments[:-1] for file in segment.files())
+    snapshots.save(directory, segments[-1].base_offset, producers.snapshot())
 
 
 def _bases(directory: Path, kind: str = LOG) -> list[int]:

@@ -13,8 +13,8 @@ from aiokproto.broker.log.header import BatchHeader, Buffer
 from aiokproto.broker.log.index import OffsetIndex, TimeIndex
 from aiokproto.codec.payloads.aborted_txn import AbortedTxn
 from aiokproto.errors import CorruptRecordError
-from aiokproto.records.batch import CRC_FROM, HEADER, RecordBatch
-from aiokproto.records.crc import crc32c
+from aiokproto.records import RecordBatch, decode
+from aiokproto.records.batch import HEADER
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 BESIDE = (INDEX, TIME_INDEX, TXN_INDEX)
@@ -60,8 +60,12 @@ class Segment:
 
     @property
     def modified(self) -> int:
-        """When the file was last written to (ms)."""
+        """When the file was last written to (ms). Compaction sets it: what it writes is as old as it was."""
         return self.path().stat().st_mtime_ns // 1_000_000
+
+    @modified.setter
+    def modified(self, time: int) -> None:
+        os.utime(self.path(), ns=(time * 1_000_000, time * 1_000_000))
 
     @property
     def age_timestamp(self) -> int:
@@ -119,10 +123,13 @@ class Segment:
         self._saved = False
 
     def flush(self) -> None:
-        """Have the operating system write the file to disk, and write the indexes."""
+        """Have the segment's own file on disk: of the newest one, the indexes are made anew when they are needed."""
         if self.size:
             os.fsync(self._open().fileno())
-        self.save_indexes()
+
+    def files(self) -> list[Path]:
+        """All its files, of a segment that is complete and closed."""
+        return [self.path(kind) for kind in (LOG, *BESIDE)]
 
     def save_indexes(self) -> None:
         """Write the indexes next to the segment."""
@@ -209,9 +216,13 @@ class Segment:
 
     def batches(self) -> Iterator[RecordBatch]:
         """All batches, through a file of its own: for who reads in another thread."""
+        position = 0
         with self.path().open("rb") as file:
             while head := file.read(HEADER.size):
-                yield RecordBatch(head + file.read(BatchHeader.read(head).size - HEADER.size))
+                file.seek(position)
+                batch = file.read(BatchHeader.read(head).size)
+                position += len(batch)
+                yield from decode(batch, check_crc=False)
 
     # ---- opening what is on disk
 
@@ -266,11 +277,8 @@ class Segment:
                 except CorruptRecordError:
                     return
                 end = self.size + header.size
-                if end > len(data) or header.base_offset < self.next_offset:
+                if end > len(data) or header.base_offset < self.next_offset or not header.is_intact(view, self.size):
                     return
-                with view[self.size + CRC_FROM : end] as covered:
-                    if crc32c(covered) != header.crc:
-                        return
                 self._note(header)
 
     def scan_headers(self) -> Iterator[tuple[int, BatchHeader]]:

@@ -1,0 +1,237 @@
+"""The directories of partitions: whose they are, when they are opened, and how far they are on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from typing import NoReturn
+from uuid import uuid4
+
+import pytest
+
+from aiokproto.broker import Broker
+from aiokproto.broker.log import Log, LogConfig, Saved, identity, syncing
+from aiokproto.broker.topics import Partition
+from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, ConfigurationError
+from tests.broker.test_log import SMALL, values_from
+from tests.broker.test_log import batch as log_batch
+from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, produce, records_of
+
+SEGMENTS = {"segment.bytes": 300}
+
+
+def partition(broker: Broker, topic: str = "t") -> Partition:
+    assert broker._state is not None
+    return broker._state.partition(topic, 0)
+
+
+async def topic_id(wire: Wire, topic: str = "t") -> bytes:
+    answer = await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
+    return answer.topics[0].topic_id
+
+
+def content(topic_id: bytes) -> str:
+    return f"version: 0\ntopic_id: {urlsafe_b64encode(topic_id).decode().rstrip('=')}"
+
+
+# ---- whose they are
+
+
+async def test_a_directory_says_whose_it_is(tmp_path: Path) -> None:
+    """As Kafka has it, from the first record on."""
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t")
+        await produce(wire, "t", batch([b"v"]))
+        assert (tmp_path / "t-0" / identity.FILE).read_text() == content(await topic_id(wire))
+    # A directory of a release that did not write it gets it when it is opened.
+    (tmp_path / "t-0" / identity.FILE).unlink()
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        assert [record.value for record in records_of(await wire.ask(fetch_request("t"), 12))] == [b"v"]
+        assert (tmp_path / "t-0" / identity.FILE).read_text() == content(await topic_id(wire))
+
+
+async def test_a_topic_takes_the_id_of_directories_that_are_there(tmp_path: Path) -> None:
+    """Of another Kafka, which were put there to be served."""
+    theirs = uuid4().bytes
+    for index in (0, 2):
+        identity.claim(tmp_path / f"t-{index}", theirs)
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t", 3)
+        assert await topic_id(wire) == theirs
+
+
+async def test_directories_of_other_topics_are_refused(tmp_path: Path) -> None:
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t")
+        for name in ("two", "grows"):
+            identity.claim(tmp_path / f"{name}-1", uuid4().bytes)
+        identity.claim(tmp_path / "two-0", uuid4().bytes)
+        identity.claim(tmp_path / "same-0", await topic_id(wire))
+        for name in ("two", "same"):
+            with pytest.raises(BrokerError) as refused:
+                await broker.create_topic(name, 2)
+            assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+        await broker.create_topic("grows")
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="grows", count=2, assignments=None)],
+            timeout_ms=1000,
+            validate_only=False,
+        )
+        assert (await wire.ask(request)).results[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert sorted(await broker.topics()) == ["grows", "t"]
+
+
+async def test_a_directory_that_was_exchanged_is_refused(tmp_path: Path) -> None:
+    """After a crash by the start, which goes through all; else when somebody wants it."""
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t")
+        await produce(wire, "t", batch([b"v"]))
+    (tmp_path / "t-0" / identity.FILE).write_text(content(uuid4().bytes))
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        (answer,) = (await wire.ask(fetch_request("t"), 12)).responses[0].partitions
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await produce(wire, "t", batch([b"v"]))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await broker.crash()
+    with pytest.raises(ConfigurationError, match=r"t-0 is of the topic .*, not of "):
+        await Broker(data_dir=tmp_path).start()
+
+
+@pytest.mark.parametrize(
+    "text", ["version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", "version: 0", "nonsense", "version: 0\ntopic_id: AAAA"]
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / identity.FILE).write_text(text)
+    with pytest.raises(ConfigurationError, match=r"partition\.metadata"):
+        identity.read(tmp_path)
+
+
+def test_nothing_is_what_a_power_cut_leaves(tmp_path: Path) -> None:
+    (tmp_path / identity.FILE).write_text("")
+    identity.claim(tmp_path, bytes(15) + b"\1")
+    assert identity.read(tmp_path) == bytes(15) + b"\1"
+
+
+# ---- when they are opened
+
+
+async def test_what_was_closed_in_good_order_waits_until_it_is_needed(tmp_path: Path) -> None:
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t")
+        for number in range(5):
+            await produce(wire, "t", batch([b"%d" % number]))
+        partition(broker).log.delete_before(2, NOW)
+        partition(broker).log.cleaned_to = 3
+    # Closed again before anybody could want it.
+    async with Broker(data_dir=tmp_path) as broker:
+        assert partition(broker).opened is None
+        unopened = partition(broker).saved
+    async with Broker(data_dir=tmp_path) as broker:
+        assert partition(broker).saved == unopened
+        log = partition(broker).log
+        assert (log.start_offset, log.end_offset, log.cleaned_to, log.recovery_point) == (2, 5, 3, 5)
+        assert log.end_of_epoch(partition(broker).leader_epoch).end_offset == 5
+        assert partition(broker).append(bytearray(batch([b"5"])), NOW).base_offset == 5
+        assert log.epoch_of(5) == partition(broker).leader_epoch > log.epoch_of(4)
+
+
+async def test_what_nobody_wants_is_opened_all_the_same(tmp_path: Path) -> None:
+    """Retention goes for it too."""
+    async with Broker(data_dir=tmp_path) as broker:
+        for number in range(20):
+            await broker.create_topic(f"t{number}")
+            partition(broker, f"t{number}").append(bytearray(batch([b"v"])), NOW)
+    async with Broker(data_dir=tmp_path) as broker:
+        while any(partition(broker, f"t{number}").opened is None for number in range(20)):
+            await asyncio.sleep(0)
+
+
+async def test_after_a_crash_all_is_opened_at_once(tmp_path: Path) -> None:
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t")
+        await produce(wire, "t", batch([b"v"]))
+        await broker.crash()
+    async with Broker(data_dir=tmp_path) as broker:
+        assert partition(broker).opened is not None
+
+
+# ---- how far they are on disk
+
+
+def test_what_is_complete_can_be_flushed_apart(tmp_path: Path) -> None:
+    log = Log(tmp_path / "t-0", SMALL)
+    rolled: list[int] = []
+    log.on_roll = lambda log: rolled.append(log.end_offset)
+    for number in range(20):
+        log.append(log_batch([b"%d" % number * 40]), 0, NOW)
+    newest = log.segments[-1].base_offset
+    assert rolled[-1] == newest
+    unflushed = log.unflushed()
+    assert unflushed.end == newest
+    assert {file.name for file in unflushed.files if file.exists()} == {
+        *(
+            f"{segment.base_offset:020}{kind}"
+            for segment in log.segments[:-1]
+            for kind in (".log", ".index", ".timeindex")
+        ),
+        f"{newest:020}.snapshot",
+    }
+    assert log.recovery_point == 0
+    unflushed.sync()
+    log.flushed(unflushed.end)
+    assert log.recovery_point == newest
+    assert log.unflushed().files == []
+    log.flushed(3)
+    assert log.recovery_point == newest, "what is on disk stays there"
+    log.abandon()
+    # Up to there nothing is checked any more: a damaged batch is for who reads it.
+    first = tmp_path / "t-0" / f"{0:020}.log"
+    first.write_bytes(first.read_bytes()[:-1] + b"?")
+    log = Log(tmp_path / "t-0", SMALL, NOW, Saved(recovery_point=newest))
+    assert log.end_offset == 20
+    log.abandon()
+    assert Log(tmp_path / "t-0", SMALL, NOW).end_offset < newest
+
+
+async def test_segments_are_flushed_when_they_are_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a thread, and a failure is tried again with the next segment."""
+    failed = False
+
+    def fail(*args: object) -> NoReturn:
+        nonlocal failed
+        failed = True
+        raise OSError("the disk is gone")
+
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t", config=SEGMENTS)
+        log = partition(broker).log
+        with monkeypatch.context() as patched:
+            patched.setattr(syncing, "sync", fail)
+            while not failed:
+                await produce(wire, "t", batch([b"v" * 100]))
+        assert log.recovery_point == 0
+        for _ in range(5):
+            await produce(wire, "t", batch([b"v" * 100]))
+        while log.recovery_point < log.segments[-1].base_offset:
+            await asyncio.sleep(0)
+        await broker.crash()
+    async with Broker(data_dir=tmp_path) as broker:
+        assert len(values_from(partition(broker).log, 0)) == log.end_offset
+
+
+def test_a_log_from_elsewhere_is_gone_through_once(tmp_path: Path) -> None:
+    """It has no snapshots of producers; after the first opening the newest segment has one."""
+    log = Log(tmp_path / "t-0", SMALL)
+    for number in range(20):
+        log.append(log_batch([b"%d" % number * 40], producer_id=7, producer_epoch=0, base_sequence=number), 0, NOW)
+    log.close()
+    for snapshot in (tmp_path / "t-0").glob("*.snapshot"):
+        snapshot.unlink()
+    Log(tmp_path / "t-0", LogConfig(), NOW, Saved(closed=True)).abandon()
+    assert [int(snapshot.stem) for snapshot in (tmp_path / "t-0").glob("*.snapshot")] == [log.segments[-1].base_offset]
+    log = Log(tmp_path / "t-0", LogConfig(), NOW, Saved(closed=True))
+    assert [entry.last_sequence for entry in log.producers.snapshot()] == [19]
+    log.abandon()

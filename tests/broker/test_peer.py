@@ -1,0 +1,135 @@
+"""A client's connection: frames come out whole however their bytes come in, and answers wait for who reads slowly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aiokproto.broker.peer import Peer
+from aiokproto.broker.turns import Turns
+
+
+class Pipe(asyncio.Transport):
+    """A transport of which the test is the other end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = True
+        self.written: list[bytes] = []
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def connected() -> tuple[Peer, Pipe]:
+    peer, pipe = Peer(lambda peer: None), Pipe()
+    peer.connection_made(pipe)
+    return peer, pipe
+
+
+def feed(peer: Peer, data: bytes) -> None:
+    """As much as it takes, as a transport hands it over."""
+    while data:
+        room = peer.get_buffer(-1)
+        size = min(len(room), len(data))
+        room[:size] = data[:size]
+        del room
+        peer.buffer_updated(size)
+        data = data[size:]
+
+
+def in_pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
+    position = 0
+    while position < len(data):
+        size = sizes[position % len(sizes)]
+        yield data[position : position + size]
+        position += size
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([0, 1, 3, 100, 16_000, 131_068, 131_072, 400_000]), min_size=1, max_size=8),
+    st.lists(st.sampled_from([1_000, 4_097, 65_536, 131_072, 262_144]), min_size=1, max_size=5),
+    st.booleans(),
+)
+def test_frames_come_out_whole(sizes: list[int], pieces: list[int], heeds_pauses: bool) -> None:
+    """Whether or not the transport stops at once when it is told to."""
+    frames = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
+    data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+
+    async def run() -> None:
+        peer, pipe = connected()
+
+        async def read() -> list[bytes]:
+            return [bytes(await peer.frame(await peer.size())) for _ in frames]
+
+        reading = asyncio.ensure_future(read())
+        for piece in in_pieces(data, pieces):
+            while heeds_pauses and not pipe.reading:
+                await asyncio.sleep(0)
+            feed(peer, piece)
+        assert await reading == frames
+        peer.eof_received()
+        with pytest.raises(EOFError):
+            await peer.size()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0\0", b"\0\0\0\x09half"])
+async def test_an_end_within_a_frame(sent: bytes) -> None:
+    peer, _ = connected()
+    feed(peer, sent)
+    peer.eof_received()
+    with pytest.raises(EOFError):
+        await peer.frame(await peer.size())
+
+
+async def test_an_answer_waits_until_there_is_room() -> None:
+    peer, pipe = connected()
+    answer = bytes(range(256)) * 4_000
+    peer.pause_writing()
+    sending = asyncio.ensure_future(peer.send(answer))
+    await asyncio.sleep(0)
+    assert 0 < len(pipe.written[0]) < len(answer)
+    assert len(pipe.written) == 1
+    peer.resume_writing()
+    await sending
+    assert b"".join(pipe.written) == answer
+
+
+async def test_an_answer_to_nobody() -> None:
+    """The connection is lost while the client does not read."""
+    peer, pipe = connected()
+    peer.pause_writing()
+    sending = asyncio.ensure_future(peer.send(bytes(1_000_000)))
+    await asyncio.sleep(0)
+    peer.connection_lost(None)
+    with pytest.raises(ConnectionResetError):
+        await sending
+    assert len(pipe.written) == 1
+    with pytest.raises(ConnectionResetError):
+        await peer.size()
+
+
+async def test_others_have_their_turn() -> None:
+    """After every MiB, and not before."""
+    others: list[int] = []
+    turns = Turns()
+    for number in range(8):
+        asyncio.get_running_loop().call_soon(others.append, number)
+        await turns.spend(300 << 10)
+        assert len(others) == (0 if number < 3 else 4 if number < 7 else 8)
