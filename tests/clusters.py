@@ -23,8 +23,10 @@ class BehaviourCluster(Protocol):
     broker_ids: tuple[int, ...]
 
     async def create_topic(
-        self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
-    ) -> None: ...
+        self, name: str, partitions: int = 1, replication: int | None = None, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic; without ``replication`` it has as many replicas as the cluster was made for."""
+        ...
 
     async def move_leader(self, topic: str, partition: int) -> int:
         """Make another broker lead the partition, and return its id; needs a second broker that runs."""
@@ -40,15 +42,16 @@ class EmbeddedCluster:
 
     kind: Kind = "embedded"
 
-    def __init__(self, cluster: Embedded) -> None:
+    def __init__(self, cluster: Embedded, replication: int) -> None:
         self._cluster = cluster
+        self._replication = replication
         self.bootstrap_servers = cluster.bootstrap_servers
         self.broker_ids = tuple(cluster.broker_ids)
 
     async def create_topic(
-        self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
+        self, name: str, partitions: int = 1, replication: int | None = None, config: Mapping[str, str] | None = None
     ) -> None:
-        await self._cluster.create_topic(name, partitions=partitions, replication=replication, config=config)
+        await self._cluster.create_topic(name, partitions, replication or self._replication, config)
 
     async def move_leader(self, topic: str, partition: int) -> int:
         return await self._cluster.move_leader(topic, partition)
@@ -65,19 +68,21 @@ class RealCluster:
 
     kind: Kind = "kafka"
 
-    def __init__(self, cluster: KafkaCluster) -> None:
+    def __init__(self, cluster: KafkaCluster, replication: int) -> None:
         # Imported here: it needs the codec, and a codec that does not import must not take every other test with it.
         from tests.kafka import admin
 
         self._admin = admin
         self._cluster = cluster
+        self._replication = replication
         self.bootstrap_servers = cluster.bootstrap_servers
         self.broker_ids = tuple(cluster.broker_ids)
 
     async def create_topic(
-        self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, str] | None = None
+        self, name: str, partitions: int = 1, replication: int | None = None, config: Mapping[str, str] | None = None
     ) -> None:
-        await asyncio.to_thread(self._admin.create_topic, self._cluster, name, partitions, replication, config)
+        replicas = replication or self._replication
+        await asyncio.to_thread(self._admin.create_topic, self._cluster, name, partitions, replicas, config)
 
     async def move_leader(self, topic: str, partition: int) -> int:
         return await asyncio.to_thread(self._admin.move_leader, self._cluster, topic, partition)
@@ -95,16 +100,17 @@ class RealCluster:
 
 
 @asynccontextmanager
-async def embedded_cluster(brokers: int) -> AsyncIterator[BehaviourCluster]:
+async def embedded_cluster(brokers: int, *, replication: int = 1) -> AsyncIterator[BehaviourCluster]:
     from aiokproto.broker import Cluster
 
-    async with Cluster(brokers=brokers) as cluster:
-        yield EmbeddedCluster(cluster)
+    # As tests/kafka/config.py has it: what a person would wait for in production, a test should not.
+    async with Cluster(brokers=brokers, config={"group.share.min.record.lock.duration.ms": 1000}) as cluster:
+        yield EmbeddedCluster(cluster, replication)
 
 
 @asynccontextmanager
-async def real_cluster(cluster: KafkaCluster) -> AsyncIterator[BehaviourCluster]:
-    real = RealCluster(cluster)
+async def real_cluster(cluster: KafkaCluster, *, replication: int = 1) -> AsyncIterator[BehaviourCluster]:
+    real = RealCluster(cluster, replication)
     try:
         yield real
     finally:

@@ -26,6 +26,13 @@ settings.load_profile("aiokproto")
 ON_BOTH = ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("aiokproto")
+    group.addoption(
+        "--brokers", type=int, choices=(1, 3), default=1, help="how many brokers `cluster` has, and replicas a topic"
+    )
+
+
 @cache
 def kafka_missing() -> str | None:
     return kafka.missing()
@@ -81,12 +88,13 @@ def kafka3() -> Iterator[kafka.KafkaCluster]:
 
 @pytest.fixture(params=ON_BOTH)
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[BehaviourCluster]:
-    """A cluster of one broker: the test runs on the embedded one and on real Kafka."""
+    """A cluster of one broker, or of ``--brokers``: the test runs on the embedded one and on real Kafka."""
+    brokers = int(request.config.getoption("brokers", 1) or 1)
     if request.param == "embedded":
-        async with embedded_cluster(1) as running:
+        async with embedded_cluster(brokers, replication=brokers) as running:
             yield running
     else:
-        async with real_cluster(request.getfixturevalue("kafka1")) as running:
+        async with real_cluster(request.getfixturevalue(f"kafka{brokers}"), replication=brokers) as running:
             yield running
 
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from aiokproto.codec.messages import read_share_group_state
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from aiokproto.codec.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from aiokproto.codec.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -17,11 +23,20 @@ from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsR
 from aiokproto.codec.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
 from aiokproto.codec.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from aiokproto.codec.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from aiokproto.codec.messages.describe_acls import DescribeAclsRequest
 from aiokproto.codec.messages.describe_client_quotas import DescribeClientQuotasRequest
 from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
+from aiokproto.codec.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from aiokproto.codec.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from aiokproto.codec.messages.end_txn import EndTxnRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
@@ -52,6 +67,8 @@ from aiokproto.codec.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from aiokproto.codec.messages.share_group_describe import ShareGroupDescribeRequest
+from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -75,6 +92,7 @@ NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION = (
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
 THE_CLUSTER = "kafka-cluster"
+NO_TOPIC_ID = "A" * 22
 
 
 class Asked(NamedTuple):
@@ -303,6 +321,68 @@ ASKED = {
         lambda _topic, group: EndTxnRequest(transactional_id=group, producer_id=1, producer_epoch=0, committed=True),
         3,
         NO_TRANSACTION,
+    ),
+    "FindCoordinator-share": Asked(
+        lambda _topic, group: FindCoordinatorRequest(coordinator_keys=[f"{group}:{NO_TOPIC_ID}:0"], key_type=2),
+        6,
+        NO_CLUSTER,
+    ),
+    "ShareGroupHeartbeat": Asked(
+        lambda topic, group: ShareGroupHeartbeatRequest(
+            group_id=group, member_id="m", member_epoch=0, subscribed_topic_names=[topic]
+        ),
+        1,
+        NO_GROUP,
+    ),
+    "ShareGroupDescribe": Asked(
+        lambda _topic, group: ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False),
+        1,
+        NO_GROUP,
+    ),
+    "DescribeShareGroupOffsets": Asked(
+        lambda topic, group: DescribeShareGroupOffsetsRequest(
+            groups=[
+                DescribeShareGroupOffsetsRequestGroup(
+                    group_id=group,
+                    topics=[DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])],
+                )
+            ]
+        ),
+        1,
+        NO_GROUP,
+    ),
+    "AlterShareGroupOffsets": Asked(
+        lambda topic, group: AlterShareGroupOffsetsRequest(
+            group_id=group,
+            topics=[
+                AlterShareGroupOffsetsRequestTopic(
+                    topic_name=topic,
+                    partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)],
+                )
+            ],
+        ),
+        0,
+        NO_GROUP,
+    ),
+    "DeleteShareGroupOffsets": Asked(
+        lambda topic, group: DeleteShareGroupOffsetsRequest(
+            group_id=group, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic)]
+        ),
+        0,
+        NO_GROUP,
+    ),
+    "ReadShareGroupState": Asked(
+        lambda _topic, group: read_share_group_state.ReadShareGroupStateRequest(
+            group_id=group,
+            topics=[
+                read_share_group_state.ReadStateData(
+                    topic_id=bytes(16),
+                    partitions=[read_share_group_state.PartitionData(partition=0, leader_epoch=0)],
+                )
+            ],
+        ),
+        0,
+        NO_CLUSTER,
     ),
     "DescribeAcls": Asked(lambda _topic, _group: everything(), 3, NO_CLUSTER),
     "CreateAcls": Asked(lambda topic, _group: CreateAclsRequest(creations=[acl(TOPIC, topic, READ)]), 3, NO_CLUSTER),

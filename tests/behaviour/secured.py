@@ -21,6 +21,7 @@ SECURED = {
     "authorizer.class.name": AUTHORIZER,
     "super.users": "User:admin;User:ANONYMOUS",
     "connections.max.reauth.ms": "3600000",
+    "delegation.token.secret.key": "between brokers",
 }
 
 

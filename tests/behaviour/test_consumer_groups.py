@@ -136,7 +136,6 @@ JOIN: dict[str, Any] = {"rebalance_timeout_ms": 1000, "subscribed_topic_names": 
         ("m", 5, {}, ErrorCode.UNKNOWN_MEMBER_ID),
         ("m", -1, {}, ErrorCode.UNKNOWN_MEMBER_ID),
         ("m", -2, {"instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("m", 5, {"group_id": "no such group"}, ErrorCode.GROUP_ID_NOT_FOUND),
         ("known", 9, {}, ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
@@ -149,6 +148,13 @@ async def test_heartbeats_that_are_refused(
         assert ErrorCode(answer.error_code) is error
         assert answer.error_message
         assert (answer.member_id, answer.member_epoch, answer.assignment) == (None, 0, None)
+
+
+async def test_a_heartbeat_of_no_group(cluster: BehaviourCluster, topic: str) -> None:
+    async with coordinator(cluster, topic) as at:
+        answer = await at.heartbeat("m", 5)
+        assert ErrorCode(answer.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert answer.error_message
 
 
 async def test_a_member_of_v0_may_leave_its_id_to_the_coordinator(cluster: BehaviourCluster, topic: str) -> None:

@@ -46,7 +46,7 @@ async def test_a_consumer_group_is_read_back(cluster: BehaviourCluster, topic: s
         described = await at.describe()
         latest = await written(at)
         group = ConsumerGroup(topic, Topics())
-        image = {key: value for key, value in latest.items() if consumer_records.group_of(key) == topic}
+        image = {key: value for key, value in latest.items() if consumer_records.KEYS.group_of(key) == topic}
         consumer_records.restore(group, image, 0.0)
         assert (group.epoch, group.assignment_epoch) == (described.group_epoch, described.assignment_epoch)
         for seen in described.members:
@@ -73,7 +73,9 @@ async def test_a_consumer_group_is_read_back(cluster: BehaviourCluster, topic: s
         assert offset.offset == 5
         await first.leave()
         await second.leave()
-        image = {key: value for key, value in (await written(at)).items() if consumer_records.group_of(key) == topic}
+        image = {
+            key: value for key, value in (await written(at)).items() if consumer_records.KEYS.group_of(key) == topic
+        }
         empty = ConsumerGroup(topic, Topics())
         consumer_records.restore(empty, image, 0.0)
         assert (empty.members, empty.epoch) == ({}, (await at.describe()).group_epoch)

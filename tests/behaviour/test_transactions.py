@@ -324,9 +324,9 @@ async def test_transactions_can_be_listed(cluster: BehaviourCluster, client: Cli
         request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
         for name, value in filters.items():
             setattr(request, name, value)
-        answer = await client.request(request, node=cluster.broker_ids[0])
-        assert answer.error_code == 0
-        return {each.transactional_id for each in answer.transaction_states} & names
+        answers = [await client.request(request, node=node) for node in cluster.broker_ids]
+        assert not any(answer.error_code for answer in answers)
+        return {each.transactional_id for answer in answers for each in answer.transaction_states} & names
 
     assert await listed() == names
     assert await listed(state_filters=["Ongoing"]) == {busy.name}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import pytest
 
 from aiokproto.broker.groups.consumer import records
-from aiokproto.broker.groups.consumer.group import Answer, ConsumerGroup, Settings
+from aiokproto.broker.groups.consumer.group import Answer, ConsumerGroup
 from aiokproto.broker.groups.consumer.member import Beat, Places
+from aiokproto.broker.groups.epochs import Settings
+from aiokproto.broker.groups.image import Image
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -31,6 +33,11 @@ class Topics:
 
     def names(self) -> Iterable[str]:
         return list(self.sizes)
+
+
+def anything(name: str) -> bool:
+    """What somebody may know of who may know of all topics."""
+    return bool(name)
 
 
 def places(topic_id: bytes, *indexes: int) -> Places:
@@ -60,7 +67,8 @@ class Scene:
         self.settings = Settings(SESSION, 5.0, max_size)
         self.group = ConsumerGroup("g", self.topics, self.settings)
         self.now = 1000.0
-        self.image: records.Image = {}
+        self.describable: Callable[[str], bool] = anything
+        self.image: Image = {}
 
     def join(self, client: Client) -> Answer:
         client.owned = client.told = frozenset()
@@ -74,12 +82,13 @@ class Scene:
             client.regex,
             client.assignor,
             frozenset(),
+            describable=self.describable,
         )
         return self._told(client, self.group.heartbeat(beat, self.now))
 
     def beat(self, client: Client, silent: bool = False) -> Answer:
         owned = None if silent else client.owned
-        beat = Beat(client.member_id, client.epoch, client.instance_id, owned=owned)
+        beat = Beat(client.member_id, client.epoch, client.instance_id, owned=owned, describable=self.describable)
         return self._told(client, self.group.heartbeat(beat, self.now))
 
     def _told(self, client: Client, answer: Answer) -> Answer:

@@ -26,10 +26,10 @@ from tests.broker.wire import Wire, connect
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 USERS = {"admin": "admin-secret", "alice": "alice-secret"}
 
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = 2, 3, 4, 5, 6, 7
 LITERAL, PREFIXED = 3, 4
 ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = 2, 3, 4, 5, 6, 7, 8, 9
-DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
+DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKENS = 10, 11, 12, 13, 14
 DENY, ALLOW = 2, 3
 
 
@@ -60,10 +60,12 @@ def unsecured(user: str, seconds: float = 3600) -> bytes:
 class ScramClient:
     """The client's side of SCRAM, written from RFC 5802 alone."""
 
-    def __init__(self, user: str, password: str, digest: str, nonce: str = "fyko+d2lbbFgONRv9qkxdawL") -> None:
+    def __init__(
+        self, user: str, password: str, digest: str, nonce: str = "fyko+d2lbbFgONRv9qkxdawL", extensions: str = ""
+    ) -> None:
         self.digest = digest
         self.password = password
-        self.bare = f"n={user},r={nonce}"
+        self.bare = f"n={user},r={nonce}{extensions}"
         self.server_signature = b""
 
     def first(self) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.broker.log import Log, LogConfig, Saved
+from aiokproto.broker.log import Log, LogConfig, Saved, compaction
 from aiokproto.broker.log.compaction import KEY_BYTES, Compaction
-from aiokproto.broker.log.segment import Segment
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, Compression, RecordBatch, control, decode
 
@@ -309,11 +308,11 @@ def test_a_failed_compaction_leaves_nothing(path: Path, monkeypatch: pytest.Monk
     for number in range(30):
         log.append(batch([(b"k", b"v%d" % number)]), 0, NOW)
 
-    def full(self: Segment) -> NoReturn:
+    def full(files: Iterable[Path]) -> NoReturn:
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Segment, "flush", full)
+        patched.setattr(compaction, "sync", full)
         with pytest.raises(OSError, match="no space"):
             compact(log)
     assert not list(path.glob("*.cleaned"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from aiokproto.broker.groups.consumer.group import Answer
-from aiokproto.broker.groups.consumer.member import LEAVING, LEFT_FOR_NOW, Beat, Places
-from aiokproto.broker.groups.consumer.subscriptions import MAX_PATTERN, compile_pattern
+from aiokproto.broker.groups.consumer.member import Beat, Places
+from aiokproto.broker.groups.consumer.subscriptions import REFRESH_SECONDS
+from aiokproto.broker.groups.reconciling import LEAVING, LEFT_FOR_NOW
 from aiokproto.codec.payloads.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_scene import REBALANCE, SESSION, A, B, Client, Scene, places, refused
+from tests.broker.consumer_scene import REBALANCE, SESSION, A, B, Client, Scene, anything, places, refused
 
 # ---- joining, epochs, fencing
 
@@ -228,25 +229,39 @@ def test_patterns_match_whole_names_and_follow_the_topics() -> None:
     assert scene.beat(client).assigned is None
     assert scene.group.subscribed("apple")
     assert not scene.group.subscribed("banana")
-    changed = Beat("x", client.epoch, topics=frozenset({"cab"}), regex="b.*|a.*", owned=client.told)
+    changed = Beat(
+        "x", client.epoch, topics=frozenset({"cab"}), regex="b.*|a.*", owned=client.told, describable=anything
+    )
     assert scene.group.heartbeat(changed, scene.now).assigned == places(A, 0) | places(B, 0) | places(b"c" * 16, 0)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["[", "(", "*", "a{2,1}", "x" * (MAX_PATTERN + 1), r"(a)\1", "a(?=b)", "(?<!a)b", "(?>a)", "a++", "a{2}+"],
-)
-def test_what_is_no_pattern(pattern: str) -> None:
-    with refused(ErrorCode.INVALID_REGULAR_EXPRESSION):
-        compile_pattern(pattern)
+def test_patterns_do_not_tell_of_topics_that_are_hidden() -> None:
+    scene = Scene(apple=1, banana=1)
+    scene.describable = lambda name: name == "banana"
+    client = Client("x", frozenset(), ".*")
+    assert scene.join(client).assigned == places(B, 0)
+    assert not scene.group.subscribed("apple")
+    # What was found out is kept through a restart, and while nobody asks that speaks of patterns.
+    scene.restart()
+    assert scene.group.subscriptions.matches == {".*": frozenset({"banana"})}
+    scene.group.heartbeat(Beat("x", client.epoch), scene.now)
+    assert scene.group.subscriptions.matches == {".*": frozenset({"banana"})}
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name"),
-    [(r"a\.1", "a.1"), ("[(?=+]+", "(?="), ("(?:a|b)+", "ab"), ("(?i)A", "a"), (r"\\1", r"\1"), ("[]1]", "]")],
-)
-def test_what_is_a_pattern(pattern: str, name: str) -> None:
-    assert compile_pattern(pattern).fullmatch(name)
+def test_permissions_for_a_pattern_are_looked_at_again_now_and_then() -> None:
+    scene = Scene(apple=1, banana=1)
+    scene.describable = lambda name: name == "banana"
+    client = Client("x", frozenset(), ".*")
+    scene.join(client)
+    scene.describable = anything
+    assert scene.beat(client).assigned is None
+    scene.now += REFRESH_SECONDS
+    assert scene.beat(client).assigned == places(A, 0) | places(B, 0)
+    # At once where topics come, or another pattern.
+    scene.describable = lambda name: name != "apple"
+    scene.topics.sizes["cab"] = 1
+    client.owned = places(B, 0)
+    assert scene.beat(client).assigned == places(B, 0) | places(b"c" * 16, 0)
 
 
 def test_the_assignor_that_most_ask_for() -> None:

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokproto.broker.groups.consumer.member import LEAVING, MemberState
+from aiokproto.broker.groups.reconciling import LEAVING, MemberState
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_scene import Client, Scene, refused
 

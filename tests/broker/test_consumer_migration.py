@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.broker.groups.consumer import classic
-from aiokproto.broker.groups.consumer.member import LEAVING, ClassicSide
+from aiokproto.broker.groups.consumer.member import ClassicSide
 from aiokproto.broker.groups.consumer.migration import can_downgrade, downgrade, upgrade
 from aiokproto.broker.groups.embedded import decode_assignment, decode_subscription, encode_assignment
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import Identity, Join, State
+from aiokproto.broker.groups.reconciling import LEAVING
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_scene import REBALANCE, A, Client, Scene, places, refused

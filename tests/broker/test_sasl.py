@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
-from aiokproto.broker.security.exchange import AuthenticationFailed
+from aiokproto.broker.security.exchange import AuthenticationFailed, Proof
 from aiokproto.broker.security.oauthbearer import OAuthBearerExchange, Token, unsecured_validator
 from aiokproto.broker.security.plain import PlainExchange
 from aiokproto.broker.security.sasl import SaslAuthenticator
@@ -152,14 +152,14 @@ def test_the_example_of_the_rfc() -> None:
     assert exchange.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     )
-    assert exchange.user is None
+    assert exchange.proof is None
     assert (
         exchange.step(
             b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
         )
         == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     )
-    assert exchange.user == "user"
+    assert exchange.proof == Proof("user")
 
 
 @given(st.data())
@@ -171,7 +171,7 @@ def test_a_proof_of_which_anything_is_changed_proves_nothing(data: st.DataObject
     final[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(AuthenticationFailed):
         exchange.step(bytes(final))
-    assert exchange.user is None
+    assert exchange.proof is None
 
 
 def test_a_proof_is_written_in_one_way_only() -> None:
@@ -203,7 +203,7 @@ def test_names_are_escaped() -> None:
     exchange = ScramExchange(Mechanism.SCRAM_SHA_512, lambda user, _: made if user == "a,b=c" else None)
     client = ScramClient("a=2Cb=3Dc", "pencil", "sha512")
     exchange.step(client.final(exchange.step(client.first())))
-    assert exchange.user == "a,b=c"
+    assert exchange.proof == Proof("a,b=c")
 
 
 @pytest.mark.parametrize(

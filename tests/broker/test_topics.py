@@ -167,7 +167,7 @@ async def test_options_of_the_broker() -> None:
         for version in range(5):
             (result,) = (await wire.ask(DescribeConfigsRequest(resources=[resource]), version)).results
             (entry,) = result.configs
-            assert (entry.value, entry.read_only, entry.config_source) == ("500", True, 4 if version else -1)
+            assert (entry.value, entry.read_only, entry.config_source) == ("500", False, 4 if version else -1)
 
 
 async def test_describe_cluster(wire: Wire) -> None:

@@ -32,7 +32,9 @@ from aiokproto.broker.transactions.transaction import (
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from aiokproto.codec.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
 from aiokproto.codec.messages.end_txn import EndTxnRequest
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
@@ -385,7 +387,8 @@ async def test_ids_that_nobody_uses_are_forgotten() -> None:
 
 
 async def test_a_partition_without_a_leader_gets_its_marker_when_it_has_one() -> None:
-    async with Cluster(2) as cluster, connect(cluster, 0) as wire:
+    config = {"transaction.state.log.min.isr": 1}
+    async with Cluster(2, config=config) as cluster, connect(cluster, 0) as wire:
         await cluster.create_topic("t", 2)
         name = await name_coordinated_by(wire)
         here = 0 if cluster.leader("t", 0) == 0 else 1
@@ -443,3 +446,39 @@ def test_a_coordinator_says_that_it_is_reading(tmp_path: Path) -> None:
     coordinator.check("tx", moved)
     assert [each.identity for each in coordinator.transactions_of(moved)] == [known.identity]
     state.abandon()
+
+
+async def test_what_is_decided_has_the_replicas_it_is_to_have() -> None:
+    """Of three, two (``transaction.state.log.min.isr``); until then producers and timeouts have to wait."""
+    clock = VirtualClock()
+    async with Cluster(3, clock=clock) as cluster, connect(cluster, 0) as wire:
+        await cluster.create_topic("t")
+        name = await name_coordinated_by(wire)
+        who = await begin(wire, 0, name=name)
+        assert await write(wire, who, name=name) is ErrorCode.NONE
+        await cluster.stop_broker(1)
+        assert await end(wire, who, name=name) is ErrorCode.NONE
+        who = await begin(wire, 0, name=name, timeout_ms=60_000)
+        await cluster.stop_broker(2)
+        assert await end(wire, who, name=name) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await clock.advance(70)
+        assert (await describe(wire, name)).transaction_state == "Ongoing"
+        await cluster.start_broker(1)
+        await clock.advance(10)
+        assert (await describe(wire, name)).transaction_state == "CompleteAbort"
+
+
+@pytest.mark.parametrize(
+    ("given", "replicas"), [({}, 3), ({"replication.factor": 2}, 2), ({"replication.factor": 9}, 3)]
+)
+async def test_topics_of_the_brokers_own_have_the_replicas_asked_for(given: dict[str, int], replicas: int) -> None:
+    """As many as there are brokers at most, for one has to do."""
+    names = ("offsets.topic", "transaction.state.log")
+    config = {f"{name}.{option}": value for name in names for option, value in given.items()}
+    async with Cluster(3, config=config) as cluster, connect(cluster, 0) as wire:
+        for kind in (0, 1):
+            await wire.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"]))
+        for name in ("__consumer_offsets", "__transaction_state"):
+            (topic,) = (await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]))).topics
+            assert {len(each.replica_nodes) for each in topic.partitions} == {replicas}
+            assert {each.leader_id for each in topic.partitions} == {0, 1, 2}

@@ -25,6 +25,8 @@ from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import server_context
 from aiokproto.broker.server import Server
+from aiokproto.broker.share.manager import SharePartitions
+from aiokproto.broker.share.store import ShareStates
 from aiokproto.broker.state import Node, State
 from aiokproto.broker.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
@@ -105,6 +107,8 @@ class Cluster:
         self._state: State | None = None
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
+        self._share_states: ShareStates | None = None
+        self._shares: SharePartitions | None = None
         self._upkeep: Upkeep | None = None
         self._servers: dict[int, Server] = {}
         self._timers: dict[str, Timer] = {}
@@ -135,6 +139,8 @@ class Cluster:
             self._running.nodes_up(list(self._servers))
             assert self._groups is not None
             assert self._transactions is not None
+            assert self._share_states is not None
+            self._share_states.start()
             self._groups.start()
             self._transactions.start()
             self._running.on_leader_change = self._leader_changed
@@ -142,10 +148,15 @@ class Cluster:
             await self.close()
             raise
         assert self._upkeep is not None
+        self._upkeep.start()
+        assert self._guard is not None
+        self._every("delegation.token.expiry.check.interval.ms", self._guard.tokens.sweep)
         self._every("log.retention.check.interval.ms", self._upkeep.retain)
         self._every("log.cleaner.backoff.ms", self._upkeep.clean)
         self._every("log.flush.offset.checkpoint.interval.ms", self._upkeep.checkpoint)
         self._every("offsets.retention.check.interval.ms", self._groups.expire)
+        self._every("share.coordinator.cold.partition.snapshot.interval.ms", self._share_states.snapshot)
+        self._every("share.coordinator.state.topic.prune.interval.ms", self._share_states.prune)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self._transactions.expire)
         log.debug("cluster %s listens at %s", self._running.cluster_id, self.bootstrap_servers)
 
@@ -182,6 +193,10 @@ class Cluster:
         if self._groups is not None:
             self._groups.close()
             self._groups = None
+        self._share_states = None
+        if self._shares is not None:
+            self._shares.close()
+            self._shares = None
         if self._state is not None:
             for node in self._nodes:
                 node.alive = False
@@ -216,7 +231,12 @@ class Cluster:
         self._lock = DirectoryLock(root)
         self._state = State(root, self._nodes, self._options, self._clock)
         self._upkeep = Upkeep(self._state)
-        self._groups = GroupCoordinator(self._state)
+        if self._temporary is None:
+            self._state.on_roll = self._upkeep.flush_behind
+        self._share_states = ShareStates(self._state)
+        self._groups = GroupCoordinator(self._state, self._share_states)
+        self._shares = SharePartitions(self._state, self._share_states, self._groups.options)
+        self._share_states.on_reset = self._shares.forget
         self._transactions = TransactionCoordinator(self._state, self._groups)
         self._state.on_delete = self._topic_deleted
         self._tls = server_context(self._security, self._options)
@@ -227,11 +247,22 @@ class Cluster:
     def _new_server(self, node: Node) -> Server:
         assert self._groups is not None
         assert self._transactions is not None
+        assert self._share_states is not None
+        assert self._shares is not None
         assert self._guard is not None
         quotas = Quotas(self._guard.limits, self._options)
         listener = Listener(self._guard, quotas, self._tls, self._options, self._clock)
         dispatcher = Dispatcher(
-            self._running, self._groups, self._transactions, node, self.faults, self._served, self._guard, quotas
+            self._running,
+            self._groups,
+            self._transactions,
+            self._share_states,
+            self._shares,
+            node,
+            self.faults,
+            self._served,
+            self._guard,
+            quotas,
         )
         return Server(node, dispatcher, listener, self.faults.network)
 
@@ -417,11 +448,12 @@ class Cluster:
     def _leader_changed(self, partition: Partition) -> None:
         if partition.topic == OFFSETS_TOPIC and self._groups is not None:
             self._groups.leader_changed(partition)
-        if self._transactions is not None:
-            self._transactions.leader_changed(partition)
+        for coordinator in (self._transactions, self._share_states, self._shares):
+            if coordinator is not None:
+                coordinator.leader_changed(partition)
 
     def _topic_deleted(self, topic: Topic) -> None:
-        for coordinator in (self._groups, self._transactions):
+        for coordinator in (self._groups, self._transactions, self._share_states, self._shares):
             if coordinator is not None:
                 coordinator.topic_deleted(topic)
 

@@ -11,6 +11,9 @@ from aiokproto.broker.security.acls import OPERATIONS, REFUSALS, Operation, Reso
 from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.sessions import FetchSessions
+from aiokproto.broker.share.manager import SharePartitions
+from aiokproto.broker.share.session import ShareSessions
+from aiokproto.broker.share.store import ShareStates
 from aiokproto.broker.state import Node, State
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.codec.schema import Versions
@@ -37,6 +40,9 @@ class Context:
         state: What the cluster's nodes share.
         groups: The groups.
         transactions: The transactions.
+        share_states: What is kept of share partitions.
+        shares: The share partitions.
+        share_sessions: This node's share sessions.
         sessions: This node's fetch sessions.
         node: The node that was asked.
         served: Which versions of which ApiKey are served.
@@ -52,6 +58,9 @@ class Context:
     state: State
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_states: ShareStates
+    shares: SharePartitions
+    share_sessions: ShareSessions
     sessions: FetchSessions
     node: Node
     served: Mapping[int, Versions]

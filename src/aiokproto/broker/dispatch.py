@@ -10,7 +10,8 @@ from aiokproto.broker import handlers
 from aiokproto.broker.context import Context, Hangup
 from aiokproto.broker.control import Call, Cut, Faults
 from aiokproto.broker.groups.coordinator import GroupCoordinator
-from aiokproto.broker.handlers.refused import BETWEEN_NODES, refuser
+from aiokproto.broker.handlers.refused import BETWEEN_NODES
+from aiokproto.broker.handlers.refused import handle as refuse_api
 from aiokproto.broker.parts import merge
 from aiokproto.broker.quotas.charge import Stopwatch, charge
 from aiokproto.broker.quotas.quotas import Quotas
@@ -19,6 +20,9 @@ from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.enforcement import judge
 from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.sessions import FetchSessions
+from aiokproto.broker.share.manager import SharePartitions
+from aiokproto.broker.share.session import ShareSessions
+from aiokproto.broker.share.store import ShareStates
 from aiokproto.broker.state import Node, State
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.codec.frames import RequestFrame, decode_request_header, encode_response
@@ -89,6 +93,8 @@ class Dispatcher:
         state: State,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        share_states: ShareStates,
+        shares: SharePartitions,
         node: Node,
         faults: Faults,
         served: Mapping[int, Versions],
@@ -98,21 +104,29 @@ class Dispatcher:
         self._state = state
         self._groups = groups
         self._transactions = transactions
+        self._share_states = share_states
+        self._shares = shares
         self._node = node
         self._faults = faults
         self._served = served
         self._guard = guard
         self._quotas = quotas
         self._sessions = FetchSessions(state.options.number("max.incremental.fetch.session.cache.slots"))
+        self._share_sessions = ShareSessions(state.options.number("group.share.max.share.sessions"))
 
-    async def answer(self, data: bytes, connection: Connection) -> Answer:
+    def disconnected(self, connection: Connection) -> None:
+        """A client's connection is gone, and with it the share sessions that were begun on it."""
+        for session in self._share_sessions.of_connection(connection):
+            self._shares.end_session(self._share_sessions, session, self._node.node_id)
+
+    async def answer(self, data: bytes | bytearray, connection: Connection) -> Answer:
         """The response to a request frame (without its length).
 
         Raises:
             Hangup: The connection must be closed: what came is not served, is not Kafka's, or broke the handler.
         """
         if connection.sasl is not None and connection.sasl.raw:
-            token = connection.sasl.token(data)
+            token = connection.sasl.token(bytes(data))
             _check(connection)
             return Answer(len(token).to_bytes(4, "big") + token)
         try:
@@ -135,6 +149,9 @@ class Dispatcher:
             self._state,
             self._groups,
             self._transactions,
+            self._share_states,
+            self._shares,
+            self._share_sessions,
             self._sessions,
             self._node,
             self._served,
@@ -236,7 +253,7 @@ class Dispatcher:
         if self._served is not SERVED or api_key in BETWEEN_NODES:
             return None
         message = request_type(api_key)
-        return Handler(message, NEVER, refuser(api_key), refused=message.versions)
+        return Handler(message, NEVER, refuse_api, refused=message.versions)
 
     def _unsupported(self, frame: RequestFrame) -> bytearray:
         served = self._served.get(ApiVersionsRequest.api_key)

@@ -12,7 +12,12 @@ from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-SUPPORTED = {"group.version": Versions(0, 1), "transaction.version": Versions(0, 2)}
+SUPPORTED = {
+    "group.version": Versions(0, 1),
+    "share.version": Versions(0, 1),
+    "streams.version": Versions(0, 1),
+    "transaction.version": Versions(0, 2),
+}
 """The levels of each feature. The highest is in force unless another was set."""
 
 _LEVEL, _EPOCH = "feature", "features epoch"

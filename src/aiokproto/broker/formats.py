@@ -1,6 +1,7 @@
 """Records for clients of other times: message sets of magic 0 and 1 become batches of magic 2, and back. Pure.
 
-A log holds magic 2 alone. Kafka converted both ways from 0.11 to 3.9.
+Kafka converted both ways from 0.11 to 3.9. What is written today is magic 2; a log from before 0.11 holds the others,
+which every client can read that is no older than they are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, LegacyBuilder, RecordBatch, decode
 from aiokproto.records.record import Make
+from aiokproto.types import TimestampType
 
 Buffer = bytes | bytearray | memoryview
 
@@ -48,9 +50,9 @@ def downgrade(data: Buffer, version: int, offset: int) -> bytes:
     """Stored batches as message sets; headers are lost, and control records left out.
 
     Args:
-        data: The batches.
+        data: The batches. Those that the client can read are left as they are.
         version: The version of Fetch: who asks with 0 or 1 knows magic 0 alone, with 2 or 3 magic 1.
-        offset: Records before it are left out.
+        offset: Of those that are converted, records before it are left out.
 
     Raises:
         BrokerError: UNSUPPORTED_COMPRESSION_TYPE: zstd cannot be in old formats; CORRUPT_MESSAGE.
@@ -66,13 +68,16 @@ def downgrade(data: Buffer, version: int, offset: int) -> bytes:
 
 
 def _downgraded(batch: RecordBatch, magic: int, offset: int) -> bytes:
+    if batch.magic <= magic:
+        return bytes(batch.raw)
+    appended = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     make: Make[BatchRecord] = BatchRecord
     records = [record for record in batch.records(make) if record.offset >= offset]
     # A compressed set numbers its messages one by one: where compaction left gaps, it takes several.
     gaps = [at for at, (left, right) in enumerate(pairwise(records), 1) if right.offset != left.offset + 1]
     sets = bytearray()
     for begin, end in pairwise([0, *gaps, len(records)]):
-        builder = LegacyBuilder(magic, compression=batch.compression)
+        builder = LegacyBuilder(magic, compression=batch.compression, log_append_time=appended)
         for record in records[begin:end]:
             builder.append(record.timestamp, record.key, record.value)
         if builder.count:

@@ -23,6 +23,11 @@ class Stored(NamedTuple):
 
 def stored_records(partition: Partition) -> Iterator[Stored]:
     """The records that count, in their order: none of aborted transactions."""
+    return (stored for _, stored in numbered_records(partition))
+
+
+def numbered_records(partition: Partition) -> Iterator[tuple[int, Stored]]:
+    """As :func:`stored_records`, with their offsets."""
     log = partition.log
     offset = log.start_offset
     while offset < log.end_offset:
@@ -40,7 +45,7 @@ def stored_records(partition: Partition) -> Iterator[Stored]:
                     continue
             for record in batch:
                 if record.key is not None:
-                    yield Stored(record.key, record.value, open_by)
+                    yield record.offset, Stored(record.key, record.value, open_by)
 
 
 def partition_for(key: str, partitions: Sequence[T]) -> T:

@@ -11,6 +11,7 @@ from ssl import SSLContext
 from aiokproto.broker.clock import Clock, sleep
 from aiokproto.broker.context import Hangup
 from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.peer import Peer
 from aiokproto.broker.quotas.quotas import Quotas
 from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.guard import Guard
@@ -39,7 +40,7 @@ class Listener:
         self._max_idle = options.seconds("connections.max.idle.ms")
         self._addresses: Counter[str] = Counter()
         # When each began to wait for a request; who has waited for longest comes first.
-        self._silent: dict[asyncio.StreamWriter, float] = {}
+        self._silent: dict[Peer, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
@@ -48,13 +49,13 @@ class Listener:
             self._timer.cancel()
 
     @asynccontextmanager
-    async def admit(self, writer: asyncio.StreamWriter) -> AsyncIterator[Connection]:
+    async def admit(self, client: Peer) -> AsyncIterator[Connection]:
         """Let a client in; with ``max.connections`` there, it waits until one of them leaves.
 
         Raises:
             Hangup: It is one too many from its address, or came too soon.
         """
-        peer = writer.get_extra_info("peername")
+        peer = client.info("peername")
         host = str(peer[0]) if peer else "?"
         pause = self._quotas.connect(host, self._clock.time()) if self._guard.limits else 0.0
         if pause:
@@ -65,34 +66,33 @@ class Listener:
         self._addresses[host] += 1
         try:
             async with self._slots:
-                yield self._guard.connect(host, writer.get_extra_info("ssl_object"))
+                yield self._guard.connect(host, client.info("ssl_object"))
         finally:
-            self._silent.pop(writer, None)
+            self._silent.pop(client, None)
             self._addresses[host] -= 1
             if not self._addresses[host]:
                 del self._addresses[host]
 
-    async def receive(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
-    ) -> bytes:
+    async def receive(self, client: Peer, connection: Connection) -> bytes | bytearray:
         """The client's next frame, without its length.
 
         Raises:
             Hangup: It is too large.
-            asyncio.IncompleteReadError: The client is gone, or was silent for too long.
+            EOFError: The client is gone, or was silent for too long.
+            ConnectionError: The connection is lost.
         """
-        self._silent[writer] = asyncio.get_running_loop().time()
+        self._silent[client] = asyncio.get_running_loop().time()
         if self._timer is None:
             self._look_again(self._max_idle)
         try:
-            size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
+            size = await client.size()
             limit = self._max_frame if connection.proven else self._max_before_authentication
             if not 0 <= size <= limit:
                 option = "socket.request.max.bytes" if connection.proven else "sasl.server.max.receive.size"
                 raise Hangup(f"a frame of {size} bytes, the limit ({option}) is {limit}")
-            return await reader.readexactly(size)
+            return await client.frame(size)
         finally:
-            self._silent.pop(writer, None)
+            self._silent.pop(client, None)
 
     async def pause(self, seconds: float) -> None:
         """Let a client wait that has used too much: nothing is read from it meanwhile."""
@@ -104,9 +104,9 @@ class Listener:
     def _close_silent(self) -> None:
         # In the system's time, whatever the broker's clock shows: so does the client reckon.
         now = asyncio.get_running_loop().time()
-        for writer, since in list(self._silent.items()):
+        for client, since in list(self._silent.items()):
             if now - since < self._max_idle:
                 break
-            writer.close()
-        waiting = next((since for writer, since in self._silent.items() if not writer.is_closing()), now)
+            client.close()
+        waiting = next((since for client, since in self._silent.items() if not client.closing), now)
         self._look_again(max(waiting + self._max_idle - now, 0.0))

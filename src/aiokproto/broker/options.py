@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import ClassVar, NamedTuple
@@ -25,6 +26,7 @@ class Option(NamedTuple):
         choices: The words it takes; with ``many``, a list of them.
         many: Whether it is a comma-separated list.
         broker: For a topic's option, the broker option that gives its default.
+        pattern: What its text has to be like.
     """
 
     default: Value
@@ -33,6 +35,7 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     many: bool = False
     broker: str | None = None
+    pattern: str = ""
 
     def parse(self, name: str, text: Value) -> Value:
         """The value in its own type.
@@ -45,6 +48,8 @@ class Option(NamedTuple):
             if not set(words) <= set(self.choices):
                 raise ConfigurationError(f"{name}: {text!r} is none of {', '.join(self.choices)}")
             return ",".join(words)
+        if self.pattern and not re.fullmatch(self.pattern, str(text)):
+            raise ConfigurationError(f"{name}: {text!r} is not like {self.pattern}")
         if isinstance(self.default, bool):
             if str(text).lower() not in ("true", "false"):
                 raise ConfigurationError(f"{name}: {text!r} is neither true nor false")
@@ -58,7 +63,7 @@ class Option(NamedTuple):
         return number
 
 
-BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
+BOOLEAN, STRING, INT, LONG, DOUBLE, LIST, PASSWORD = 1, 2, 3, 5, 6, 7, 9
 
 
 def _integer(default: int, lowest: int = -1, broker: str | None = None) -> Option:
@@ -73,6 +78,11 @@ _COMPRESSION = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 _TIMESTAMP = ("CreateTime", "LogAppendTime")
 _CLEANUP = ("delete", "compact")
 _MIGRATION = ("disabled", "upgrade", "downgrade", "bidirectional")
+_ISOLATION = ("read_committed", "read_uncommitted")
+_RESET = r"earliest|latest|by_duration:P(?!$)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?"
+"""Where to begin; the duration is ISO 8601's, of days at most, as Java writes it."""
+_REPLICAS = r"\*|none|(\d+:\d+(,\d+:\d+)*)?"
+"""Partitions with a node each, all, or none."""
 
 _STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -87,6 +97,10 @@ BROKER: dict[str, Option] = {
     "controller.quota.window.num": _integer(11, 1),
     "controller.quota.window.size.seconds": _integer(1, 1),
     "default.replication.factor": _integer(1, 1),
+    "delegation.token.expiry.check.interval.ms": _long(3_600_000, 1),
+    "delegation.token.expiry.time.ms": _long(86_400_000, 1),
+    "delegation.token.max.lifetime.ms": _long(604_800_000, 1),
+    "delegation.token.secret.key": Option("", PASSWORD),
     "delete.topic.enable": Option(True, BOOLEAN),
     "fetch.max.bytes": _integer(57_671_680, 1024),
     "group.consumer.heartbeat.interval.ms": _integer(5_000, 1),
@@ -102,6 +116,27 @@ BROKER: dict[str, Option] = {
     "group.max.session.timeout.ms": _integer(1_800_000, 1),
     "group.max.size": _integer(_INT, 1),
     "group.min.session.timeout.ms": _integer(6_000, 1),
+    "group.share.delivery.count.limit": _integer(5, 2),
+    "group.share.heartbeat.interval.ms": _integer(5_000, 1),
+    "group.share.max.delivery.count.limit": _integer(10, 5),
+    "group.share.max.heartbeat.interval.ms": _integer(15_000, 1),
+    "group.share.max.partition.max.record.locks": _integer(4_000, 100),
+    "group.share.max.record.lock.duration.ms": _integer(60_000, 1_000),
+    "group.share.max.session.timeout.ms": _integer(60_000, 1),
+    "group.share.max.share.sessions": _integer(2_000, 1),
+    "group.share.max.size": _integer(200, 1),
+    "group.share.min.delivery.count.limit": _integer(2, 2),
+    "group.share.min.heartbeat.interval.ms": _integer(5_000, 1),
+    "group.share.min.partition.max.record.locks": _integer(100, 100),
+    "group.share.min.record.lock.duration.ms": _integer(15_000, 1_000),
+    "group.share.min.session.timeout.ms": _integer(45_000, 1),
+    "group.share.partition.max.record.locks": _integer(2_000, 100),
+    "group.share.record.lock.duration.ms": _integer(30_000, 1_000),
+    "group.share.session.timeout.ms": _integer(45_000, 1),
+    "group.streams.heartbeat.interval.ms": _integer(5_000, 1),
+    "group.streams.max.size": _integer(_INT, 1),
+    "group.streams.num.standby.replicas": _integer(0, 0),
+    "group.streams.session.timeout.ms": _integer(45_000, 1),
     "log.cleaner.backoff.ms": _long(15_000, 0),
     "log.cleaner.dedupe.buffer.size": _long(134_217_728, 1),
     "log.cleaner.delete.retention.ms": _long(86_400_000, 0),
@@ -141,6 +176,12 @@ BROKER: dict[str, Option] = {
     # Kafka's own default is GSSAPI, of which this broker knows nothing.
     "sasl.enabled.mechanisms": Option(",".join(_MECHANISMS), LIST, choices=_MECHANISMS, many=True),
     "sasl.server.max.receive.size": _integer(524_288, 1),
+    "share.coordinator.cold.partition.snapshot.interval.ms": _integer(300_000, 1),
+    "share.coordinator.snapshot.update.records.per.snapshot": _integer(500, 0),
+    "share.coordinator.state.topic.min.isr": _integer(2, 1),
+    "share.coordinator.state.topic.num.partitions": _integer(50, 1),
+    "share.coordinator.state.topic.prune.interval.ms": _integer(300_000, 1),
+    "share.coordinator.state.topic.replication.factor": _integer(3, 1),
     "socket.request.max.bytes": _integer(104_857_600, 1),
     "ssl.client.auth": Option("none", STRING, choices=("none", "requested", "required")),
     "ssl.keystore.location": Option("", STRING),
@@ -149,6 +190,7 @@ BROKER: dict[str, Option] = {
     "transaction.max.timeout.ms": _integer(900_000, 1),
     "transaction.partition.verification.enable": Option(True, BOOLEAN),
     "transaction.remove.expired.transaction.cleanup.interval.ms": _integer(3_600_000, 1),
+    "transaction.state.log.min.isr": _integer(2, 1),
     "transaction.state.log.num.partitions": _integer(50, 1),
     "transaction.state.log.replication.factor": _integer(3, 1),
     "transactional.id.expiration.ms": _integer(604_800_000, 1),
@@ -161,7 +203,9 @@ TOPIC: dict[str, Option] = {
     "file.delete.delay.ms": _long(60_000, 0, broker="log.segment.delete.delay.ms"),
     "flush.messages": _long(_LONG, 1, broker="log.flush.interval.messages"),
     "flush.ms": _long(_LONG, 0, broker="log.flush.interval.ms"),
+    "follower.replication.throttled.replicas": Option("", LIST, many=True, pattern=_REPLICAS),
     "index.interval.bytes": _integer(4096, 0, broker="log.index.interval.bytes"),
+    "leader.replication.throttled.replicas": Option("", LIST, many=True, pattern=_REPLICAS),
     "max.compaction.lag.ms": _long(_LONG, 1, broker="log.cleaner.max.compaction.lag.ms"),
     "max.message.bytes": _integer(1_048_588, 0, broker="message.max.bytes"),
     "message.timestamp.after.max.ms": _long(3_600_000, 0, broker="log.message.timestamp.after.max.ms"),
@@ -183,11 +227,31 @@ TOPIC: dict[str, Option] = {
 GROUP: dict[str, Option] = {
     "consumer.heartbeat.interval.ms": _integer(5_000, 1, broker="group.consumer.heartbeat.interval.ms"),
     "consumer.session.timeout.ms": _integer(45_000, 1, broker="group.consumer.session.timeout.ms"),
+    "share.auto.offset.reset": Option("latest", STRING, pattern=_RESET),
+    "share.delivery.count.limit": _integer(5, 2, broker="group.share.delivery.count.limit"),
+    "share.heartbeat.interval.ms": _integer(5_000, 1, broker="group.share.heartbeat.interval.ms"),
+    "share.isolation.level": Option("read_uncommitted", STRING, choices=_ISOLATION),
+    "share.partition.max.record.locks": _integer(2_000, 100, broker="group.share.partition.max.record.locks"),
+    "share.record.lock.duration.ms": _integer(30_000, 1_000, broker="group.share.record.lock.duration.ms"),
+    "share.renew.acknowledge.enable": Option(True, BOOLEAN),
+    "share.session.timeout.ms": _integer(45_000, 1, broker="group.share.session.timeout.ms"),
+    "streams.heartbeat.interval.ms": _integer(5_000, 1, broker="group.streams.heartbeat.interval.ms"),
+    "streams.num.standby.replicas": _integer(0, 0, broker="group.streams.num.standby.replicas"),
+    "streams.session.timeout.ms": _integer(45_000, 1, broker="group.streams.session.timeout.ms"),
 }
 
 
+CHANGED, GIVEN, DEFAULT = 3, 4, 5
+"""Where a broker's option has its value from, as DescribeConfigs numbers it: set while it runs, at its start, never."""
+
+
 class BrokerOptions:
-    """The broker's configuration: what was given, over the defaults."""
+    """The broker's configuration: what was changed since (KIP-226), over what was given, over the defaults.
+
+    Attributes:
+        given: What was given.
+        changed: What was changed while the broker ran. Who changes it has checked it.
+    """
 
     def __init__(self, given: Mapping[str, Value]) -> None:
         """Check the options.
@@ -196,6 +260,7 @@ class BrokerOptions:
             ConfigurationError: One is unknown, or its value cannot be used.
         """
         self.given: dict[str, Value] = {}
+        self.changed: dict[str, Value] = {}
         for name, value in given.items():
             if name not in BROKER:
                 near = get_close_matches(name, BROKER, 1)
@@ -205,7 +270,12 @@ class BrokerOptions:
 
     def value(self, name: str) -> Value:
         """The value of a broker option."""
-        return self.given.get(name, BROKER[name].default)
+        return self.changed[name] if name in self.changed else self.given.get(name, BROKER[name].default)
+
+    def sources(self, name: str) -> list[tuple[int, Value]]:
+        """Every value that a broker option was given, with where it is from; the first is in force."""
+        layers = [(CHANGED, self.changed), (GIVEN, self.given), (DEFAULT, {name: BROKER[name].default})]
+        return [(source, values[name]) for source, values in layers if name in values]
 
     def number(self, name: str) -> int:
         """The value of a broker option that is a whole number."""
@@ -235,6 +305,7 @@ class OwnOptions:
             BrokerError: INVALID_CONFIG; its detail says which and why.
         """
         self.own: dict[str, str] = {}
+        self._parsed: dict[str, Value] = {}
         self._broker = broker
         for name, text in own.items():
             if name not in self.TABLE:
@@ -244,26 +315,24 @@ class OwnOptions:
                     ErrorCode.INVALID_CONFIG, detail=f"null value not supported for {self.KIND} config: {name}"
                 )
             try:
-                self.TABLE[name].parse(name, text)
+                self._parsed[name] = self.TABLE[name].parse(name, text)
             except ConfigurationError as error:
                 raise BrokerError(ErrorCode.INVALID_CONFIG, detail=str(error)) from None
             self.own[name] = text
 
     def value(self, name: str) -> Value:
         """The value in force."""
-        option = self.TABLE[name]
-        if name in self.own:
-            return option.parse(name, self.own[name])
-        return self.inherited(name)
+        return self._parsed[name] if name in self._parsed else self.inherited(name)
 
     def inherited(self, name: str) -> Value:
         """The value if it had none of its own."""
         option = self.TABLE[name]
         return self._broker.value(option.broker) if option.broker else option.default
 
-    def from_broker(self, name: str) -> bool:
-        """Whether what is inherited was given to the broker, and is not its default."""
-        return self.TABLE[name].broker in self._broker.given
+    def sources(self, name: str) -> list[tuple[int, Value]]:
+        """What it inherits from, as :meth:`BrokerOptions.sources`."""
+        option = self.TABLE[name]
+        return self._broker.sources(option.broker) if option.broker else [(DEFAULT, option.default)]
 
     def number(self, name: str) -> int:
         """The value in force of an option that is a whole number."""
@@ -280,7 +349,7 @@ class TopicOptions(OwnOptions):
 
 
 class GroupOptions(OwnOptions):
-    """A consumer group's options. The broker limits what a group may choose."""
+    """A group's options. The broker limits what a group may choose."""
 
     KIND = "group"
     TABLE = GROUP
@@ -294,14 +363,17 @@ class GroupOptions(OwnOptions):
         super().__init__(own, broker)
         for name in self.own:
             kind, option = name.split(".", 1)
+            if f"group.{kind}.min.{option}" not in BROKER:
+                continue
             low, high = (broker.number(f"group.{kind}.{bound}.{option}") for bound in ("min", "max"))
             if not low <= self.number(name) <= high:
                 raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"{name}: {self.own[name]} is not in {low}..{high}")
-        if self.number("consumer.session.timeout.ms") <= self.number("consumer.heartbeat.interval.ms"):
-            raise BrokerError(
-                ErrorCode.INVALID_CONFIG,
-                detail="consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms",
-            )
+        for kind in ("consumer", "share"):
+            if self.number(f"{kind}.session.timeout.ms") <= self.number(f"{kind}.heartbeat.interval.ms"):
+                raise BrokerError(
+                    ErrorCode.INVALID_CONFIG,
+                    detail=f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms",
+                )
 
 
 def as_text(value: Value) -> str:

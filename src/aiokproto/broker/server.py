@@ -9,12 +9,11 @@ from aiokproto.broker.context import Hangup
 from aiokproto.broker.control.network import Network
 from aiokproto.broker.dispatch import Dispatcher
 from aiokproto.broker.listener import TLS_HANDSHAKE_SECONDS, Listener
+from aiokproto.broker.peer import Peer
 from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.state import Node
 
 log = logging.getLogger("aiokproto.broker")
-
-_BUFFER = 1 << 20
 
 
 class Server:
@@ -30,17 +29,16 @@ class Server:
         self._listener = listener
         self._network = network
         self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._connections: dict[asyncio.Task[None], Peer] = {}
 
     async def start(self) -> None:
         """Listen; a port of 0 becomes the one that was free, and stays the node's."""
         node = self._node
         tls = self._listener.tls
-        self._server = await asyncio.start_server(
-            self._accept,
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Peer(self._accept),
             node.host,
             node.port,
-            limit=_BUFFER,
             ssl=tls,
             ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS if tls else None,
         )
@@ -53,46 +51,48 @@ class Server:
         server, self._server = self._server, None
         server.close()
         self._listener.close()
-        for task, writer in self._connections.items():
+        for task, client in self._connections.items():
             task.cancel()
-            writer.transport.abort()
+            client.abort()
         if self._connections:
             await asyncio.wait(list(self._connections))
         await server.wait_closed()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, client: Peer) -> None:
         # A connection may have been accepted just before the server was closed.
         if self._server is None:
-            writer.transport.abort()
+            client.abort()
             return
-        # A task of our own: what asyncio makes for a coroutine here reports its cancellation as an error.
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._connections[task] = writer
+        task = asyncio.get_running_loop().create_task(self._serve(client))
+        self._connections[task] = client
         task.add_done_callback(self._connections.pop)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, client: Peer) -> None:
+        last = b""
         try:
-            async with self._listener.admit(writer) as connection:
-                await self._answer_all(reader, writer, connection)
+            async with self._listener.admit(client) as connection:
+                try:
+                    await self._answer_all(client, connection)
+                finally:
+                    # A node that ends has no sessions any more to end one of.
+                    if self._server is not None:
+                        self._dispatcher.disconnected(connection)
         except Hangup as error:
-            peer = writer.get_extra_info("peername")
+            peer = client.info("peername")
             log.warning("broker %d closes the connection from %s: %s", self._node.node_id, peer, error)
-            writer.write(error.last_bytes)
-        except (asyncio.IncompleteReadError, ConnectionError):
+            last = error.last_bytes
+        except (EOFError, ConnectionError):
             pass
         finally:
-            writer.close()
+            client.close(last)
 
-    async def _answer_all(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: Connection
-    ) -> None:
+    async def _answer_all(self, client: Peer, connection: Connection) -> None:
         while True:
-            frame = await self._listener.receive(reader, writer, connection)
+            frame = await self._listener.receive(client, connection)
             await self._network.carry(self._node.node_id, len(frame))
             reply, pause = await self._dispatcher.answer(frame, connection)
             if reply is not None:
                 await self._network.carry(self._node.node_id, len(reply))
-                writer.write(reply)
-                await writer.drain()
+                await client.send(reply)
             if pause:
                 await self._listener.pause(pause)

@@ -14,7 +14,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from aiokproto.broker.clock import Clock, SystemClock
-from aiokproto.broker.log import Log, Saved, checkpoints
+from aiokproto.broker.dynamic import ClusterOptions, NodeOptions
+from aiokproto.broker.log import Log, Saved, checkpoints, identity
 from aiokproto.broker.log.log import DELETED_DIRECTORY
 from aiokproto.broker.metadata import Metadata
 from aiokproto.broker.options import BrokerOptions, TopicOptions
@@ -34,7 +35,7 @@ MAX_PARTITIONS = 10_000
 
 _PRODUCER_ID_BLOCK = 1000
 
-_CLUSTER, _TOPIC = "cluster", "topic"
+_CLUSTER, _TOPIC, _BROKER = "cluster", "topic", "broker"
 """Kinds of metadata."""
 
 _CHECKPOINTS = (checkpoints.LOG_START, checkpoints.RECOVERY_POINT, checkpoints.CLEANED)
@@ -63,6 +64,7 @@ class State:
         clock: What time it is for the brokers.
         on_leader_change: Called with a partition whose leader changed.
         on_delete: Called with a topic that was deleted.
+        on_roll: Called with a log that has begun another segment.
     """
 
     def __init__(self, root: Path, nodes: Iterable[Node], options: BrokerOptions, clock: Clock | None = None) -> None:
@@ -76,6 +78,7 @@ class State:
         self.cluster_id = base64.urlsafe_b64encode(bytes([0]) + uuid4().bytes[1:]).decode().rstrip("=")
         self.on_leader_change: Callable[[Partition], None] = lambda partition: None
         self.on_delete: Callable[[Topic], None] = lambda topic: None
+        self.on_roll: Callable[[Log], None] = lambda log: None
         self._by_id: dict[bytes, Topic] = {}
         self._next_producer_id = 0
         self._saved_producer_id = 0
@@ -106,6 +109,10 @@ class State:
         """Every partition of every topic."""
         for topic in self.topics.values():
             yield from topic.partitions
+
+    def logs(self) -> Iterator[Log]:
+        """Every log that is open."""
+        return (partition.opened for partition in self.partitions() if partition.opened is not None)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         """The topic with that id."""
@@ -144,6 +151,19 @@ class State:
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition
+
+    def check_in_sync(self, partition: Partition) -> None:
+        """Whether as many replicas are in sync as ``min.insync.replicas`` asks for.
+
+        Raises:
+            BrokerError: NOT_ENOUGH_REPLICAS.
+        """
+        wanted = self.topics[partition.topic].options.number("min.insync.replicas")
+        in_sync = sum(self.nodes[node_id].alive for node_id in partition.isr)
+        if in_sync < wanted:
+            raise BrokerError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, detail=f"{in_sync} replicas are in sync, min.insync.replicas is {wanted}"
+            )
 
     def new_producer_id(self) -> int:
         """A producer id that was never given before."""
@@ -193,13 +213,28 @@ class State:
             factor = self.options.number("default.replication.factor") if replication == -1 else replication
             self._check_counts(count, factor)
             replicas = [self._spread(index, factor) for index in range(count)]
-        topic = Topic(name, uuid4().bytes, TopicOptions(configs or {}, self.options))
+        topic = Topic(
+            name, self._found_id(name, len(replicas)) or uuid4().bytes, TopicOptions(configs or {}, self.options)
+        )
         for index, nodes in enumerate(replicas):
             self._add_partition(topic, index, nodes)
         if not dry_run:
             self._add_topic(topic)
             self._save_topics([topic])
         return topic
+
+    def _found_id(self, name: str, partitions: int) -> bytes | None:
+        """The topic that partitions' directories which are there already are of: they were put there to be served."""
+        directories = [partition_directory(self.root, name, index) for index in range(partitions)]
+        found = {topic_id for directory in directories if (topic_id := identity.read(directory)) is not None}
+        taken = found & self._by_id.keys()
+        if len(found) > 1 or taken:
+            others = f", also of {self._by_id[taken.pop()].name!r}" if taken else ""
+            raise BrokerError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                detail=f"there are directories of partitions of {name!r}, of {len(found)} topic ids{others}",
+            )
+        return next(iter(found), None)
 
     def offsets_topic(self) -> Topic:
         """The topic that holds groups and their offsets; created when first asked for."""
@@ -230,6 +265,11 @@ class State:
             raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail="one assignment for each new partition")
         for nodes in assignments or ():
             self._check_replicas(nodes)
+        for index in range(have, count):
+            found = identity.read(partition_directory(self.root, name, index))
+            if found not in (None, topic.topic_id):
+                detail = f"there is a directory of {name}-{index}, of another topic"
+                raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID, detail=detail)
         if dry_run:
             return
         for index in range(have, count):
@@ -256,6 +296,21 @@ class State:
         """Replace a topic's own options. Raises :class:`BrokerError` INVALID_CONFIG."""
         topic.configure(TopicOptions(configs, self.options))
         self._save_topics([topic])
+
+    # ---- options of brokers
+
+    def changed_options(self, name: str) -> NodeOptions:
+        """What was changed for one node, by its id as text, or for all, by the empty name."""
+        kind = NodeOptions if name else ClusterOptions
+        return kind(self.metadata.get(_BROKER).get(name, {}), self.options)
+
+    def change_options(self, name: str, options: NodeOptions) -> None:
+        """Replace what was changed for one node, or for all. Every topic has the new defaults at once."""
+        self.metadata.put(_BROKER, name, options.own or None)
+        if isinstance(options, ClusterOptions):
+            self.options.changed = options.changes()
+        for topic in self.topics.values():
+            topic.configure(topic.options)
 
     # ---- leaders
 
@@ -385,19 +440,24 @@ class State:
         ids = list(self.nodes)
         return [ids[(index + step) % len(ids)] for step in range(replication)]
 
-    def _add_partition(self, topic: Topic, index: int, nodes: Sequence[int]) -> None:
+    def _add_partition(self, topic: Topic, index: int, nodes: Sequence[int], leader_epoch: int = 0) -> None:
         in_sync = [node_id for node_id in nodes if self.nodes[node_id].alive]
-        topic.partitions.append(
-            Partition(
-                topic.name,
-                index,
-                list(nodes),
-                in_sync or list(nodes),
-                in_sync[0] if in_sync else NO_LEADER,
-                0,
-                self._open_log(topic, index),
-            )
+        start, recovered, cleaned = (self._checkpoints[name].pop((topic.name, index), 0) for name in _CHECKPOINTS)
+        saved = Saved(start, recovered, cleaned, self._closed)
+        partition = Partition(
+            topic.name,
+            index,
+            list(nodes),
+            in_sync or list(nodes),
+            in_sync[0] if in_sync else NO_LEADER,
+            leader_epoch,
+            lambda: self._open_log(topic, index, saved),
+            saved,
         )
+        topic.partitions.append(partition)
+        # What was closed in good order can wait until it is needed.
+        if not saved.closed:
+            partition.open()
 
     def _add_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = self._by_id[topic.topic_id] = self._by_metric_name[_metric_name(topic.name)] = topic
@@ -412,26 +472,28 @@ class State:
         self.cluster_id = cluster.get("cluster_id", self.cluster_id)
         self.metadata.put(_CLUSTER, "cluster_id", self.cluster_id)
         self._next_producer_id = self._saved_producer_id = cluster.get("next_producer_id", 0)
+        self.options.changed = {}
+        self.options.changed = ClusterOptions(self.metadata.get(_BROKER).get("", {}), self.options).changes()
         for name, saved in self.metadata.get(_TOPIC).items():
             topic = Topic(name, bytes.fromhex(saved["id"]), TopicOptions(saved["configs"], self.options))
             for index, each in enumerate(saved["partitions"]):
                 replicas = [node_id for node_id in each["replicas"] if node_id in self.nodes] or [
                     next(iter(self.nodes))
                 ]
-                self._add_partition(topic, index, replicas)
-                topic.partitions[-1].leader_epoch = each["leader_epoch"]
+                self._add_partition(topic, index, replicas, each["leader_epoch"])
             self._add_topic(topic)
 
-    def _open_log(self, topic: Topic, index: int) -> Log:
+    def _open_log(self, topic: Topic, index: int, saved: Saved) -> Log:
         directory = partition_directory(self.root, topic.name, index)
-        start, recovered, cleaned = (self._checkpoints[name].pop((topic.name, index), 0) for name in _CHECKPOINTS)
-        return Log(directory, topic.log_config(), self.clock.wall(), Saved(start, recovered, cleaned, self._closed))
+        log = Log(directory, topic.log_config(), self.clock.wall(), saved, topic.topic_id)
+        log.on_roll = lambda log: self.on_roll(log)
+        return log
 
     def checkpoint(self) -> None:
         """Write down how far logs are on disk and compacted, and where they begin."""
-        logs = {(each.topic, each.index): each.log for each in self.partitions()}
+        logs = {(each.topic, each.index): each.saved for each in self.partitions()}
         offsets = {
-            checkpoints.LOG_START: {key: log.start_offset for key, log in logs.items() if log.begins_inside},
+            checkpoints.LOG_START: {key: log.start_offset for key, log in logs.items() if log.start_offset},
             checkpoints.RECOVERY_POINT: {key: log.recovery_point for key, log in logs.items() if log.recovery_point},
             checkpoints.CLEANED: {key: log.cleaned_to for key, log in logs.items() if log.cleaned_to},
         }
@@ -441,15 +503,15 @@ class State:
 
     def close(self) -> None:
         """Flush and close every log."""
-        for partition in self.partitions():
-            partition.log.close()
+        for log in self.logs():
+            log.close()
         self.checkpoint()
         checkpoints.mark_closed(self.root)
 
     def abandon(self) -> None:
         """Close every log, of which nothing has to stay."""
-        for partition in self.partitions():
-            partition.log.abandon()
+        for log in self.logs():
+            log.abandon()
 
 
 def _as_json(topic: Topic) -> dict[str, object]:

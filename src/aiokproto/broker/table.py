@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from aiokproto.broker.dispatch import SERVED
-from aiokproto.broker.handlers.refused import BETWEEN_NODES, error_for
+from aiokproto.broker.handlers.refused import BETWEEN_NODES, ERROR
 from aiokproto.codec.registry import api_keys, api_name
 
 
@@ -27,7 +27,7 @@ def rows() -> Iterator[Row]:
         elif key in BETWEEN_NODES:
             yield Row(key, api_name(key), "-", "the connection is closed")
         else:
-            yield Row(key, api_name(key), "-", error_for(key).name)
+            yield Row(key, api_name(key), "-", ERROR.name)
 
 
 def markdown() -> str:

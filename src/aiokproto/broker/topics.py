@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiokproto.broker.log import Appended, Log, LogConfig
+from aiokproto.broker.log import Appended, Log, LogConfig, Saved
 from aiokproto.broker.log.header import Buffer
 from aiokproto.broker.options import TopicOptions
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError
+from aiokproto.errors import BrokerError, ConfigurationError
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 NO_LEADER = -1
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -43,8 +44,47 @@ class Partition:
     isr: list[int]
     leader: int
     leader_epoch: int
-    log: Log
+    opens: Callable[[], Log]
+    unopened: Saved
     watchers: set[Callable[[], None]] = field(default_factory=set)
+    _log: Log | None = None
+
+    @property
+    def opened(self) -> Log | None:
+        """The log, unless nobody needed it so far: to open thousands takes longer than a start may."""
+        return self._log
+
+    def open(self) -> Log:
+        """The log, opened if it is not yet.
+
+        Raises:
+            ConfigurationError: Its directory is not this partition's.
+            OSError: It cannot be read.
+        """
+        if self._log is None:
+            self._log = self.opens()
+            if self.leader != NO_LEADER:
+                self._log.begin_epoch(self.leader_epoch)
+        return self._log
+
+    @property
+    def log(self) -> Log:
+        """The log. Raises :class:`BrokerError` KAFKA_STORAGE_ERROR if it cannot be opened."""
+        if self._log is not None:
+            return self._log
+        try:
+            return self.open()
+        except (ConfigurationError, OSError) as error:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, detail=str(error)) from error
+
+    @log.setter
+    def log(self, log: Log) -> None:
+        self._log = log
+
+    @property
+    def saved(self) -> Saved:
+        """What the checkpoints are to say of it."""
+        return self.unopened if self._log is None else self._log.saved
 
     def append(self, batch: Buffer, now: int) -> Appended:
         """Append to the log as the leader of this epoch; see :meth:`Log.append`."""
@@ -63,8 +103,8 @@ class Partition:
         """Hand over to another leader, or to none; each begins an epoch."""
         self.leader = node_id
         self.leader_epoch += 1
-        if node_id != NO_LEADER:
-            self.log.begin_epoch(self.leader_epoch)
+        if node_id != NO_LEADER and self._log is not None:
+            self._log.begin_epoch(self.leader_epoch)
         self.wake()
 
 
@@ -116,7 +156,8 @@ class Topic:
         self.options = options
         config = self.log_config()
         for partition in self.partitions:
-            partition.log.config = config
+            if partition.opened is not None:
+                partition.opened.config = config
 
 
 def partition_directory(root: Path, topic: str, index: int) -> Path:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from aiokproto.broker.log import Log
 from aiokproto.broker.log.compaction import Compaction
 from aiokproto.broker.state import State
 from aiokproto.broker.topics import Partition
@@ -20,32 +21,68 @@ class Upkeep:
     def __init__(self, state: State) -> None:
         self._state = state
         self._cleaning: asyncio.Task[None] | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._rolled: set[Log] = set()
+        self._flushing: asyncio.Task[None] | None = None
         # Two compactions of a log would undo each other.
         self._turn = asyncio.Lock()
+
+    def start(self) -> None:
+        """Open, beside everything else, the logs that nobody needs at once: they too want to be kept in order."""
+        unopened = [partition for partition in self._state.partitions() if partition.opened is None]
+        if unopened:
+            self._opening = asyncio.get_running_loop().create_task(self._open(unopened))
+
+    async def _open(self, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            await asyncio.sleep(0)
+            if self._state.find_partition(partition.topic, partition.index) is not partition:
+                continue
+            try:
+                partition.open()
+            except (KafkaError, OSError):
+                log.exception("%s-%d cannot be opened", partition.topic, partition.index)
 
     def retain(self) -> None:
         """Remove what retention no longer keeps, and forget producers that have not been seen for long."""
         now = self._state.clock.wall()
         forgotten = now - self._state.options.number("producer.id.expiration.ms")
-        for partition in self._state.partitions():
-            partition.log.retain(now)
-            partition.log.forget_producers(forgotten)
+        for each in self._state.logs():
+            each.retain(now)
+            each.forget_producers(forgotten)
 
     def checkpoint(self) -> None:
         """Flush what is overdue by ``flush.ms``, and write the checkpoints."""
         now = self._state.clock.wall()
-        for partition in self._state.partitions():
-            partition.log.flush_if_due(now)
+        for each in self._state.logs():
+            each.flush_if_due(now)
         self._state.checkpoint()
 
     def clean(self) -> None:
         """Compact, beside everything else, what is due; nothing if that is still under way from the last time."""
-        for partition in self._state.partitions():
-            partition.log.purge(self._state.clock.wall())
+        for each in self._state.logs():
+            each.purge(self._state.clock.wall())
         if self._cleaning is None or self._cleaning.done():
             due = [partition for partition in self._compacted(self._state.partitions()) if self._look(partition).due]
             if due:
                 self._cleaning = asyncio.get_running_loop().create_task(self._clean(due))
+
+    def flush_behind(self, rolled: Log) -> None:
+        """Have the complete segments of a log on disk, in a thread: after a crash, they need not be checked."""
+        self._rolled.add(rolled)
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+
+    async def _flush(self) -> None:
+        while self._rolled:
+            rolled = self._rolled.pop()
+            unflushed = rolled.unflushed()
+            try:
+                await asyncio.to_thread(unflushed.sync)
+            except OSError:
+                log.exception("%s cannot be flushed", rolled.directory)
+            else:
+                rolled.flushed(unflushed.end)
 
     async def compact(self, partitions: Iterable[Partition]) -> None:
         """Compact all that was written to partitions so far. If it is cancelled, some logs stay as they were."""
@@ -55,13 +92,14 @@ class Upkeep:
 
     async def close(self) -> None:
         """Break off what is under way; logs that are being compacted stay as they were."""
-        if self._cleaning is not None:
-            self._cleaning.cancel()
-            await asyncio.gather(self._cleaning, return_exceptions=True)
-            self._cleaning = None
+        tasks = [task for task in (self._opening, self._cleaning, self._flushing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._opening = self._cleaning = self._flushing = None
 
     def _compacted(self, partitions: Iterable[Partition]) -> list[Partition]:
-        return [partition for partition in partitions if partition.log.config.compact]
+        return [each for each in partitions if each.opened is not None and each.opened.config.compact]
 
     def _look(self, partition: Partition) -> Compaction:
         return Compaction(partition.log, self._state.clock.wall())

@@ -9,7 +9,7 @@ from aiokproto.broker.log.config import Saved
 from aiokproto.broker.topics import Partition, Topic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from aiokproto.records import BatchBuilder
+from aiokproto.records import BatchBuilder, decode
 
 
 def corrupt_batch(partition: Partition, offset: int) -> None:
@@ -44,7 +44,7 @@ def diverge_log(topic: Topic, partition: Partition, to_offset: int, values: Iter
     """
     log = partition.log
     span = log.find(to_offset, 0)
-    if span.size and span.segment.header_at(span.position).base_offset != to_offset:
+    if span.size and next(decode(span.read(), check_crc=False)).base_offset != to_offset:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"offset {to_offset} lies within a batch")
     if to_offset < log.end_offset:
         partition.log = _truncated(topic, log, to_offset, span.segment.base_offset, span.position, now)
@@ -71,4 +71,6 @@ def _truncated(topic: Topic, log: Log, to_offset: int, base_offset: int, size: i
         elif int(path.stem) == base_offset and path.suffix != ".snapshot":
             # Of what is gone too; made anew when the log is opened.
             path.unlink()
-    return Log(log.directory, topic.log_config(), now, Saved(start_offset=start))
+    truncated = Log(log.directory, topic.log_config(), now, Saved(start_offset=start), topic.topic_id)
+    truncated.on_roll = log.on_roll
+    return truncated

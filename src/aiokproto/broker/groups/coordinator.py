@@ -7,14 +7,19 @@ from collections.abc import Iterable
 
 from aiokproto.broker.groups.consumer import classic
 from aiokproto.broker.groups.consumer.group import Answer, ConsumerGroup
-from aiokproto.broker.groups.consumer.member import JOINING, Beat, Place
+from aiokproto.broker.groups.consumer.member import Beat, Place
 from aiokproto.broker.groups.consumer.migration import can_downgrade, downgrade, upgrade
 from aiokproto.broker.groups.embedded import CONSUMER
 from aiokproto.broker.groups.expiry import Age, expired
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import Identity, Join, JoinResult, SyncResult
+from aiokproto.broker.groups.reconciling import JOINING
 from aiokproto.broker.groups.records import Committed, encode_offset_key, encode_offset_value
-from aiokproto.broker.groups.store import Entry, GroupStore
+from aiokproto.broker.groups.share.group import ShareGroup
+from aiokproto.broker.groups.share_coordinator import ShareGroupCoordinator
+from aiokproto.broker.groups.store import Entry
+from aiokproto.broker.groups.streams.group import StreamsGroup
+from aiokproto.broker.groups.streams_coordinator import StreamsGroupCoordinator
 from aiokproto.broker.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -23,7 +28,7 @@ _MODERN_COMMIT = 9
 """The version of OffsetCommit since which it can tell a member's epoch."""
 
 
-class GroupCoordinator(GroupStore):
+class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     """All groups of the cluster, whichever node coordinates them, and what is asked of them."""
 
     # ---- members of the classic protocol
@@ -35,6 +40,8 @@ class GroupCoordinator(GroupStore):
             if request.member_id:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             entry = self._create(group_id)
+        if isinstance(entry.group, (ShareGroup, StreamsGroup)):
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if isinstance(entry.group, ConsumerGroup) and entry.group.members:
             result = classic.join(entry.group, request, self._now())
             self._settle(entry)
@@ -58,6 +65,8 @@ class GroupCoordinator(GroupStore):
         entry = self._entries.get(group_id)
         if entry is None:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
+        if isinstance(entry.group, (ShareGroup, StreamsGroup)):
+            return SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if isinstance(entry.group, ConsumerGroup):
             result = classic.sync(entry.group, who, protocol_type, protocol, self._now())
             self._settle(entry)
@@ -70,7 +79,7 @@ class GroupCoordinator(GroupStore):
     def heartbeat(self, group_id: str, who: Identity) -> ErrorCode:
         """Heartbeat."""
         entry = self._entries.get(group_id)
-        if entry is None:
+        if entry is None or isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(entry.group, ConsumerGroup):
             error = classic.heartbeat(entry.group, who, self._now())
@@ -82,7 +91,7 @@ class GroupCoordinator(GroupStore):
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
         """LeaveGroup for one member."""
         entry = self._entries.get(group_id)
-        if entry is None:
+        if entry is None or isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(entry.group, ConsumerGroup):
             error = classic.leave(entry.group, member_id, instance_id)
@@ -138,7 +147,7 @@ class GroupCoordinator(GroupStore):
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ConsumerGroup):
             return entry, entry.group
-        if not joining:
+        if not joining or (entry is not None and isinstance(entry.group, (ShareGroup, StreamsGroup))):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no consumer group {group_id!r}")
         fresh = ConsumerGroup(group_id, self._topics, self.settings(group_id))
         if entry is None:
@@ -202,7 +211,9 @@ class GroupCoordinator(GroupStore):
                 old = version < _MODERN_COMMIT
                 return ErrorCode.ILLEGAL_GENERATION if old else ErrorCode.GROUP_ID_NOT_FOUND
             entry = self._create(group_id)
-        if isinstance(entry.group, ConsumerGroup):
+        if isinstance(entry.group, ShareGroup):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if isinstance(entry.group, (ConsumerGroup, StreamsGroup)):
             return _check_commit(entry.group, who, version, places)
         error = entry.group.check_commit(who, self._now())
         self._settle(entry)
@@ -211,7 +222,7 @@ class GroupCoordinator(GroupStore):
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
         """Whether a member may ask for committed offsets; of classic groups anybody may."""
         entry = self._entries.get(group_id)
-        if entry is not None and isinstance(entry.group, ConsumerGroup):
+        if entry is not None and isinstance(entry.group, (ConsumerGroup, StreamsGroup)):
             try:
                 entry.group.check_fetch(member_id, epoch)
             except BrokerError as error:
@@ -232,7 +243,10 @@ class GroupCoordinator(GroupStore):
 
     def check_transactional_commit(self, group_id: str, who: Identity) -> ErrorCode:
         """As :meth:`check_commit`, for offsets in a transaction: old producers do not say for which member they act."""
-        if who == Identity("") and group_id in self._entries:
+        entry = self._entries.get(group_id)
+        if entry is not None and isinstance(entry.group, ShareGroup):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if who == Identity("") and entry is not None:
             return ErrorCode.NONE
         error = self.check_commit(group_id, who)
         if error in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
@@ -275,6 +289,11 @@ class GroupCoordinator(GroupStore):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if entry.group.members:
             return ErrorCode.NON_EMPTY_GROUP
+        if isinstance(entry.group, ShareGroup):
+            try:
+                self._end_share_group(entry, entry.group)
+            except BrokerError as error:
+                return error.code
         self.delete_offsets(group_id, {*entry.offsets, *self.pending_offsets(group_id)})
         self._bury(entry)
         self._drop(self._entries.pop(group_id))
@@ -288,19 +307,28 @@ class GroupCoordinator(GroupStore):
         for group_id, entry in self._entries.items():
             known = {*entry.offsets, *self.pending_offsets(group_id)}
             self.delete_offsets(group_id, [where for where in known if where[0] == topic.name])
+            if isinstance(entry.group, ShareGroup):
+                self._forget_shares_of(entry, entry.group, topic)
 
     def expire(self) -> None:
-        """Forget offsets older than ``offsets.retention.minutes``, and groups that have neither members nor offsets."""
+        """Forget offsets older than ``offsets.retention.minutes``, and groups that have neither members nor offsets.
+
+        Share groups have no such offsets, and stay until somebody deletes them.
+        """
         retention = self._state.options.number("offsets.retention.minutes") * 60
         age = Age(self._now(), self._state.clock.wall(), retention)
         for group_id, entry in list(self._entries.items()):
+            if isinstance(entry.group, ShareGroup):
+                continue
             self.delete_offsets(group_id, expired(entry.group, entry.offsets, age))
             in_doubt = self.pending.of_group(self.partition_of(group_id).index, group_id)
             if not entry.offsets and not in_doubt:
                 self.delete_group(group_id)
 
 
-def _check_commit(group: ConsumerGroup, who: Identity, version: int, places: Iterable[Place]) -> ErrorCode:
+def _check_commit(
+    group: ConsumerGroup | StreamsGroup, who: Identity, version: int, places: Iterable[Place]
+) -> ErrorCode:
     try:
         group.check_commit(who.member_id, who.generation, version, places)
     except BrokerError as error:

@@ -10,6 +10,7 @@ from aiokproto.broker.groups.embedded import CONSUMER, subscribed_topics
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import State
 from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.groups.streams.group import StreamsGroup
 
 Where = tuple[str, int]
 
@@ -22,7 +23,7 @@ class Age(NamedTuple):
     retention: float
 
 
-def expired(group: Group | ConsumerGroup, offsets: Mapping[Where, Committed], age: Age) -> list[Where]:
+def expired(group: Group | ConsumerGroup | StreamsGroup, offsets: Mapping[Where, Committed], age: Age) -> list[Where]:
     """The offsets to forget.
 
     An offset lives for the retention, counted from when it was committed; in a classic group that had members, from
@@ -43,9 +44,9 @@ def expired(group: Group | ConsumerGroup, offsets: Mapping[Where, Committed], ag
     ]
 
 
-def _reads(group: Group | ConsumerGroup) -> Callable[[str], bool]:
+def _reads(group: Group | ConsumerGroup | StreamsGroup) -> Callable[[str], bool]:
     """Whether the group has a member that reads a topic; of what others than consumers do nothing is known."""
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, (ConsumerGroup, StreamsGroup)):
         return group.subscribed
     if group.members and group.protocol_type != CONSUMER:
         return lambda topic: True

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.groups.consumer import records as consumer_records
-from aiokproto.broker.groups.consumer.group import ConsumerGroup, Settings
+from aiokproto.broker.groups.consumer.group import ConsumerGroup
+from aiokproto.broker.groups.epochs import Settings
 from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.member import State as GroupState
 from aiokproto.broker.groups.pending import PendingOffsets
 from aiokproto.broker.groups.records import (
@@ -25,6 +27,10 @@ from aiokproto.broker.groups.records import (
     encode_group_value,
     restore_group,
 )
+from aiokproto.broker.groups.share import records as share_records
+from aiokproto.broker.groups.share.group import ShareGroup
+from aiokproto.broker.groups.streams import records as streams_records
+from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsSettings
 from aiokproto.broker.internal import partition_for, stored_records
 from aiokproto.broker.options import GroupOptions
 from aiokproto.broker.state import State
@@ -38,19 +44,22 @@ from aiokproto.records import BatchBuilder
 _METADATA = "group"
 """Kind of metadata: the options of groups."""
 
+_RECORDS = (consumer_records, share_records, streams_records)
+"""How groups that are no classic ones are written down."""
+
 
 @dataclass(eq=False)
 class Entry:
     """A group, its committed offsets by topic and partition, and the timer for its next deadline.
 
     Attributes:
-        written: Of a consumer group, the records that the offsets topic has.
+        written: Of a group that is no classic one, the records that the offsets topic has.
     """
 
-    group: Group | ConsumerGroup
+    group: Group | ConsumerGroup | ShareGroup | StreamsGroup
     offsets: dict[tuple[str, int], Committed] = field(default_factory=dict)
     timer: Timer | None = None
-    written: consumer_records.Image = field(default_factory=dict)
+    written: Image = field(default_factory=dict)
 
 
 class ClusterTopics:
@@ -196,14 +205,30 @@ class GroupStore:
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ConsumerGroup):
             entry.group.settings = self.settings(group_id)
+        elif entry is not None and isinstance(entry.group, ShareGroup):
+            entry.group.settings = self.share_settings(group_id)
+        elif entry is not None and isinstance(entry.group, StreamsGroup):
+            entry.group.settings = self.streams_settings(group_id)
 
     def settings(self, group_id: str) -> Settings:
         """What a consumer group of that name goes by."""
+        return self._settings(group_id, "consumer")
+
+    def share_settings(self, group_id: str) -> Settings:
+        """What a share group of that name goes by."""
+        return self._settings(group_id, "share")
+
+    def streams_settings(self, group_id: str) -> StreamsSettings:
+        """What a streams group of that name goes by."""
+        standbys = self.options(group_id).number("streams.num.standby.replicas")
+        return StreamsSettings(**vars(self._settings(group_id, "streams")), standbys=standbys)
+
+    def _settings(self, group_id: str, kind: str) -> Settings:
         options = self.options(group_id)
         return Settings(
-            session_timeout=options.number("consumer.session.timeout.ms") / 1000,
-            heartbeat_interval=options.number("consumer.heartbeat.interval.ms") / 1000,
-            max_size=self._state.options.number("group.consumer.max.size"),
+            session_timeout=options.number(f"{kind}.session.timeout.ms") / 1000,
+            heartbeat_interval=options.number(f"{kind}.heartbeat.interval.ms") / 1000,
+            max_size=self._state.options.number(f"group.{kind}.max.size"),
         )
 
     def _settle(self, entry: Entry) -> None:
@@ -235,7 +260,12 @@ class GroupStore:
         if isinstance(group, Group):
             records = [(encode_group_key(group.group_id), encode_group_value(group, wall))]
         else:
-            records = consumer_records.changes(group, entry.written, wall)
+            if isinstance(group, ShareGroup):
+                records = share_records.changes(group, entry.written, wall)
+            elif isinstance(group, StreamsGroup):
+                records = streams_records.changes(group, entry.written, wall)
+            else:
+                records = consumer_records.changes(group, entry.written, wall)
             group.dirty.clear()
         self._write(self.partition_of(group.group_id), records)
 
@@ -282,7 +312,7 @@ class GroupStore:
             self._unread[partition.index] = partition
             return
         groups: dict[str, bytes | None] = {}
-        images: dict[str, consumer_records.Image] = {}
+        images: dict[str, Image] = {}
         offsets: dict[str, dict[tuple[str, int], Committed]] = {}
         self.pending.drop(partition.index)
         for key, value, producer_id in stored_records(partition):
@@ -300,7 +330,7 @@ class GroupStore:
                 else:
                     of_group[read.topic, read.partition] = decode_offset_value(value)
             else:
-                group_id = consumer_records.group_of(key)
+                group_id = next(filter(None, (kind.KEYS.group_of(key) for kind in _RECORDS)), None)
                 if group_id is not None:
                     _update(images.setdefault(group_id, {}), key, value)
         for group_id in {*groups, *images, *offsets}:
@@ -310,7 +340,7 @@ class GroupStore:
         self,
         group_id: str,
         metadata: bytes | None,
-        image: consumer_records.Image,
+        image: Image,
         offsets: dict[tuple[str, int], Committed],
     ) -> None:
         if metadata is None and not image and not offsets:
@@ -318,17 +348,29 @@ class GroupStore:
         entry = self._create(group_id)
         entry.offsets = offsets
         if image:
-            entry.group = group = ConsumerGroup(group_id, self._topics, self.settings(group_id))
+            entry.group = group = self._from_image(group_id, image)
             entry.written = image
-            consumer_records.restore(group, image, self._now())
             group.changed = False
             group.dirty.clear()
         elif metadata is not None and isinstance(entry.group, Group):
             restore_group(entry.group, metadata, self._now(), self._state.clock.wall())
         self._settle(entry)
 
+    def _from_image(self, group_id: str, image: Image) -> ConsumerGroup | ShareGroup | StreamsGroup:
+        if any(share_records.KEYS.decode(key) for key in image):
+            shared = ShareGroup(group_id, self._topics, self.share_settings(group_id))
+            share_records.restore(shared, image, self._now())
+            return shared
+        if any(streams_records.KEYS.decode(key) for key in image):
+            streams = StreamsGroup(group_id, self._topics, self.streams_settings(group_id))
+            streams_records.restore(streams, image, self._now())
+            return streams
+        group = ConsumerGroup(group_id, self._topics, self.settings(group_id))
+        consumer_records.restore(group, image, self._now())
+        return group
 
-def _update(image: consumer_records.Image, key: bytes, value: bytes | None) -> None:
+
+def _update(image: Image, key: bytes, value: bytes | None) -> None:
     if value is None:
         image.pop(key, None)
     else:

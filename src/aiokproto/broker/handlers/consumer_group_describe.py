@@ -8,7 +8,7 @@ from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ConsumerMember, Place
 from aiokproto.broker.groups.consumer.records import by_topic
-from aiokproto.broker.security.acls import ResourceType
+from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -42,6 +42,7 @@ def _answer(group_id: str, context: Context) -> DescribedGroup:
         entry = context.groups.entry(group_id)
         if entry is None or not isinstance(entry.group, ConsumerGroup):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no consumer group {group_id!r}")
+        return _describe_group(entry.group, context)
     except BrokerError as error:
         return DescribedGroup(
             error_code=error.code,
@@ -53,10 +54,12 @@ def _answer(group_id: str, context: Context) -> DescribedGroup:
             assignor_name="",
             members=[],
         )
-    group = entry.group
+
+
+def _describe_group(group: ConsumerGroup, context: Context) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode.NONE,
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
@@ -82,12 +85,12 @@ def _describe(member: ConsumerMember, group: ConsumerGroup, context: Context) ->
 
 
 def _assignment(places: Iterable[Place], context: Context) -> Assignment:
-    """What of it still exists."""
-    found = ((context.state.topic_by_id(topic_id), indexes) for topic_id, indexes in by_topic(places).items())
-    return Assignment(
-        topic_partitions=[
-            TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=indexes)
-            for topic, indexes in found
-            if topic is not None
-        ]
-    )
+    """What of it still exists. Raises :class:`BrokerError` if the client may not know of all that: then of nothing."""
+    assignment = Assignment(topic_partitions=[])
+    for topic_id, indexes in by_topic(places).items():
+        topic = context.state.topic_by_id(topic_id)
+        if topic is not None:
+            context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            described = TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=indexes)
+            assignment.topic_partitions.append(described)
+    return assignment

@@ -10,9 +10,11 @@ from uuid import uuid4
 from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS
 from aiokproto.broker.groups.consumer.group import Answer
-from aiokproto.broker.groups.consumer.member import JOINING, LEAVING, LEFT_FOR_NOW, Beat, Places
+from aiokproto.broker.groups.consumer.member import Beat, Places
 from aiokproto.broker.groups.consumer.records import by_topic
-from aiokproto.broker.groups.consumer.subscriptions import compile_pattern
+from aiokproto.broker.groups.reconciling import JOINING, LEAVING, LEFT_FOR_NOW
+from aiokproto.broker.patterns import compile_pattern
+from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -28,6 +30,8 @@ VERSIONS = "0-1"
 
 async def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:
     try:
+        for name in request.subscribed_topic_names or ():
+            context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
         _check(request, context.version)
         context.groups.check(request.group_id, context.node.node_id)
         if request.member_epoch in (LEAVING, LEFT_FOR_NOW):
@@ -96,6 +100,7 @@ def _read(request: ConsumerGroupHeartbeatRequest, context: Context) -> Beat:
         _places(owned) if owned is not None else None,
         context.client_id,
         f"/{context.client_host}",
+        lambda name: context.may(Operation.DESCRIBE, ResourceType.TOPIC, name),
     )
 
 

@@ -1,12 +1,16 @@
 """DescribeConfigs v0-4: options of topics (resource type 2), brokers (4) and groups (32). v1 synonyms, v3 types.
 
-Of a broker only what this one knows is listed, and nothing can be changed while it runs. No documentation is given.
+Of a broker only what this one knows is listed; what was changed for all brokers is under the empty name (KIP-226). No
+documentation is given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aiokproto.broker.context import Context
-from aiokproto.broker.options import BROKER, BrokerOptions, OwnOptions, as_text
+from aiokproto.broker.dynamic import ClusterOptions, NodeOptions
+from aiokproto.broker.options import BROKER, CHANGED, DEFAULT, PASSWORD, OwnOptions, as_text
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.broker.topics import Topic
 from aiokproto.codec.messages.describe_configs import (
@@ -24,7 +28,7 @@ REQUEST = DescribeConfigsRequest
 VERSIONS = "0-4"
 
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
-FROM_TOPIC, FROM_BROKER, FROM_DEFAULT, FROM_GROUP = 1, 4, 5, 8
+FROM_TOPIC, FROM_NODE, FROM_GROUP = 1, 2, 8
 
 
 async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
@@ -50,7 +54,7 @@ def _answer(asked: DescribeConfigsResource, synonyms: bool, context: Context) ->
     wanted = asked.configuration_keys
     result.configs = [entry for entry in entries if wanted is None or entry.name in wanted]
     for entry in result.configs:
-        entry.is_default = context.version == 0 and entry.config_source == FROM_DEFAULT
+        entry.is_default = context.version == 0 and entry.config_source == DEFAULT
         if not synonyms:
             entry.synonyms = []
     return result
@@ -66,9 +70,13 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> list[DescribeC
     if asked.resource_type == GROUP_RESOURCE:
         return own_entries(context.groups.options(asked.resource_name), FROM_GROUP)
     if asked.resource_type == BROKER_RESOURCE:
-        if asked.resource_name != str(context.node.node_id):
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"this is broker {context.node.node_id}")
-        return _broker_entries(context.state.options)
+        check_broker_name(context, asked.resource_name)
+        changed = context.state.changed_options(asked.resource_name)
+        if isinstance(changed, ClusterOptions):
+            return [
+                _entry(name, changed.TABLE[name].code, [(name, CHANGED, text)]) for name, text in changed.own.items()
+            ]
+        return _node_entries(changed, context)
     raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"resources of type {asked.resource_type} have no options here")
 
 
@@ -86,6 +94,20 @@ def require_for_configs(context: Context, operation: Operation, resource_type: i
         context.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
+def check_broker_name(context: Context, name: str) -> None:
+    """Whether a resource is this broker, or all of them.
+
+    Raises:
+        BrokerError: INVALID_REQUEST.
+    """
+    if name not in ("", str(context.node.node_id)):
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"this is broker {context.node.node_id}, not {name!r}")
+
+
+Source = tuple[str, int, str]
+"""What an option is called, where a value is from, and the value."""
+
+
 def topic_entries(topic: Topic) -> list[DescribeConfigsResourceResult]:
     """A topic's options, with where each comes from."""
     return own_entries(topic.options, FROM_TOPIC)
@@ -95,36 +117,42 @@ def own_entries(options: OwnOptions, set_here: int) -> list[DescribeConfigsResou
     """A topic's or a group's options, with where each comes from: ``set_here`` is what its own come from."""
     entries = []
     for name, option in options.TABLE.items():
-        inherited_from = FROM_BROKER if options.from_broker(name) else FROM_DEFAULT
-        source = set_here if name in options.own else inherited_from
-        inherited = DescribeConfigsSynonym(
-            name=option.broker or name, value=as_text(options.inherited(name)), source=inherited_from
-        )
-        value = options.own.get(name, inherited.value)
-        own = [DescribeConfigsSynonym(name=name, value=value, source=set_here)] if source == set_here else []
-        entries.append(_entry(name, value, source, option.code, [*own, inherited], read_only=False))
+        own: list[Source] = [(name, set_here, options.own[name])] if name in options.own else []
+        inherited = [(option.broker or name, source, as_text(value)) for source, value in options.sources(name)]
+        entries.append(_entry(name, option.code, [*own, *inherited]))
     return entries
 
 
-def _broker_entries(options: BrokerOptions) -> list[DescribeConfigsResourceResult]:
+def _node_entries(changed: NodeOptions, context: Context) -> list[DescribeConfigsResourceResult]:
+    """All that a node is configured with."""
+    for_all = context.state.changed_options("")
     entries = []
+    for name in changed.TABLE:
+        own = [(name, FROM_NODE, changed.own[name])] if name in changed.own else []
+        everyones = [(name, CHANGED, for_all.own[name])] if name in for_all.own else []
+        if own or everyones:
+            entries.append(_entry(name, changed.TABLE[name].code, [*own, *everyones]))
     for name, option in BROKER.items():
-        source = FROM_BROKER if name in options.given else FROM_DEFAULT
-        value = as_text(options.value(name))
-        synonym = DescribeConfigsSynonym(name=name, value=value, source=source)
-        entries.append(_entry(name, value, source, option.code, [synonym], read_only=True))
+        sources = [(name, source, as_text(value)) for source, value in context.state.options.sources(name)]
+        entries.append(_entry(name, option.code, sources, read_only=name not in ClusterOptions.TABLE))
     return entries
 
 
 def _entry(
-    name: str, value: str | None, source: int, code: int, synonyms: list[DescribeConfigsSynonym], read_only: bool
+    name: str, code: int, sources: Sequence[Source], *, read_only: bool = False
 ) -> DescribeConfigsResourceResult:
+    """An option; the first of its sources is in force. What is secret stays so."""
+    secret = code == PASSWORD
+    synonyms = [
+        DescribeConfigsSynonym(name=called, value=None if secret else value, source=source)
+        for called, source, value in sources
+    ]
     return DescribeConfigsResourceResult(
         name=name,
-        value=value,
+        value=synonyms[0].value,
         read_only=read_only,
-        config_source=source,
-        is_sensitive=False,
+        config_source=synonyms[0].source,
+        is_sensitive=secret,
         synonyms=synonyms,
         config_type=code,
         documentation=None,

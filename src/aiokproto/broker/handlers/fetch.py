@@ -19,6 +19,8 @@ from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.sessions import FetchSession, Key
 from aiokproto.broker.topics import Partition
+from aiokproto.broker.turns import Turns
+from aiokproto.broker.waiting import until_news
 from aiokproto.codec.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -57,15 +59,28 @@ async def handle(request: FetchRequest, context: Context) -> FetchResponse:
         remaining = deadline - loop.time()
         if urgent or size >= request.min_bytes or remaining <= 0:
             break
-        await _wait(session, context, remaining)
+        partitions = [partition for key in session.wanted if (partition := _find(key, context)) is not None]
+        await until_news(partitions, remaining)
+    turns = Turns()
     for key, answer, span in found:
-        answer.records = b"" if span is None else span.read()
+        answer.records = b"" if span is None else _read(answer, span)
         if context.version < NEW_FETCH:
-            _downgrade(answer, session.wanted[key].request, context.version)
+            # In a thread: every record of it is made anew.
+            await asyncio.to_thread(_downgrade, answer, session.wanted[key].request, context.version)
         if answer.aborted_transactions:
             _narrow(answer)
+        await turns.spend(len(answer.records))
     answers = session.select((key, answer) for key, answer, _ in found)
     return _respond(session, answers, context)
+
+
+def _read(answer: PartitionData, span: Span) -> bytes:
+    try:
+        return span.read()
+    except FileNotFoundError:
+        # Deleted while others had their turn.
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return b""
 
 
 def _respond(session: FetchSession, answers: list[tuple[Key, PartitionData]], context: Context) -> FetchResponse:
@@ -83,27 +98,6 @@ def _respond(session: FetchSession, answers: list[tuple[Key, PartitionData]], co
             if node.node_id in hints
         ],
     )
-
-
-async def _wait(session: FetchSession, context: Context, seconds: float) -> None:
-    """Until something happens to one of the partitions, or the time is over."""
-    loop = asyncio.get_running_loop()
-    woken: asyncio.Future[None] = loop.create_future()
-
-    def wake() -> None:
-        if not woken.done():
-            woken.set_result(None)
-
-    partitions = [partition for key in session.wanted if (partition := _find(key, context)) is not None]
-    timer = loop.call_later(seconds, wake)
-    for partition in partitions:
-        partition.watchers.add(wake)
-    try:
-        await woken
-    finally:
-        timer.cancel()
-        for partition in partitions:
-            partition.watchers.discard(wake)
 
 
 def _look(session: FetchSession, request: FetchRequest, context: Context) -> list[Found]:

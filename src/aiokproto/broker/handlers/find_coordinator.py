@@ -1,19 +1,19 @@
-"""FindCoordinator v0-6: who coordinates a group or a transactional id. Several keys at once since v4.
-
-Share groups are not served: they get INVALID_REQUEST, which no client retries.
-"""
+"""FindCoordinator v0-6: who coordinates a group or a transactional id. v4 several keys at once, v6 share partitions."""
 
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
-from aiokproto.broker.security.acls import REFUSALS, Operation, ResourceType
+from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
+from aiokproto.broker.share.store import is_key
+from aiokproto.broker.topics import Partition
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.error_codes import ErrorCode
 
 REQUEST = FindCoordinatorRequest
 VERSIONS = "0-6"
 
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+_SHARE_SINCE = 6
 
 
 async def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
@@ -31,13 +31,20 @@ async def handle(request: FindCoordinatorRequest, context: Context) -> FindCoord
 
 
 def _find(key: str, kind: int, context: Context) -> Coordinator:
+    if kind == SHARE and context.version >= _SHARE_SINCE and is_key(key):
+        # It is the cluster's own nodes that ask: nobody else has to do with the states of share partitions.
+        context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        return _found(key, context.share_states.partition_of(key), context)
     if kind not in (GROUP, TRANSACTION):
-        return _failed(key, ErrorCode.INVALID_REQUEST, f"this broker serves no coordinators of type {kind}")
+        return _failed(key, ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {kind} for {key!r}")
     resource_type = ResourceType.GROUP if kind == GROUP else ResourceType.TRANSACTIONAL_ID
     if not context.may(Operation.DESCRIBE, resource_type, key):
         return _failed(key, REFUSALS[resource_type], f"not authorized to describe {key!r}")
     coordinator = context.groups if kind == GROUP else context.transactions
-    partition = coordinator.partition_of(key)
+    return _found(key, coordinator.partition_of(key), context)
+
+
+def _found(key: str, partition: Partition, context: Context) -> Coordinator:
     node = context.state.nodes.get(partition.leader)
     if node is None:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"a partition of {partition.topic} has no leader")

@@ -6,6 +6,8 @@ from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.embedded import CONSUMER
 from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.share.group import ShareGroup
+from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from aiokproto.error_codes import ErrorCode
@@ -38,9 +40,15 @@ async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResp
     )
 
 
-def _list(group: Group | ConsumerGroup) -> ListedGroup:
+def _list(group: Group | ConsumerGroup | ShareGroup | StreamsGroup) -> ListedGroup:
     if isinstance(group, ConsumerGroup):
         kind, protocol_type, state = "consumer", CONSUMER, group.state
+    elif isinstance(group, ShareGroup):
+        kind = protocol_type = "share"
+        state = group.state
+    elif isinstance(group, StreamsGroup):
+        kind = protocol_type = "streams"
+        state = group.state
     else:
         kind, protocol_type, state = "classic", group.protocol_type or "", group.state.value
     return ListedGroup(group_id=group.group_id, protocol_type=protocol_type, group_state=state, group_type=kind)

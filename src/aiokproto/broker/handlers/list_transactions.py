@@ -5,9 +5,8 @@ v1 (KIP-994) also by how long a transaction takes already, v2 (KIP-1152) by a pa
 
 from __future__ import annotations
 
-import re
-
 from aiokproto.broker.context import Context
+from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.transactions.transaction import Status, Transaction
 from aiokproto.codec.messages.list_transactions import (
@@ -22,12 +21,12 @@ REQUEST = ListTransactionsRequest
 VERSIONS = "0-2"
 
 _STATES = {status.text for status in Status}
-_LONGEST_PATTERN = 1000
 
 
 async def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
     try:
-        pattern = _pattern(request.transactional_id_pattern)
+        wanted = request.transactional_id_pattern
+        pattern = compile_pattern(wanted) if wanted else None
         known = list(context.transactions.transactions_of(context.node.node_id))
     except BrokerError as error:
         return ListTransactionsResponse(
@@ -50,17 +49,6 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
             and (pattern is None or pattern.fullmatch(each.transactional_id))
         ],
     )
-
-
-def _pattern(text: str | None) -> re.Pattern[str] | None:
-    if not text:
-        return None
-    try:
-        if len(text) <= _LONGEST_PATTERN:
-            return re.compile(text)
-    except re.error:
-        pass
-    raise BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION, detail=f"{text[:80]!r}")
 
 
 def _wanted(transaction: Transaction, request: ListTransactionsRequest, now: int) -> bool:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.embedded import CONSUMER, subscribed_topics
+from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.share.group import ShareGroup
+from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.codec.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -23,14 +26,14 @@ async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDelete
     try:
         context.groups.check(request.group_id, context.node.node_id)
         entry = context.groups.entry(request.group_id)
-        if entry is None:
+        if entry is None or isinstance(entry.group, ShareGroup):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
         group = entry.group
-        if not isinstance(group, ConsumerGroup) and group.members and group.protocol_type != CONSUMER:
+        if isinstance(group, Group) and group.members and group.protocol_type != CONSUMER:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
     except BrokerError as error:
         return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, (ConsumerGroup, StreamsGroup)):
         subscribed = {topic.name for topic in request.topics if group.subscribed(topic.name)}
     else:
         subscribed = subscribed_topics(group)

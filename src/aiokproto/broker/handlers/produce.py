@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from aiokproto.broker.context import Context, Hangup
 from aiokproto.broker.log.header import BatchHeader
-from aiokproto.broker.topics import Partition, Topic
+from aiokproto.broker.topics import Partition
 from aiokproto.broker.transactions.transaction import ProducerIdentity
+from aiokproto.broker.turns import Turns
 from aiokproto.broker.validation import InvalidRecords, check_records
 from aiokproto.codec.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -43,7 +44,8 @@ _UNVERIFIED = (
 
 
 async def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
-    responses = [_append_topic(topic, request, context) for topic in request.topic_data]
+    turns = Turns()
+    responses = [await _append_topic(topic, request, context, turns) for topic in request.topic_data]
     partitions = [partition for topic in responses for partition in topic.partition_responses]
     if request.acks == 0:
         failed = [partition for partition in partitions if partition.error_code]
@@ -55,18 +57,20 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
         responses=responses,
         node_endpoints=[
             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)
-            for node in context.state.alive
+            for node in (context.state.alive if hints else ())
             if node.node_id in hints
         ],
     )
 
 
-def _append_topic(asked: TopicProduceData, request: ProduceRequest, context: Context) -> TopicProduceResponse:
-    return TopicProduceResponse(
-        name=asked.name,
-        topic_id=asked.topic_id,
-        partition_responses=[_answer(asked, partition, request, context) for partition in asked.partition_data],
-    )
+async def _append_topic(
+    asked: TopicProduceData, request: ProduceRequest, context: Context, turns: Turns
+) -> TopicProduceResponse:
+    responses: list[PartitionProduceResponse] = []
+    for partition in asked.partition_data:
+        responses.append(_answer(asked, partition, request, context))
+        await turns.spend(len(partition.records or b""))
+    return TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=responses)
 
 
 def _answer(
@@ -101,7 +105,7 @@ def _append(
     if topic.internal and context.client_id != "__admin_client":
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"{name} is internal")
     if request.acks == -1:
-        _check_in_sync(topic, len([node for node in partition.isr if context.state.nodes[node].alive]))
+        context.state.check_in_sync(partition)
     now = context.state.clock.wall()
     batch = check_records(data.records, topic.options, context.version, now)
     _check_transaction(BatchHeader.read(batch), partition, request.transactional_id, context)
@@ -137,11 +141,3 @@ def _check_transaction(
         # Where each transaction has an epoch of its own, what came before it cannot have been deleted.
         detail = f"the epoch of producer {header.producer_id} begins with sequence {header.base_sequence}"
         raise BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, detail=detail)
-
-
-def _check_in_sync(topic: Topic, in_sync: int) -> None:
-    wanted = topic.options.number("min.insync.replicas")
-    if in_sync < wanted:
-        raise BrokerError(
-            ErrorCode.NOT_ENOUGH_REPLICAS, detail=f"{in_sync} replicas are in sync, min.insync.replicas is {wanted}"
-        )

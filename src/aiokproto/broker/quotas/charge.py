@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from aiokproto.broker.quotas.quotas import Mutations, Quotas
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.messages.share_fetch import ShareFetchResponse
 from aiokproto.codec.schema import Request, Response
 
 R = TypeVar("R")
@@ -85,6 +86,9 @@ def charge(
             quotas.give_back("consumer_byte_rate", user, client_id, got, now)
             session_id = request.session_id if request.session_epoch > 0 else 0
             response = FetchResponse(error_code=0, session_id=session_id, responses=[])
+    elif isinstance(response, ShareFetchResponse):
+        # Not withheld, as a Fetch's: the records are the client's now, and would be nobody's until their lock ends.
+        pause = max(pause, quotas.use("consumer_byte_rate", user, client_id, len(response.encode(version)), now))
     if pause and response is not None:
         for spec in response.fields():
             if spec.name == "throttle_time_ms" and version in spec.versions:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.security.principal import Principal
+from aiokproto.broker.security.principal import ANONYMOUS, Principal
 from aiokproto.broker.security.sasl import SaslAuthenticator
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
 
 
 class Connection:
@@ -30,6 +32,16 @@ class Connection:
     def proven(self) -> bool:
         """Whether the client has said who it is, or need not."""
         return self.sasl is None or self.sasl.principal is not None
+
+    def check_delegation(self) -> None:
+        """Whether the client may ask for delegation tokens: nobody may not, nor who has but a token himself (KIP-48).
+
+        Raises:
+            BrokerError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+        """
+        refused = self._principal == ANONYMOUS if self.sasl is None else self.sasl.by_token
+        if refused:
+            raise BrokerError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
     @property
     def failure(self) -> str | None:

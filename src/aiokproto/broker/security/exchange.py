@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class AuthenticationFailed(Exception):
@@ -17,16 +17,28 @@ class AuthenticationFailed(Exception):
         super().__init__(detail or "invalid credentials")
 
 
+class Proof(NamedTuple):
+    """What a client has proven.
+
+    Attributes:
+        user: Who it is.
+        expires: When that ceases to be proven, in milliseconds since the epoch; None: never.
+        by_token: Whether it had a delegation token, and not the user's own secret (KIP-48).
+    """
+
+    user: str
+    expires: int | None = None
+    by_token: bool = False
+
+
 class Exchange(Protocol):
     """A mechanism at work: tokens from the client in, tokens for it out.
 
     Attributes:
-        user: Who the client is, once that is proven; None before.
-        expires: When the proof expires, in milliseconds since the epoch; None: never.
+        proof: What came of it; None before.
     """
 
-    user: str | None
-    expires: int | None
+    proof: Proof | None
 
     def step(self, token: bytes) -> bytes:
         """The answer to a token.

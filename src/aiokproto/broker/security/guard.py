@@ -1,4 +1,4 @@
-"""What all nodes share of security and quotas: entries, credentials, limits. Its only writer."""
+"""What all nodes share of security and quotas: entries, credentials, tokens, limits. Its only writer."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from aiokproto.broker.security.sasl import SaslAuthenticator
 from aiokproto.broker.security.scram import Mechanism, ScramExchange
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import principal_of
+from aiokproto.broker.security.tokens import DelegationTokens
 from aiokproto.errors import BrokerError, ConfigurationError
 
 
@@ -31,6 +32,7 @@ class Guard:
     Attributes:
         authorizer: Who may do what; None: everybody may do everything.
         credentials: The SCRAM credentials.
+        tokens: The delegation tokens.
         limits: The quotas.
     """
 
@@ -43,6 +45,7 @@ class Guard:
         self._acls = _authorizer(options)
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
         self.credentials = ScramCredentials(security.users if security.sasl else {})
+        self.tokens = DelegationTokens(options, clock.wall, self._save)
         self.limits = Limits()
         self._sasl = security.sasl
         self._clock = clock
@@ -101,12 +104,12 @@ class Guard:
     # ---- inside
 
     def _enabled(self, security: Security, names: Sequence[str]) -> Mapping[str, Callable[[], Exchange]]:
-        find = self.credentials.find
+        find, find_token = self.credentials.find, self.tokens.account
         validate = security.token_validator or unsecured_validator(self._clock.wall)
         known: dict[str, Callable[[], Exchange]] = {
             "PLAIN": lambda: PlainExchange(security.users),
-            "SCRAM-SHA-256": lambda: ScramExchange(Mechanism.SCRAM_SHA_256, find),
-            "SCRAM-SHA-512": lambda: ScramExchange(Mechanism.SCRAM_SHA_512, find),
+            "SCRAM-SHA-256": lambda: ScramExchange(Mechanism.SCRAM_SHA_256, find, find_token=find_token),
+            "SCRAM-SHA-512": lambda: ScramExchange(Mechanism.SCRAM_SHA_512, find, find_token=find_token),
             "OAUTHBEARER": lambda: OAuthBearerExchange(validate),
         }
         return {name: known[name] for name in names}
@@ -117,6 +120,7 @@ class Guard:
             "acls": [_written(acl) for acl in self._acls],
             "scram_credentials": self.credentials.saved(),
             "client_quotas": self.limits.saved(),
+            "delegation_tokens": self.tokens.saved(),
         }
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text(json.dumps(document, indent=1))
@@ -131,6 +135,8 @@ class Guard:
                 raise ValueError(f"it is of version {document['version']}, not 1")
             self.credentials.load(document["scram_credentials"])
             self.limits.load(document["client_quotas"])
+            # A file of before there were tokens has none.
+            self.tokens.load(document.get("delegation_tokens", []))
             self._acls.add(_read(entry) for entry in document["acls"])
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None

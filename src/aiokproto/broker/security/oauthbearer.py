@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from aiokproto.broker.security.exchange import AuthenticationFailed
+from aiokproto.broker.security.exchange import AuthenticationFailed, Proof
 
 
 class Token(NamedTuple):
@@ -37,8 +37,7 @@ class OAuthBearerExchange:
     """One client's proof. See :class:`~aiokproto.broker.security.exchange.Exchange`."""
 
     def __init__(self, validate: TokenValidator) -> None:
-        self.user: str | None = None
-        self.expires: int | None = None
+        self.proof: Proof | None = None
         self._validate = validate
         self._refused = False
 
@@ -64,7 +63,7 @@ class OAuthBearerExchange:
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({said.user})"
             )
-        self.user, self.expires = said.user, said.expires
+        self.proof = Proof(said.user, said.expires)
         return b""
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from aiokproto.broker.security.exchange import AuthenticationFailed
+from aiokproto.broker.security.exchange import AuthenticationFailed, Proof
 
 
 class PlainExchange:
     """One client's proof. See :class:`~aiokproto.broker.security.exchange.Exchange`."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
-        self.user: str | None = None
-        self.expires: int | None = None
+        self.proof: Proof | None = None
         self._passwords = passwords
 
     def step(self, token: bytes) -> bytes:
@@ -28,7 +27,7 @@ class PlainExchange:
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         check_authorization_id(authorization_id, user)
-        self.user = user
+        self.proof = Proof(user)
         return b""
 
 

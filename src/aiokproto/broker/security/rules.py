@@ -6,20 +6,6 @@ from typing import NamedTuple
 
 from aiokproto.broker.security.acls import Operation
 
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-)
-CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS = (
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-
 
 class Rule(NamedTuple):
     """What a request needs.
@@ -41,83 +27,54 @@ class Rule(NamedTuple):
     together: bool = False
 
 
-_OPEN = Rule()
-"""For everybody; or the handler decides, since Kafka's answer to who may not is more than an error."""
-
-RULES = {
-    # Records
-    "Produce": Rule(transaction=WRITE, topic=WRITE),
-    "Fetch": _OPEN,
-    "ListOffsets": Rule(topic=DESCRIBE),
-    "OffsetForLeaderEpoch": Rule(topic=DESCRIBE, all_topics=CLUSTER_ACTION),
-    "DeleteRecords": Rule(topic=DELETE),
-    "DescribeProducers": Rule(topic=READ),
-    # Topics and the cluster
-    "Metadata": _OPEN,
-    "DescribeTopicPartitions": _OPEN,
-    "CreateTopics": Rule(topic=CREATE, all_topics=CREATE),
-    "DeleteTopics": Rule(topic=DELETE, all_topics=DELETE),
-    "CreatePartitions": Rule(topic=ALTER),
-    "DescribeConfigs": _OPEN,
-    "AlterConfigs": _OPEN,
-    "IncrementalAlterConfigs": _OPEN,
-    "ListConfigResources": Rule(cluster=DESCRIBE_CONFIGS),
-    "DescribeCluster": _OPEN,
-    "DescribeLogDirs": Rule(cluster=DESCRIBE),
-    "AlterReplicaLogDirs": Rule(cluster=ALTER),
-    "ElectLeaders": Rule(cluster=ALTER),
-    "AlterPartitionReassignments": Rule(cluster=ALTER),
-    "ListPartitionReassignments": Rule(cluster=DESCRIBE),
-    "DescribeQuorum": Rule(cluster=DESCRIBE),
-    "UpdateFeatures": Rule(cluster=ALTER),
-    "UnregisterBroker": Rule(cluster=ALTER),
+_TABLE = (
+    # For everybody; or the handler decides, since Kafka's answer to who may not is more than an error.
+    (Rule(), "ApiVersions SaslHandshake SaslAuthenticate GetTelemetrySubscriptions PushTelemetry"),
+    (Rule(), "ShareFetch ShareAcknowledge"),
+    (Rule(), "Fetch Metadata DescribeTopicPartitions DescribeCluster FindCoordinator ListGroups InitProducerId"),
+    (Rule(), "DescribeConfigs AlterConfigs IncrementalAlterConfigs DescribeTransactions ListTransactions"),
+    (Rule(), "CreateDelegationToken RenewDelegationToken ExpireDelegationToken DescribeDelegationToken"),
+    # The cluster
+    (Rule(cluster=Operation.DESCRIBE), "DescribeLogDirs ListPartitionReassignments DescribeQuorum DescribeAcls"),
+    (Rule(cluster=Operation.DESCRIBE), "DescribeUserScramCredentials"),
+    (Rule(cluster=Operation.ALTER), "AlterReplicaLogDirs ElectLeaders AlterPartitionReassignments UpdateFeatures"),
+    (Rule(cluster=Operation.ALTER), "UnregisterBroker CreateAcls DeleteAcls AlterUserScramCredentials"),
+    (Rule(cluster=Operation.DESCRIBE_CONFIGS), "ListConfigResources DescribeClientQuotas"),
+    (Rule(cluster=Operation.ALTER_CONFIGS), "AlterClientQuotas"),
+    (Rule(cluster=Operation.CLUSTER_ACTION), "WriteTxnMarkers InitializeShareGroupState DeleteShareGroupState"),
+    (Rule(cluster=Operation.CLUSTER_ACTION), "ReadShareGroupState ReadShareGroupStateSummary WriteShareGroupState"),
+    # Topics
+    (Rule(topic=Operation.READ), "DescribeProducers"),
+    (Rule(topic=Operation.DELETE), "DeleteRecords"),
+    (Rule(topic=Operation.ALTER), "CreatePartitions"),
+    (Rule(topic=Operation.DESCRIBE), "ListOffsets"),
+    (Rule(topic=Operation.DESCRIBE, all_topics=Operation.CLUSTER_ACTION), "OffsetForLeaderEpoch"),
+    (Rule(topic=Operation.CREATE, all_topics=Operation.CREATE), "CreateTopics"),
+    (Rule(topic=Operation.DELETE, all_topics=Operation.DELETE), "DeleteTopics"),
     # Groups
-    "FindCoordinator": _OPEN,
-    "JoinGroup": Rule(group=READ),
-    "SyncGroup": Rule(group=READ),
-    "Heartbeat": Rule(group=READ),
-    "LeaveGroup": Rule(group=READ),
-    "OffsetCommit": Rule(group=READ, topic=READ),
-    "OffsetFetch": Rule(group=DESCRIBE, topic=DESCRIBE),
-    "OffsetDelete": Rule(group=DELETE, topic=READ),
-    "DescribeGroups": Rule(group=DESCRIBE),
-    "ListGroups": _OPEN,
-    "DeleteGroups": Rule(group=DELETE),
-    "ConsumerGroupHeartbeat": Rule(group=READ),
-    "ConsumerGroupDescribe": Rule(group=DESCRIBE),
-    "ShareGroupHeartbeat": Rule(group=READ),
-    "ShareGroupDescribe": Rule(group=DESCRIBE),
-    "ShareFetch": Rule(group=READ, topic=READ),
-    "ShareAcknowledge": Rule(group=READ, topic=READ),
-    "DescribeShareGroupOffsets": Rule(group=DESCRIBE, topic=DESCRIBE),
-    "AlterShareGroupOffsets": Rule(group=READ, topic=READ),
-    "DeleteShareGroupOffsets": Rule(group=DELETE, topic=READ),
-    "StreamsGroupHeartbeat": Rule(group=READ),
-    "StreamsGroupDescribe": Rule(group=DESCRIBE),
+    (Rule(group=Operation.READ), "JoinGroup SyncGroup Heartbeat LeaveGroup"),
+    (Rule(group=Operation.READ), "ConsumerGroupHeartbeat ShareGroupHeartbeat StreamsGroupHeartbeat"),
+    (Rule(group=Operation.READ), "StreamsGroupTopologyDescriptionUpdate"),
+    (Rule(group=Operation.DELETE), "DeleteGroups"),
+    (
+        Rule(group=Operation.DESCRIBE),
+        "DescribeGroups ConsumerGroupDescribe ShareGroupDescribe StreamsGroupDescribe",
+    ),
+    (
+        Rule(group=Operation.READ, topic=Operation.READ),
+        "OffsetCommit AlterShareGroupOffsets",
+    ),
+    (Rule(group=Operation.DELETE, topic=Operation.READ), "OffsetDelete DeleteShareGroupOffsets"),
+    (Rule(group=Operation.DESCRIBE, topic=Operation.DESCRIBE), "OffsetFetch DescribeShareGroupOffsets"),
     # Transactions
-    "InitProducerId": _OPEN,
-    "AddPartitionsToTxn": Rule(transaction=WRITE, topic=WRITE, together=True),
-    "AddOffsetsToTxn": Rule(transaction=WRITE, group=READ),
-    "EndTxn": Rule(transaction=WRITE),
-    "TxnOffsetCommit": Rule(transaction=WRITE, group=READ, topic=READ),
-    "WriteTxnMarkers": Rule(cluster=CLUSTER_ACTION),
-    "DescribeTransactions": _OPEN,
-    "ListTransactions": _OPEN,
-    # Security and quotas
-    "ApiVersions": _OPEN,
-    "SaslHandshake": _OPEN,
-    "SaslAuthenticate": _OPEN,
-    "CreateAcls": Rule(cluster=ALTER),
-    "DescribeAcls": Rule(cluster=DESCRIBE),
-    "DeleteAcls": Rule(cluster=ALTER),
-    "AlterUserScramCredentials": Rule(cluster=ALTER),
-    "DescribeUserScramCredentials": Rule(cluster=DESCRIBE),
-    "AlterClientQuotas": Rule(cluster=ALTER_CONFIGS),
-    "DescribeClientQuotas": Rule(cluster=DESCRIBE_CONFIGS),
-    # Of clients about themselves
-    "GetTelemetrySubscriptions": _OPEN,
-    "PushTelemetry": _OPEN,
-}
+    (Rule(transaction=Operation.WRITE), "EndTxn"),
+    (Rule(transaction=Operation.WRITE, topic=Operation.WRITE), "Produce"),
+    (Rule(transaction=Operation.WRITE, topic=Operation.WRITE, together=True), "AddPartitionsToTxn"),
+    (Rule(transaction=Operation.WRITE, group=Operation.READ), "AddOffsetsToTxn"),
+    (Rule(transaction=Operation.WRITE, group=Operation.READ, topic=Operation.READ), "TxnOffsetCommit"),
+)
 
-INTERNAL = Rule(cluster=CLUSTER_ACTION)
+RULES = {api: rule for rule, apis in _TABLE for api in apis.split()}
+
+INTERNAL = Rule(cluster=Operation.CLUSTER_ACTION)
 """What has no rule is for the cluster's own nodes."""

@@ -33,6 +33,7 @@ class SaslAuthenticator:
 
     Attributes:
         principal: Who it is; None before that is proven. It stays while the client proves it again.
+        by_token: Whether that was proven by a delegation token (KIP-48).
         failure: Why the connection has to be closed, once what was said last is sent; None: it has not.
     """
 
@@ -46,6 +47,7 @@ class SaslAuthenticator:
             clock: The broker's clock.
         """
         self.principal: Principal | None = None
+        self.by_token = False
         self.failure: str | None = None
         self._mechanisms = mechanisms
         self._max_reauth_ms = max_reauth_ms
@@ -154,17 +156,18 @@ class SaslAuthenticator:
         exchange = self._exchange
         assert exchange is not None, "the handshake began it"
         answer = exchange.step(token)
-        if exchange.user is None:
+        proof = exchange.proof
+        if proof is None:
             return answer, 0
-        principal = Principal("User", exchange.user)
+        principal = Principal("User", proof.user)
         if self.principal not in (None, principal):
             raise AuthenticationFailed(
                 f"Cannot change principals during re-authentication from {self.principal} to {principal}"
             )
-        self.principal = principal
+        self.principal, self.by_token = principal, proof.by_token
         self._stage = _Stage.COMPLETE
         self._exchange = None
-        return answer, self._begin_session(exchange.expires)
+        return answer, self._begin_session(proof.expires)
 
     def _begin_session(self, expires: int | None) -> int:
         """How long the session lasts, in milliseconds; 0: as long as the connection."""

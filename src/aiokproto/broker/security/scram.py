@@ -1,4 +1,7 @@
-"""SCRAM (RFC 5802) as the server: credentials that hold no password, and the exchange that proves one."""
+"""SCRAM (RFC 5802) as the server: credentials that hold no password, and the exchange that proves one.
+
+With the extension ``tokenauth=true`` the name is a delegation token's id, and its HMAC in base64 the password (KIP-48).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from aiokproto.broker.security.exchange import AuthenticationFailed
+from aiokproto.broker.security.exchange import AuthenticationFailed, Proof
 from aiokproto.broker.security.plain import check_authorization_id
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
@@ -63,12 +66,20 @@ def credential_of(mechanism: Mechanism, password: str, iterations: int = MIN_ITE
 _NAME = r"(?:[^=,\0]|=2C|=3D)+"
 _CLIENT_FIRST = re.compile(
     rf"(?P<header>n,(?:a=(?P<authzid>{_NAME}))?,)"
-    rf"(?P<bare>(?:m=[^,\0]+,)?n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\0]+)*)"
+    rf"(?P<bare>(?:m=[^,\0]+,)?n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)"
+    r"(?P<extensions>(?:,[A-Za-z]+=[^,\0]+)*))"
 )
 _CLIENT_FINAL = re.compile(
     r"(?P<bare>c=(?P<binding>[A-Za-z0-9+/]*=*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\0]+)*)"
     r",p=(?P<proof>[A-Za-z0-9+/]+=*)"
 )
+
+
+class Account(NamedTuple):
+    """What a client logs in to: who knows the password of ``credential`` has given ``proof``."""
+
+    credential: Credential
+    proof: Proof
 
 
 class ScramExchange:
@@ -79,6 +90,7 @@ class ScramExchange:
         mechanism: Mechanism,
         find: Callable[[str, Mechanism], Credential | None],
         nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
+        find_token: Callable[[str, Mechanism], Account | None] = lambda token_id, mechanism: None,
     ) -> None:
         """Begin.
 
@@ -86,38 +98,49 @@ class ScramExchange:
             mechanism: The hash.
             find: Gives a user's credential, or None.
             nonce: Gives the server's part of the nonce.
+            find_token: Gives what a delegation token stands for, by its id, or None.
         """
-        self.user: str | None = None
-        self.expires: int | None = None
+        self.proof: Proof | None = None
         self._mechanism = mechanism
         self._find = find
+        self._find_token = find_token
         self._new_nonce = nonce
-        self._name = ""
         self._header = ""
         self._nonce = ""
         self._said = ""
-        self._credential: Credential | None = None
+        self._account: Account | None = None
 
     def step(self, token: bytes) -> bytes:
         text = token.decode("utf-8", "replace")
-        return (self._first(text) if self._credential is None else self._final(text, self._credential)).encode()
+        return (self._first(text) if self._account is None else self._final(text, self._account)).encode()
 
     def _first(self, text: str) -> str:
         message = _CLIENT_FIRST.fullmatch(text)
         if message is None:
             raise AuthenticationFailed
-        self._name = _unescape(message["user"])
-        self._credential = found = self._find(self._name, self._mechanism)
-        if found is None:
-            raise AuthenticationFailed
-        check_authorization_id(_unescape(message["authzid"] or ""), self._name)
+        name = _unescape(message["user"])
+        extensions = dict(each.split("=", 1) for each in message["extensions"].split(",")[1:])
+        self._account = self._account_of(name, by_token=extensions.get("tokenauth", "").lower() == "true")
+        found = self._account.credential
+        check_authorization_id(_unescape(message["authzid"] or ""), name)
         self._header = message["header"]
         self._nonce = message["nonce"] + self._new_nonce()
         answer = f"r={self._nonce},s={_to_base64(found.salt)},i={found.iterations}"
         self._said = f"{message['bare']},{answer}"
         return answer
 
-    def _final(self, text: str, known: Credential) -> str:
+    def _account_of(self, name: str, *, by_token: bool) -> Account:
+        if by_token:
+            account = self._find_token(name, self._mechanism)
+        else:
+            known = self._find(name, self._mechanism)
+            account = Account(known, Proof(name)) if known is not None else None
+        if account is None:
+            raise AuthenticationFailed
+        return account
+
+    def _final(self, text: str, account: Account) -> str:
+        known = account.credential
         message = _CLIENT_FINAL.fullmatch(text)
         if message is None or message["nonce"] != self._nonce:
             raise AuthenticationFailed
@@ -133,7 +156,7 @@ class ScramExchange:
             hashlib.new(digest, client_key).digest(), known.stored_key
         ):
             raise AuthenticationFailed
-        self.user = self._name
+        self.proof = account.proof
         return f"v={_to_base64(hmac.digest(known.server_key, said, digest))}"
 
 

@@ -20,7 +20,7 @@ class Security:
 
     All else is Kafka's own options, in ``config``: ``sasl.enabled.mechanisms``, ``connections.max.reauth.ms``,
     ``ssl.keystore.location`` (PEM: private key and certificates), ``ssl.truststore.location``, ``ssl.client.auth``,
-    ``authorizer.class.name``, ``super.users``, ``allow.everyone.if.no.acl.found``.
+    ``authorizer.class.name``, ``super.users``, ``allow.everyone.if.no.acl.found``, ``delegation.token.*``.
 
     Attributes:
         protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; all nodes listen so.

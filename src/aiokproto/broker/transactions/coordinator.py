@@ -25,6 +25,10 @@ _SETTLED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_
 """A partition that refuses a marker so has seen a newer one: the transaction is over there."""
 
 
+_RETRY_SECONDS = 10.0
+"""When an abort that could not be kept is tried again: how often Kafka looks for transactions that are overdue."""
+
+
 class TransactionCoordinator:
     """All transactions of the cluster, whichever node coordinates them."""
 
@@ -59,12 +63,15 @@ class TransactionCoordinator:
         topic = self._state.topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             number = self._state.options.number
-            topic = self._state.create_topic(
-                TRANSACTIONS_TOPIC,
-                number("transaction.state.log.num.partitions"),
-                min(number("transaction.state.log.replication.factor"), len(self._state.nodes)),
-                {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600"},
-            )
+            replicas = min(number("transaction.state.log.replication.factor"), len(self._state.nodes))
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(min(number("transaction.state.log.min.isr"), replicas)),
+                "segment.bytes": "104857600",
+            }
+            partitions = number("transaction.state.log.num.partitions")
+            topic = self._state.create_topic(TRANSACTIONS_TOPIC, partitions, replicas, configs)
         return partition_for(transactional_id, topic.partitions)
 
     def check(self, transactional_id: str, node_id: int) -> None:
@@ -102,6 +109,17 @@ class TransactionCoordinator:
         for transactional_id in list(self._unmarked):
             self._finish(transactional_id)
 
+    def check_kept(self, transactional_id: str) -> None:
+        """Check that what is decided of a transaction would have the replicas it is to have before anybody is told.
+
+        Raises:
+            BrokerError: COORDINATOR_NOT_AVAILABLE: too few are in sync (``transaction.state.log.min.isr``).
+        """
+        try:
+            self._state.check_in_sync(self.partition_of(transactional_id))
+        except BrokerError as error:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, detail=error.detail) from None
+
     # ---- what is known
 
     def find(self, transactional_id: str) -> Transaction | None:
@@ -124,14 +142,16 @@ class TransactionCoordinator:
         """A producer begins to use an id.
 
         Raises:
-            BrokerError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, or CONCURRENT_TRANSACTIONS: a transaction had to
-                be aborted first, or has not ended yet, and the producer has to ask again.
+            BrokerError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, COORDINATOR_NOT_AVAILABLE (:meth:`check_kept`);
+                CONCURRENT_TRANSACTIONS: a transaction had to be aborted first, or has not ended yet, and the producer
+                has to ask again.
         """
         if not 0 < timeout_ms <= self._state.options.number("transaction.max.timeout.ms"):
             raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, detail=f"{timeout_ms} ms")
         new_id = self._state.new_producer_id
         transaction = self._transactions.get(transactional_id) or Transaction(transactional_id, new_id(), timeout_ms)
         after = transaction.initialized(timeout_ms, known, new_id, self._state.clock.wall())
+        self.check_kept(transactional_id)
         self._write(after)
         if after.ending:
             self._finish(transactional_id)
@@ -148,11 +168,13 @@ class TransactionCoordinator:
         """Partitions become a part of the open transaction, or begin one.
 
         Raises:
-            BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
+            BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or
+                COORDINATOR_NOT_AVAILABLE (as :meth:`check_kept`).
         """
         before = self._known(transactional_id)
         after = before.with_partitions(who, partitions, client_version, self._state.clock.wall())
         if after is not before:
+            self.check_kept(transactional_id)
             self._write(after)
 
     def verify(
@@ -209,11 +231,13 @@ class TransactionCoordinator:
             The transaction; its ``identity`` is the producer's from now on.
 
         Raises:
-            BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
+            BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, or
+                COORDINATOR_NOT_AVAILABLE (as :meth:`check_kept`).
         """
         before = self._known(transactional_id)
         after = before.ended(who, commit, client_version, self._state.new_producer_id, self._state.clock.wall())
         if after is not before:
+            self.check_kept(transactional_id)
             self._write(after)
             self._finish(transactional_id)
         return after
@@ -255,6 +279,13 @@ class TransactionCoordinator:
             # Two clocks: the wall's may have been set back, or be the coarser one.
             self._set_timer(transaction)
         elif deadline is not None:
+            try:
+                self.check_kept(transactional_id)
+            except BrokerError:
+                clock = self._state.clock
+                due = clock.time() + _RETRY_SECONDS
+                self._timers[transactional_id] = clock.call_at(due, self._time_out, transactional_id)
+                return
             self._write(transaction.fenced(now))
             self._finish(transactional_id)
 

@@ -1,50 +1,24 @@
 """The consumer group: who belongs to it, what each member should have, and how far it has come.
 
-Theory of operation. There are three epochs::
-
-    group epoch  ≥  assignment epoch  ≥  member epochs
-
-The group's grows whenever what it reads or who reads it changes. The next heartbeat that notices computes a target
-assignment for it, and so the assignment's epoch catches up. Each member then follows at its own pace
-(:meth:`ConsumerMember.step`), so that a rebalance stops nobody who is not concerned. A member whose requests are of
-another epoch than its own is fenced, and has to join again with epoch 0.
-
-No I/O, no clock: requests come with the time, refusals are raised, and :meth:`ConsumerGroup.tick` must be called when
-:meth:`ConsumerGroup.next_deadline` has come. Times are seconds on any one clock. What was touched since the last look
-is in ``dirty``, for whoever saves it.
+It moves on as :mod:`aiokproto.broker.groups.epochs` says: a rebalance stops nobody who is not concerned. What is shared
+are the partitions of the topics that its members name, and of those that match their patterns.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, Wish
-from aiokproto.broker.groups.consumer.member import (
-    JOINING,
-    LEFT_FOR_NOW,
-    Beat,
-    ConsumerMember,
-    MemberState,
-    Place,
-    Places,
-)
+from aiokproto.broker.groups.consumer.member import Beat, ConsumerMember, Place, Places
 from aiokproto.broker.groups.consumer.subscriptions import Subscriptions, Topics
+from aiokproto.broker.groups.epochs import EpochGroup, Settings
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 INITIAL_EPOCH = 1
-
-
-@dataclass(frozen=True)
-class Settings:
-    """A group's options. Times in seconds."""
-
-    session_timeout: float = 45.0
-    heartbeat_interval: float = 5.0
-    max_size: int = (1 << 31) - 1
 
 
 class Answer(NamedTuple):
@@ -55,34 +29,19 @@ class Answer(NamedTuple):
     assigned: Places | None = None
 
 
-class ConsumerGroup:
+class ConsumerGroup(EpochGroup[ConsumerMember, Place]):
     """A consumer group.
 
     Attributes:
-        group_id: Its name.
         settings: Its options; they may change at any time.
-        epoch: Grows with each change of members, subscriptions and topics.
-        assignment_epoch: The epoch that the target assignment was computed for.
-        members: The members by id, in the order they came.
-        targets: What each of them should have.
-        subscriptions: What they read.
-        metadata_hash: Hash of the topics at the time of ``epoch``.
-        changed: Something that has to outlive this coordinator changed; who saves it clears this and ``dirty``.
-        dirty: Ids of the members it concerns, some of which may be gone.
+        subscriptions: What its members read.
     """
 
     def __init__(self, group_id: str, topics: Topics, settings: Settings | None = None) -> None:
-        self.group_id = group_id
+        super().__init__(group_id, INITIAL_EPOCH)
         self.topics = topics
         self.settings = settings or Settings()
-        self.epoch = self.assignment_epoch = INITIAL_EPOCH
-        self.members: dict[str, ConsumerMember] = {}
-        self.targets: dict[str, Places] = {}
         self.subscriptions = Subscriptions()
-        self.metadata_hash = 0
-        self.changed = False
-        self.dirty: set[str] = set()
-        self._static: dict[str, str] = {}
         self._owners: dict[Place, str] = {}
 
     # ---- what the coordinator calls
@@ -110,14 +69,7 @@ class ConsumerGroup:
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
-        member = self.find(member_id, instance_id)
-        if epoch == LEFT_FOR_NOW:
-            self._disown(member)
-            member.epoch, member.state, member.revoking = LEFT_FOR_NOW, MemberState.STABLE, {}
-            member.rebalance_deadline = None
-            self._own(member)
-        else:
-            self.remove(member)
+        self.depart(member_id, instance_id, epoch)
         return Answer(member_id, epoch)
 
     def check_commit(self, member_id: str, epoch: int, version: int, places: Iterable[Place]) -> None:
@@ -146,44 +98,25 @@ class ConsumerGroup:
         if member_id is not None or epoch >= 0:
             _check_same_epoch(self.find(member_id or ""), epoch)
 
-    def next_deadline(self) -> float | None:
-        """When :meth:`tick` has something to do; None if nothing can happen by time alone."""
-        deadlines = [
-            deadline
-            for member in self.members.values()
-            for deadline in (member.session_deadline, member.rebalance_deadline)
-            if deadline is not None
-        ]
-        return min(deadlines, default=None)
+    def restore(
+        self,
+        members: Iterable[ConsumerMember],
+        targets: dict[str, Places],
+        now: float,
+        matches: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
+        """Become what was written down, or what another kind of group was. Sessions begin anew.
 
-    def tick(self, now: float) -> None:
-        """Give up members that were silent, or that do not give up what they must."""
-        for member in list(self.members.values()):
-            deadlines = (member.session_deadline, member.rebalance_deadline)
-            if any(deadline is not None and deadline <= now for deadline in deadlines):
-                self.remove(member)
-
-    def restore(self, members: Iterable[ConsumerMember], targets: dict[str, Places], now: float) -> None:
-        """Become what was written down, or what another kind of group was. Sessions begin anew."""
-        for member in members:
-            self._enter(member)
-            member.session_deadline = now + self._session_timeout(member)
-            if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
-                member.rebalance_deadline = now + member.rebalance_timeout
-        self.targets = {member_id: targets.get(member_id, frozenset()) for member_id in self.members}
-        self._look_at_topics()
+        Args:
+            members: The members.
+            targets: What each of them should have.
+            now: The time.
+            matches: The topics that each of their patterns matched.
+        """
+        self.subscriptions.matches.update(matches or {})
+        super().restore(members, targets, now)
 
     # ---- questions
-
-    @property
-    def state(self) -> str:
-        """Its state, as ConsumerGroupDescribe names it."""
-        if not self.members:
-            return "Empty"
-        if self.epoch > self.assignment_epoch:
-            return "Assigning"
-        settled = all(member.reconciled(self.assignment_epoch) for member in self.members.values())
-        return "Stable" if settled else "Reconciling"
 
     @property
     def assignor(self) -> str:
@@ -195,110 +128,52 @@ class ConsumerGroup:
         """Whether a member reads that topic."""
         return any(topic in self.subscriptions.names_of(member) for member in self.members.values())
 
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member with that instance id."""
-        return self.members.get(self._static.get(instance_id, "")) if instance_id is not None else None
-
     def waits_for_others(self, member: ConsumerMember) -> bool:
         """Whether somebody else still has what this member should have."""
         missing = self.targets.get(member.member_id, frozenset()) - member.assigned.keys()
         return any(place in self._owners for place in missing)
 
-    def find(self, member_id: str, instance_id: str | None = None) -> ConsumerMember:
-        """A member, by both ids if it is static.
+    # ---- what sets it apart from other kinds
 
-        Raises:
-            BrokerError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, if another has that instance id.
-        """
-        member = self.members.get(member_id) if instance_id is None else self.static_member(instance_id)
-        if member is None:
-            who = f"member {member_id!r}" if instance_id is None else f"instance {instance_id!r}"
-            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, detail=f"there is no {who} in group {self.group_id!r}")
-        if member.member_id != member_id:
-            raise BrokerError(
-                ErrorCode.FENCED_INSTANCE_ID, detail=f"instance {instance_id!r} is member {member.member_id!r} now"
-            )
-        return member
+    @property
+    def max_size(self) -> int:
+        """The most members it may have."""
+        return self.settings.max_size
 
-    def check_room(self, member_id: str) -> None:
-        """Raise :class:`BrokerError` GROUP_MAX_SIZE_REACHED if there is no room for one more member."""
-        if member_id not in self.members and len(self.members) >= self.settings.max_size:
-            raise BrokerError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, detail=f"the group has {len(self.members)} members, its maximum"
-            )
+    def _new_member(self, member_id: str) -> ConsumerMember:
+        return ConsumerMember(member_id)
 
-    # ---- joining and leaving
+    def _session_timeout(self, member: ConsumerMember) -> float:
+        return member.classic.session_timeout if member.classic is not None else self.settings.session_timeout
 
-    def _member_of(self, beat: Beat) -> ConsumerMember:
-        if beat.epoch != JOINING:
-            member = self.find(beat.member_id, beat.instance_id)
-            _check_epoch(member, beat)
-            return member
-        known = self.static_member(beat.instance_id)
-        if known is None or known.member_id == beat.member_id:
-            return self.members.get(beat.member_id) or self.add(beat.member_id)
-        if known.classic is None and known.epoch != LEFT_FOR_NOW:
-            raise BrokerError(
-                ErrorCode.UNRELEASED_INSTANCE_ID, detail=f"instance {beat.instance_id!r} is member {known.member_id!r}"
-            )
-        if beat.member_id in self.members:
-            raise BrokerError(
-                ErrorCode.INVALID_REQUEST, detail=f"member {beat.member_id!r} cannot take over from another one"
-            )
-        return self.replace(known, beat.member_id)
+    def _is_free(self, place: Place, member: ConsumerMember) -> bool:
+        return place not in self._owners
 
-    def add(self, member_id: str) -> ConsumerMember:
-        """A new member, of which nothing is known yet."""
-        member = ConsumerMember(member_id)
-        self._enter(member)
-        self.targets[member_id] = frozenset()
-        return member
+    def _look_at_topics(self) -> None:
+        self.subscriptions.update(self.members.values(), self.topics)
 
-    def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """A static member has come back under another id: it has what it had."""
-        self._exit(old)
-        member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
-        self._enter(member)
-        self.targets[member_id] = self.targets.pop(old.member_id)
-        return member
+    def _may_be_replaced(self, member: ConsumerMember) -> bool:
+        return member.classic is not None or super()._may_be_replaced(member)
 
-    def remove(self, member: ConsumerMember) -> None:
-        """A member is gone for good. Who takes over what it had is decided at the next heartbeat."""
-        self._exit(member)
-        del self.targets[member.member_id]
-        self.epoch += 1
-        self._look_at_topics()
-
-    def _enter(self, member: ConsumerMember) -> None:
-        self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self._static[member.instance_id] = member.member_id
-        self._own(member)
-
-    def _exit(self, member: ConsumerMember) -> None:
-        self._disown(member)
-        del self.members[member.member_id]
-        if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
-            del self._static[member.instance_id]
+    def _must_hurry(self, member: ConsumerMember) -> bool:
+        return member.classic is None and super()._must_hurry(member)
 
     def _own(self, member: ConsumerMember) -> None:
+        super()._own(member)
         self._owners.update(dict.fromkeys((*member.assigned, *member.revoking), member.member_id))
-        self._touch(member)
 
     def _disown(self, member: ConsumerMember) -> None:
+        super()._disown(member)
         for place in (*member.assigned, *member.revoking):
             del self._owners[place]
-        self._touch(member)
-
-    def _touch(self, member: ConsumerMember) -> None:
-        self.changed = True
-        self.dirty.add(member.member_id)
 
     # ---- moving on
 
     def advance(self, member: ConsumerMember, beat: Beat, now: float) -> None:
         """Take over what a member says, see whether that changes the target, and let it go on towards it."""
         subscribed_anew = self._update(member, beat)
+        if beat.describable is not None:
+            self.subscriptions.match(self.members.values(), self.topics, now, beat.describable)
         self._look_at_topics()
         if subscribed_anew or self.subscriptions.hash != self.metadata_hash:
             self.epoch += 1
@@ -312,11 +187,7 @@ class ConsumerGroup:
     def _update(self, member: ConsumerMember, beat: Beat) -> bool:
         """Take over what a heartbeat says; whether it reads other topics now."""
         before = replace(member)
-        if beat.instance_id is not None:
-            if member.instance_id is not None:
-                self._static.pop(member.instance_id, None)
-            member.instance_id = beat.instance_id
-            self._static[beat.instance_id] = member.member_id
+        self._name(member, beat.instance_id)
         member.rack_id = beat.rack_id or member.rack_id
         member.topics = member.topics if beat.topics is None else beat.topics
         member.regex = member.regex if beat.regex is None else beat.regex
@@ -328,45 +199,12 @@ class ConsumerGroup:
             self._touch(member)
         return (before.topics, before.regex) != (member.topics, member.regex)
 
-    def _look_at_topics(self) -> None:
-        self.subscriptions.update(self.members.values(), self.topics)
-
     def _assign(self) -> None:
         wishes = {
             member_id: Wish(self.subscriptions.ids_of(member), self.targets[member_id], member.instance_id)
             for member_id, member in self.members.items()
         }
-        targets = ASSIGNORS[self.assignor](wishes, self.subscriptions.sizes)
-        self.dirty |= {member_id for member_id, target in targets.items() if target != self.targets[member_id]}
-        self.targets = targets
-        self.assignment_epoch = self.epoch
-        self.changed = True
-
-    def _follow(self, member: ConsumerMember, owned: Places | None, now: float) -> None:
-        had = (*member.assigned, *member.revoking)
-        target = self.targets[member.member_id]
-        if not member.step(self.assignment_epoch, target, owned, lambda place: place not in self._owners):
-            return
-        for place in had:
-            del self._owners[place]
-        self._own(member)
-        late = member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None
-        member.rebalance_deadline = now + member.rebalance_timeout if late else None
-
-    def _session_timeout(self, member: ConsumerMember) -> float:
-        return member.classic.session_timeout if member.classic is not None else self.settings.session_timeout
-
-
-def _check_epoch(member: ConsumerMember, beat: Beat) -> None:
-    if beat.epoch == member.epoch:
-        return
-    # It may have missed the answer that told it of its new epoch.
-    missed = beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned.keys()
-    if not missed:
-        raise BrokerError(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            detail=f"the member's epoch is {member.epoch}, not {beat.epoch}: it has to join again",
-        )
+        self._set_targets(ASSIGNORS[self.assignor](wishes, self.subscriptions.sizes))
 
 
 def _check_same_epoch(member: ConsumerMember, epoch: int) -> None:

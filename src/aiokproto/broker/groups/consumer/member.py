@@ -1,39 +1,17 @@
-"""A member of a consumer group, and how it gets from what it has to what it should have.
-
-Each member walks to the target assignment by itself, in steps that its heartbeats drive::
-
-    STABLE ──a new target──▶ UNREVOKED_PARTITIONS ──given up──▶ UNRELEASED_PARTITIONS ──others have, too──▶ STABLE
-
-It first gives up what it should not have, in its old epoch; then it enters the target's epoch, and receives what it
-lacks as the others let go of it. No partition is ever at two members.
-"""
+"""A member of a consumer group, and what it says of itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import IntEnum
+from dataclasses import dataclass
 
 from aiokproto.broker.groups.member import Protocols
+from aiokproto.broker.groups.reconciling import JOINING, Reconciling
 
 Place = tuple[bytes, int]
 """A partition: its topic's id and its index."""
 
 Places = frozenset[Place]
-
-LEFT_FOR_NOW = -2
-"""Epoch of a static member that has left and is expected back; also what it says to leave like that."""
-
-JOINING = 0
-LEAVING = -1
-
-
-class MemberState(IntEnum):
-    """Where a member is on its way, with the numbers that its records give these states."""
-
-    STABLE = 0
-    UNREVOKED_PARTITIONS = 1
-    UNRELEASED_PARTITIONS = 2
 
 
 @dataclass(frozen=True)
@@ -46,7 +24,11 @@ class ClassicSide:
 
 @dataclass(frozen=True)
 class Beat:
-    """A ConsumerGroupHeartbeat request: None means that nothing changed since the last. The timeout in seconds."""
+    """A ConsumerGroupHeartbeat request: None means that nothing changed since the last. The timeout in seconds.
+
+    Attributes:
+        describable: Which topics the member may know of, by name; None: it does not ask for topics by patterns.
+    """
 
     member_id: str
     epoch: int
@@ -59,6 +41,7 @@ class Beat:
     owned: Places | None = None
     client_id: str = ""
     client_host: str = ""
+    describable: Callable[[str], bool] | None = None
 
     @property
     def full(self) -> bool:
@@ -68,88 +51,16 @@ class Beat:
 
 
 @dataclass(eq=False)
-class ConsumerMember:
-    """A member.
+class ConsumerMember(Reconciling[Place]):
+    """A member of a consumer group.
 
     Attributes:
         topics: The topics it names.
         regex: The pattern of the topics it wants besides; empty for none.
         classic: Set while it speaks the classic protocol.
-        epoch: The epoch of the target assignment that it follows.
-        previous_epoch: The one before: a heartbeat of that epoch may have missed its answer.
-        assigned: What it has, and the epochs in which it was given that.
-        revoking: What it had and must give up.
-        session_deadline: When it is given up for lost.
-        rebalance_deadline: When it must have done what the rebalance asks of it; None while it owes nothing.
     """
 
-    member_id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout: float = 0.0
     topics: frozenset[str] = frozenset()
     regex: str = ""
     assignor: str | None = None
     classic: ClassicSide | None = None
-    epoch: int = 0
-    previous_epoch: int = -1
-    state: MemberState = MemberState.STABLE
-    assigned: dict[Place, int] = field(default_factory=dict)
-    revoking: dict[Place, int] = field(default_factory=dict)
-    session_deadline: float | None = None
-    rebalance_deadline: float | None = None
-
-    def reconciled(self, target_epoch: int) -> bool:
-        """Whether it has arrived at that target."""
-        return self.state is MemberState.STABLE and self.epoch == target_epoch
-
-    def step(self, target_epoch: int, target: Places, owned: Places | None, free: Callable[[Place], bool]) -> bool:
-        """Go as far towards the target as is possible now.
-
-        Args:
-            target_epoch: The target's epoch.
-            target: What it should have.
-            owned: What it says that it has; None if it does not say.
-            free: Whether nobody has a partition.
-
-        Returns:
-            Whether anything changed.
-        """
-        if self.reconciled(target_epoch):
-            return False
-        epoch = self.epoch
-        if self.state is MemberState.UNREVOKED_PARTITIONS:
-            if _holds_any(owned, self.revoking):
-                return False
-            epoch += 1
-        before = (self.epoch, self.state, self.assigned, self.revoking)
-        self._advance(epoch, target_epoch, target, owned, free)
-        return before != (self.epoch, self.state, self.assigned, self.revoking)
-
-    def _advance(
-        self, epoch: int, target_epoch: int, target: Places, owned: Places | None, free: Callable[[Place], bool]
-    ) -> None:
-        kept = {place: since for place, since in self.assigned.items() if place in target}
-        surplus = {place: since for place, since in self.assigned.items() if place not in target}
-        if surplus and _holds_any(owned, surplus):
-            self.assigned, self.revoking = kept, surplus
-            self.state = MemberState.UNREVOKED_PARTITIONS
-            self._enter(epoch)
-            return
-        missing = target - kept.keys()
-        given = {place for place in missing if free(place)}
-        self.assigned = {**kept, **dict.fromkeys(given, target_epoch)}
-        self.revoking = {}
-        self.state = MemberState.STABLE if given == missing else MemberState.UNRELEASED_PARTITIONS
-        self._enter(target_epoch)
-
-    def _enter(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.previous_epoch, self.epoch = self.epoch, epoch
-
-
-def _holds_any(owned: Places | None, places: dict[Place, int]) -> bool:
-    """Whether a member may still have some of these: it says so, or says nothing."""
-    return owned is None or any(place in owned for place in places)

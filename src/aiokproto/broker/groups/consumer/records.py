@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember, MemberState, Place, Places
+from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember, Place, Places
+from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
+from aiokproto.broker.groups.reconciling import MemberState
 from aiokproto.codec.payloads.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -33,29 +33,19 @@ from aiokproto.codec.payloads.consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from aiokproto.codec.schema import Payload
 
-_INT16 = struct.Struct(">h")
-_VERSION = 0
-"""Version of all keys and values: they have only had one."""
+KEYS = Keys(
+    {
+        3: ConsumerGroupMetadataKey,
+        5: ConsumerGroupMemberMetadataKey,
+        6: ConsumerGroupTargetAssignmentMetadataKey,
+        7: ConsumerGroupTargetAssignmentMemberKey,
+        8: ConsumerGroupCurrentMemberAssignmentKey,
+        16: ConsumerGroupRegularExpressionKey,
+    }
+)
 
-KEYS: dict[int, type[Payload]] = {
-    3: ConsumerGroupMetadataKey,
-    5: ConsumerGroupMemberMetadataKey,
-    6: ConsumerGroupTargetAssignmentMetadataKey,
-    7: ConsumerGroupTargetAssignmentMemberKey,
-    8: ConsumerGroupCurrentMemberAssignmentKey,
-    16: ConsumerGroupRegularExpressionKey,
-}
-"""The keys by record type."""
-
-_TYPES = {key: number for number, key in KEYS.items()}
-_PATTERN_PREFIX = _INT16.pack(_TYPES[ConsumerGroupRegularExpressionKey])
-
-V = TypeVar("V", bound=Payload)
-
-Image = dict[bytes, bytes]
-"""A group's records: what a reader of the topic knows of it."""
+_PATTERN_PREFIX = KEYS.prefix(ConsumerGroupRegularExpressionKey)
 
 
 def changes(group: ConsumerGroup, written: Image, wall: int) -> list[tuple[bytes, bytes | None]]:
@@ -72,13 +62,7 @@ def changes(group: ConsumerGroup, written: Image, wall: int) -> list[tuple[bytes
     patterns = dict(_of_patterns(group, written, wall))
     current.update({key: None for key in written if key.startswith(_PATTERN_PREFIX) and key not in patterns})
     current.update(patterns)
-    fresh = [(key, value) for key, value in current.items() if written.get(key) != value]
-    for key, value in fresh:
-        if value is None:
-            del written[key]
-        else:
-            written[key] = value
-    return fresh
+    return update(written, current)
 
 
 def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> None:
@@ -86,20 +70,24 @@ def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> N
     members: dict[str, ConsumerMember] = {}
     targets: dict[str, Places] = {}
     states: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = {}
+    matches: dict[str, frozenset[str]] = {}
     for raw, value in image.items():
-        key = decode_key(raw)
+        key = KEYS.decode(raw)
         if isinstance(key, ConsumerGroupMetadataKey):
-            metadata = _decode(ConsumerGroupMetadataValue, value)
+            metadata = decode_value(ConsumerGroupMetadataValue, value)
             group.epoch, group.metadata_hash = metadata.epoch, metadata.metadata_hash
         elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
-            group.assignment_epoch = _decode(ConsumerGroupTargetAssignmentMetadataValue, value).assignment_epoch
+            group.assignment_epoch = decode_value(ConsumerGroupTargetAssignmentMetadataValue, value).assignment_epoch
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
-            members[key.member_id] = _member(key.member_id, _decode(ConsumerGroupMemberMetadataValue, value))
+            members[key.member_id] = _member(key.member_id, decode_value(ConsumerGroupMemberMetadataValue, value))
         elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
-            target = _decode(ConsumerGroupTargetAssignmentMemberValue, value).topic_partitions
+            target = decode_value(ConsumerGroupTargetAssignmentMemberValue, value).topic_partitions
             targets[key.member_id] = frozenset((each.topic_id, index) for each in target for index in each.partitions)
         elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-            states[key.member_id] = _decode(ConsumerGroupCurrentMemberAssignmentValue, value)
+            states[key.member_id] = decode_value(ConsumerGroupCurrentMemberAssignmentValue, value)
+        elif isinstance(key, ConsumerGroupRegularExpressionKey):
+            matched = decode_value(ConsumerGroupRegularExpressionValue, value).topics
+            matches[key.regular_expression] = frozenset(matched)
     for member_id, member in members.items():
         state = states.get(member_id)
         if state is not None:
@@ -107,41 +95,17 @@ def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> N
             member.state = MemberState(state.state)
             member.assigned = _places(state.assigned_partitions, state.member_epoch)
             member.revoking = _places(state.partitions_pending_revocation, state.member_epoch)
-    group.restore(members.values(), targets, now)
-
-
-def group_of(key: bytes) -> str | None:
-    """The group that a record is about; None if it is about something else than a consumer group."""
-    read = decode_key(key)
-    return getattr(read, "group_id", None)
-
-
-def decode_key(key: bytes) -> Payload | None:
-    """What a record is about; None if it is about something else than a consumer group."""
-    found = KEYS.get(_INT16.unpack_from(key)[0])
-    return found.decode(key[2:], _VERSION) if found is not None else None
-
-
-def _key(key: Payload) -> bytes:
-    return _INT16.pack(_TYPES[type(key)]) + key.encode(_VERSION)
-
-
-def _value(value: Payload) -> bytes:
-    return _INT16.pack(_VERSION) + value.encode(_VERSION)
-
-
-def _decode(kind: type[V], value: bytes) -> V:
-    return kind.decode(value[2:], _INT16.unpack_from(value)[0])
+    group.restore(members.values(), targets, now, matches)
 
 
 def _of_group(group: ConsumerGroup) -> Iterable[tuple[bytes, bytes]]:
     yield (
-        _key(ConsumerGroupMetadataKey(group_id=group.group_id)),
-        _value(ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)),
+        KEYS.encode(ConsumerGroupMetadataKey(group_id=group.group_id)),
+        encode_value(ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)),
     )
     yield (
-        _key(ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id)),
-        _value(ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=group.assignment_epoch)),
+        KEYS.encode(ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id)),
+        encode_value(ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=group.assignment_epoch)),
     )
 
 
@@ -149,29 +113,29 @@ def _of_member(group: ConsumerGroup, member_id: str) -> Iterable[tuple[bytes, by
     member = group.members.get(member_id)
     group_id = group.group_id
     yield (
-        _key(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
+        KEYS.encode(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
         _metadata(member) if member else None,
     )
     yield (
-        _key(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
+        KEYS.encode(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
         _target(group.targets[member_id]) if member else None,
     )
     yield (
-        _key(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
+        KEYS.encode(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
         _assignment(member) if member else None,
     )
 
 
 def _of_patterns(group: ConsumerGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
     for pattern, names in group.subscriptions.matches.items():
-        key = _key(ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=pattern))
+        key = KEYS.encode(ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=pattern))
         topics = sorted(names)
         before = written.get(key)
-        if before is not None and _decode(ConsumerGroupRegularExpressionValue, before).topics == topics:
+        if before is not None and decode_value(ConsumerGroupRegularExpressionValue, before).topics == topics:
             yield key, before
         else:
             value = ConsumerGroupRegularExpressionValue(topics=topics, version=group.epoch, timestamp=wall)
-            yield key, _value(value)
+            yield key, encode_value(value)
 
 
 def _metadata(member: ConsumerMember) -> bytes:
@@ -181,7 +145,7 @@ def _metadata(member: ConsumerMember) -> bytes:
             session_timeout_ms=int(member.classic.session_timeout * 1000),
             supported_protocols=[ClassicProtocol(name=name, metadata=data) for name, data in member.classic.protocols],
         )
-    return _value(
+    return encode_value(
         ConsumerGroupMemberMetadataValue(
             instance_id=member.instance_id,
             rack_id=member.rack_id,
@@ -217,7 +181,7 @@ def _member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Consumer
 
 
 def _target(places: Places) -> bytes:
-    return _value(
+    return encode_value(
         ConsumerGroupTargetAssignmentMemberValue(
             topic_partitions=[
                 TopicPartition(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(places).items()
@@ -227,7 +191,7 @@ def _target(places: Places) -> bytes:
 
 
 def _assignment(member: ConsumerMember) -> bytes:
-    return _value(
+    return encode_value(
         ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=member.epoch,
             previous_member_epoch=member.previous_epoch,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from aiokproto.broker.groups.consumer.member import ConsumerMember
-from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError
+from aiokproto.broker.patterns import compile_pattern
 
-MAX_PATTERN = 1024
-"""Characters of a pattern."""
+REFRESH_SECONDS = 600.0
+"""How old what a pattern matches may become, even if no topic comes or goes: permissions do, too."""
 
 
 class Topics(Protocol):
@@ -32,42 +29,11 @@ class Topics(Protocol):
         ...
 
 
-_PARTS = re.compile(
-    r"""
-    \\(?P<reference>[1-9]) | \\. | \[\^?\]?(?:\\.|[^\]\\])*\]
-    | (?P<group>\(\?(?:[=!>(]|<[=!]|P=)) | (?P<twice>[*+?}]\+)
-    """,
-    re.DOTALL | re.VERBOSE,
-)
-"""Escapes and classes, to be left alone, and outside of them what Kafka's regular expressions (RE2) do not have."""
-
-
-@lru_cache(maxsize=128)
-def compile_pattern(text: str) -> re.Pattern[str]:
-    """A pattern of topic names; it has to match the whole name.
-
-    Raises:
-        BrokerError: INVALID_REGULAR_EXPRESSION.
-    """
-    if len(text) > MAX_PATTERN:
-        raise _invalid(f"a pattern of {len(text)} characters; the limit is {MAX_PATTERN}")
-    if any(part.lastgroup for part in _PARTS.finditer(text)):
-        raise _invalid(f"{text!r}: Kafka has no references, no assertions and no possessive or atomic groups")
-    try:
-        return re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise _invalid(f"{text!r} is no regular expression: {error}") from None
-
-
-def _invalid(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION, detail=why)
-
-
 class Subscriptions:
     """The topics of a group's members, as of the last :meth:`update`.
 
     Attributes:
-        matches: The topics that each of the members' patterns matches.
+        matches: The topics that each of the members' patterns matches, as far as who asked may know of them.
         sizes: The number of partitions of each topic that is read and exists, by topic id.
         hash: Of the topics that are read; it changes if these do. 0 if there are none.
     """
@@ -77,23 +43,45 @@ class Subscriptions:
         self.sizes: dict[bytes, int] = {}
         self.hash = 0
         self._ids: dict[str, bytes] = {}
+        self._looked_at: frozenset[str] | None = None
+        self._looked = 0.0
+
+    def match(
+        self, members: Iterable[ConsumerMember], topics: Topics, now: float, describable: Callable[[str], bool]
+    ) -> None:
+        """Find the topics of patterns that are new; of all, if topics came or went, or that was long ago.
+
+        Args:
+            members: The members.
+            topics: The topics there are.
+            now: The time, in seconds.
+            describable: Which of them the member may know of that is heard just now, by name.
+        """
+        patterns = {member.regex for member in members if member.regex}
+        if not patterns:
+            return
+        existing = frozenset(topics.names())
+        stale = existing != self._looked_at or now - self._looked >= REFRESH_SECONDS
+        if stale:
+            self._looked_at, self._looked = existing, now
+        for pattern in patterns if stale else patterns - self.matches.keys():
+            matches = compile_pattern(pattern).fullmatch
+            self.matches[pattern] = frozenset(name for name in existing if matches(name) and describable(name))
 
     def update(self, members: Iterable[ConsumerMember], topics: Topics) -> None:
-        """Look anew at what the members want, and at the topics."""
+        """Look anew at what the members want, and at the topics; patterns match what they did."""
         names: set[str] = set()
         patterns: set[str] = set()
         for member in members:
             names |= member.topics
             if member.regex:
                 patterns.add(member.regex)
-        self.matches = {
-            pattern: frozenset(filter(compile_pattern(pattern).fullmatch, topics.names())) for pattern in patterns
-        }
+        self.matches = {pattern: self.matches.get(pattern, frozenset()) for pattern in patterns}
         found = {name: topics.find(name) for name in sorted(names.union(*self.matches.values()))}
         known = {name: topic for name, topic in found.items() if topic is not None}
         self._ids = {name: topic_id for name, (topic_id, _) in known.items()}
         self.sizes = dict(known.values())
-        self.hash = _hash(known)
+        self.hash = metadata_hash(known)
 
     def names_of(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics that a member wants."""
@@ -104,7 +92,8 @@ class Subscriptions:
         return frozenset(self._ids[name] for name in self.names_of(member) if name in self._ids)
 
 
-def _hash(topics: dict[str, tuple[bytes, int]]) -> int:
+def metadata_hash(topics: dict[str, tuple[bytes, int]]) -> int:
+    """Hash of topics by name, with their ids and numbers of partitions; 0 if there are none."""
     if not topics:
         return 0
     digest = hashlib.blake2b(digest_size=8)

@@ -1,0 +1,56 @@
+"""Options of brokers that are changed while they run (KIP-226)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from aiokproto.broker.options import BROKER, LONG, TOPIC, BrokerOptions, Option, OwnOptions, Value
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+_RATE = Option((1 << 63) - 1, LONG, 0)
+
+
+class NodeOptions(OwnOptions):
+    """What can be changed for one broker alone while it runs: rates for copying replicas, which is not done here."""
+
+    KIND = "broker"
+    TABLE: ClassVar[Mapping[str, Option]] = {
+        "follower.replication.throttled.rate": _RATE,
+        "leader.replication.throttled.rate": _RATE,
+        "replica.alter.log.dirs.io.max.bytes.per.second": _RATE,
+    }
+
+    def __init__(self, own: Mapping[str, str | None], broker: BrokerOptions) -> None:
+        """Check the options.
+
+        Raises:
+            BrokerError: INVALID_REQUEST, if one is for the start of a broker, or for all of them; INVALID_CONFIG.
+        """
+        fixed = [name for name in own if name in BROKER and name not in self.TABLE]
+        if fixed:
+            whose = "a broker" if type(self) is NodeOptions and fixed[0] in ClusterOptions.TABLE else "brokers"
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, detail=f"cannot be changed for {whose} that run: {', '.join(fixed)}"
+            )
+        super().__init__(own, broker)
+
+
+class ClusterOptions(NodeOptions):
+    """What can be changed for all brokers while they run: whatever is looked at anew when it matters."""
+
+    TABLE: ClassVar[Mapping[str, Option]] = {
+        **NodeOptions.TABLE,
+        **{option.broker: BROKER[option.broker] for option in TOPIC.values() if option.broker},
+        **{name: BROKER[name] for name in ("log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size")},
+        **{name: BROKER[name] for name in ("producer.id.expiration.ms", "transaction.partition.verification.enable")},
+    }
+
+    def inherited(self, name: str) -> Value:
+        """The value that was given to the brokers, or its default."""
+        return self._broker.value(name) if name in BROKER else super().inherited(name)
+
+    def changes(self) -> dict[str, Value]:
+        """What these are for :attr:`BrokerOptions.changed`."""
+        return {name: self.value(name) for name in self.own if name in BROKER}

@@ -1,0 +1,212 @@
+"""A share group in the offsets topic, in Kafka's own records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aiokproto.broker.groups.consumer.group import INITIAL_EPOCH
+from aiokproto.broker.groups.consumer.member import Places
+from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
+from aiokproto.broker.groups.share.group import ShareGroup
+from aiokproto.broker.groups.share.initialization import Initialization, StateTopic, Topics
+from aiokproto.broker.groups.share.member import ShareMember
+from aiokproto.codec.payloads.share_group_current_member_assignment import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+)
+from aiokproto.codec.payloads.share_group_current_member_assignment import TopicPartitions as Assigned
+from aiokproto.codec.payloads.share_group_member_metadata import (
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+)
+from aiokproto.codec.payloads.share_group_metadata import ShareGroupMetadataKey, ShareGroupMetadataValue
+from aiokproto.codec.payloads.share_group_state_partition_metadata import (
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    TopicInfo,
+    TopicPartitionsInfo,
+)
+from aiokproto.codec.payloads.share_group_target_assignment_member import (
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from aiokproto.codec.payloads.share_group_target_assignment_metadata import (
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+
+KEYS = Keys(
+    {
+        10: ShareGroupMemberMetadataKey,
+        11: ShareGroupMetadataKey,
+        12: ShareGroupTargetAssignmentMetadataKey,
+        13: ShareGroupTargetAssignmentMemberKey,
+        14: ShareGroupCurrentMemberAssignmentKey,
+        15: ShareGroupStatePartitionMetadataKey,
+    }
+)
+
+_STABLE = 0
+"""A member's state: it has no other."""
+
+
+def changes(group: ShareGroup, written: Image, wall: int) -> list[tuple[bytes, bytes | None]]:
+    """The records that bring what is written up to date, and ``written`` with them.
+
+    Args:
+        group: The group; those of its members are looked at that are in ``dirty``.
+        written: What was written of it so far.
+        wall: The time (ms).
+    """
+    current: dict[bytes, bytes | None] = dict(_of_group(group, written, wall))
+    for member_id in sorted(group.dirty):
+        current.update(_of_member(group, member_id))
+    return update(written, current)
+
+
+def restore(group: ShareGroup, image: Mapping[bytes, bytes], now: float) -> None:
+    """Have a group become what its records say."""
+    members: dict[str, ShareMember] = {}
+    targets: dict[str, Places] = {}
+    assignments: dict[str, ShareGroupCurrentMemberAssignmentValue] = {}
+    for raw, value in image.items():
+        key = KEYS.decode(raw)
+        if isinstance(key, ShareGroupMetadataKey):
+            metadata = decode_value(ShareGroupMetadataValue, value)
+            group.epoch, group.metadata_hash = metadata.epoch, metadata.metadata_hash
+        elif isinstance(key, ShareGroupTargetAssignmentMetadataKey):
+            group.assignment_epoch = decode_value(ShareGroupTargetAssignmentMetadataValue, value).assignment_epoch
+        elif isinstance(key, ShareGroupMemberMetadataKey):
+            members[key.member_id] = _member(key.member_id, decode_value(ShareGroupMemberMetadataValue, value))
+        elif isinstance(key, ShareGroupTargetAssignmentMemberKey):
+            targets[key.member_id] = _places(
+                decode_value(ShareGroupTargetAssignmentMemberValue, value).topic_partitions
+            )
+        elif isinstance(key, ShareGroupCurrentMemberAssignmentKey):
+            assignments[key.member_id] = decode_value(ShareGroupCurrentMemberAssignmentValue, value)
+        elif isinstance(key, ShareGroupStatePartitionMetadataKey):
+            group.states = _states(decode_value(ShareGroupStatePartitionMetadataValue, value))
+    for member_id, member in members.items():
+        assignment = assignments.get(member_id)
+        if assignment is not None:
+            member.epoch, member.previous_epoch = assignment.member_epoch, assignment.previous_member_epoch
+            member.assigned = _places(assignment.assigned_partitions)
+    group.restore(members.values(), targets, now)
+
+
+def _of_group(group: ShareGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
+    group_id = group.group_id
+    if group.epoch > INITIAL_EPOCH:
+        metadata = ShareGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)
+        yield KEYS.encode(ShareGroupMetadataKey(group_id=group_id)), encode_value(metadata)
+    if group.assignment_epoch > INITIAL_EPOCH:
+        key = KEYS.encode(ShareGroupTargetAssignmentMetadataKey(group_id=group_id))
+        yield key, _assignment_metadata(group, written.get(key), wall)
+    if group.states.noted:
+        key = KEYS.encode(ShareGroupStatePartitionMetadataKey(group_id=group_id))
+        value = ShareGroupStatePartitionMetadataValue(
+            initializing_topics=_of_topics(group.states.initializing),
+            initialized_topics=_of_topics(group.states.initialized),
+            deleting_topics=[
+                TopicInfo(topic_id=topic_id, topic_name=name)
+                for topic_id, name in sorted(group.states.deleting.items())
+            ],
+        )
+        yield key, encode_value(value)
+
+
+def _assignment_metadata(group: ShareGroup, before: bytes | None, wall: int) -> bytes:
+    if before is not None:
+        known = decode_value(ShareGroupTargetAssignmentMetadataValue, before)
+        if known.assignment_epoch == group.assignment_epoch:
+            return before
+    return encode_value(
+        ShareGroupTargetAssignmentMetadataValue(
+            assignment_epoch=group.assignment_epoch,
+            # Where there is nobody, nothing was computed.
+            assignment_timestamp=wall if group.members else 0,
+        )
+    )
+
+
+def _of_member(group: ShareGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
+    member = group.members.get(member_id)
+    group_id = group.group_id
+    yield (
+        KEYS.encode(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
+        _metadata(member) if member else None,
+    )
+    yield (
+        KEYS.encode(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
+        _target(group.targets[member_id]) if member else None,
+    )
+    yield (
+        KEYS.encode(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
+        _assignment(member) if member else None,
+    )
+
+
+def _metadata(member: ShareMember) -> bytes:
+    return encode_value(
+        ShareGroupMemberMetadataValue(
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(member.topics),
+        )
+    )
+
+
+def _member(member_id: str, value: ShareGroupMemberMetadataValue) -> ShareMember:
+    topics = frozenset(value.subscribed_topic_names)
+    return ShareMember(member_id, value.rack_id, value.client_id, value.client_host, topics)
+
+
+def _target(places: Places) -> bytes:
+    return encode_value(
+        ShareGroupTargetAssignmentMemberValue(
+            topic_partitions=[
+                TopicPartition(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(places).items()
+            ]
+        )
+    )
+
+
+def _assignment(member: ShareMember) -> bytes:
+    return encode_value(
+        ShareGroupCurrentMemberAssignmentValue(
+            member_epoch=member.epoch,
+            previous_member_epoch=member.previous_epoch,
+            state=_STABLE,
+            assigned_partitions=[
+                Assigned(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic(member.assigned).items()
+            ],
+        )
+    )
+
+
+def _places(topics: Iterable[Assigned | TopicPartition]) -> Places:
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _states(value: ShareGroupStatePartitionMetadataValue) -> Initialization:
+    return Initialization(
+        _topics(value.initializing_topics),
+        _topics(value.initialized_topics),
+        {topic.topic_id: topic.topic_name for topic in value.deleting_topics},
+        noted=True,
+    )
+
+
+def _topics(topics: Iterable[TopicPartitionsInfo]) -> Topics:
+    return {topic.topic_id: StateTopic(topic.topic_name, frozenset(topic.partitions)) for topic in topics}
+
+
+def _of_topics(topics: Topics) -> list[TopicPartitionsInfo]:
+    return [
+        TopicPartitionsInfo(topic_id=topic_id, topic_name=topic.name, partitions=sorted(topic.partitions))
+        for topic_id, topic in sorted(topics.items())
+    ]

@@ -1,0 +1,205 @@
+"""What requests do to share groups, and to the states of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from aiokproto.broker.groups.consumer.group import Answer
+from aiokproto.broker.groups.reconciling import JOINING
+from aiokproto.broker.groups.share.group import ShareGroup
+from aiokproto.broker.groups.share.member import ShareBeat, ShareMember
+from aiokproto.broker.groups.store import Entry, GroupStore
+from aiokproto.broker.share.store import ShareStates
+from aiokproto.broker.state import State
+from aiokproto.broker.topics import Topic
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+Offsets = Mapping[int, int]
+"""Start offsets by partition."""
+
+
+class ShareGroupCoordinator(GroupStore):
+    """The share groups among all groups."""
+
+    def __init__(self, state: State, states: ShareStates | None = None) -> None:
+        """Have no groups yet; ``states`` keeps those of their partitions."""
+        super().__init__(state)
+        self._states = states if states is not None else ShareStates(state)
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """A share group.
+
+        Raises:
+            BrokerError: GROUP_ID_NOT_FOUND.
+        """
+        return self._share_group(group_id)[1]
+
+    def share_member(self, group_id: str, member_id: str) -> ShareMember | None:
+        """A member of a share group, if there are such."""
+        entry = self._entries.get(group_id)
+        return entry.group.members.get(member_id) if entry and isinstance(entry.group, ShareGroup) else None
+
+    # ---- members
+
+    def share_heartbeat(self, group_id: str, beat: ShareBeat) -> Answer:
+        """ShareGroupHeartbeat of a member that joins or stays.
+
+        Raises:
+            BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
+        """
+        if beat.epoch == JOINING and group_id not in self._entries:
+            self._new_share_group(group_id)
+        entry, group = self._share_group(group_id)
+        try:
+            group.receive(beat, self._now())
+            self._initialize(entry, group)
+            return group.advance(beat)
+        finally:
+            self._settle(entry)
+
+    def share_leave(self, group_id: str, member_id: str) -> Answer:
+        """ShareGroupHeartbeat of a member that leaves.
+
+        Raises:
+            BrokerError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID.
+        """
+        entry, group = self._share_group(group_id)
+        answer = group.leave(member_id)
+        self._settle(entry)
+        return answer
+
+    # ---- offsets
+
+    def initialized_shares(self, group_id: str) -> dict[bytes, list[int]]:
+        """The partitions of which a group has a state, by topic id; none, if it is no share group."""
+        entry = self._entries.get(group_id)
+        if entry is None or not isinstance(entry.group, ShareGroup):
+            return {}
+        return {topic_id: sorted(topic.partitions) for topic_id, topic in entry.group.states.initialized.items()}
+
+    def alter_share_offsets(self, group_id: str, wanted: Mapping[str, Offsets]) -> dict[tuple[str, int], ErrorCode]:
+        """Set where a group without members begins; it comes into being by that.
+
+        Args:
+            group_id: The group.
+            wanted: The start offset of each partition, by topic.
+
+        Returns:
+            What came of it for each of them.
+
+        Raises:
+            BrokerError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        if group_id in self._entries:
+            self._check_empty(self.share_group(group_id))
+        results = {
+            (name, index): self._check_start(name, index, start)
+            for name, offsets in wanted.items()
+            for index, start in offsets.items()
+        }
+        accepted: dict[str, dict[int, int]] = {}
+        for (name, index), error in results.items():
+            if error is ErrorCode.NONE:
+                accepted.setdefault(name, {})[index] = wanted[name][index]
+        if not accepted:
+            return results
+        if group_id not in self._entries:
+            self._new_share_group(group_id)
+        entry, group = self._share_group(group_id)
+        topics = {name: self._state.topics[name] for name in accepted}
+        for name, offsets in accepted.items():
+            group.states.begin(topics[name].topic_id, name, offsets)
+        self._save(entry)
+        for name, offsets in accepted.items():
+            refused = self._begin(group, topics[name].topic_id, offsets)
+            results.update({(name, index): error for index, error in refused.items()})
+        self._save(entry)
+        return results
+
+    def delete_share_offsets(self, group_id: str, topics: Collection[Topic]) -> dict[str, ErrorCode]:
+        """Forget the states of a group without members.
+
+        Returns:
+            What came of it for each topic, by name: UNKNOWN_TOPIC_OR_PARTITION, if there was nothing to forget.
+
+        Raises:
+            BrokerError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        entry, group = self._share_group(group_id)
+        self._check_empty(group)
+        return {topic.name: self._end(entry, group, topic) for topic in topics}
+
+    # ---- for the coordinator of all groups
+
+    def _end_share_group(self, entry: Entry, group: ShareGroup) -> None:
+        """Forget all states of a group that is to be deleted. Raises :class:`BrokerError` if that cannot be done."""
+        known = {*group.states.initializing, *group.states.initialized, *group.states.deleting}
+        for topic in [self._state.topic_by_id(topic_id) for topic_id in known]:
+            error = self._end(entry, group, topic) if topic is not None else ErrorCode.NONE
+            if error:
+                raise BrokerError(error)
+
+    def _forget_shares_of(self, entry: Entry, group: ShareGroup, topic: Topic) -> None:
+        """A topic was deleted."""
+        if group.states.forget(topic.topic_id):
+            self._save(entry)
+
+    # ---- inside
+
+    def _new_share_group(self, group_id: str) -> None:
+        self._entries[group_id] = Entry(ShareGroup(group_id, self._topics, self.share_settings(group_id)))
+
+    def _share_group(self, group_id: str) -> tuple[Entry, ShareGroup]:
+        entry = self._entries.get(group_id)
+        if entry is None or not isinstance(entry.group, ShareGroup):
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no share group {group_id!r}")
+        return entry, entry.group
+
+    def _check_empty(self, group: ShareGroup) -> None:
+        if group.members:
+            raise BrokerError(ErrorCode.NON_EMPTY_GROUP, detail=f"the group has {len(group.members)} members")
+
+    def _check_start(self, topic: str, index: int, start: int) -> ErrorCode:
+        if self._state.find_partition(topic, index) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE if start >= -1 else ErrorCode.INVALID_REQUEST
+
+    def _initialize(self, entry: Entry, group: ShareGroup) -> None:
+        """Begin the states that are missing. What cannot be had now is tried again at the next heartbeat."""
+        missing = group.missing()
+        for topic_id, partitions in missing.items():
+            group.states.begin(topic_id, self._topics.name(topic_id) or "", partitions)
+        if missing:
+            self._save(entry)
+        for topic_id, partitions in missing.items():
+            # All that is in a partition which was added to a topic came after the group began to read the topic.
+            start = 0 if topic_id in group.states.initialized else -1
+            self._begin(group, topic_id, dict.fromkeys(sorted(partitions), start))
+            group.changed = True
+
+    def _begin(self, group: ShareGroup, topic_id: bytes, offsets: Offsets) -> dict[int, ErrorCode]:
+        """Begin states that were noted; returns those that could not be, and why."""
+        refused: dict[int, ErrorCode] = {}
+        for index, start in offsets.items():
+            try:
+                self._states.initialize(group.group_id, topic_id, index, group.epoch, start)
+            except BrokerError as error:
+                refused[index] = error.code
+        group.states.done(topic_id, offsets.keys() - refused.keys())
+        return refused
+
+    def _end(self, entry: Entry, group: ShareGroup, topic: Topic) -> ErrorCode:
+        partitions = group.states.end(topic.topic_id)
+        if not partitions and topic.topic_id not in group.states.deleting:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self._save(entry)
+        try:
+            # All of them: an earlier attempt may have been left half done.
+            for index in range(len(topic.partitions)):
+                self._states.delete(group.group_id, topic.topic_id, index)
+        except BrokerError as error:
+            return error.code
+        group.states.ended(topic.topic_id)
+        self._save(entry)
+        return ErrorCode.NONE

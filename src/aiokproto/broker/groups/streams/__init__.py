@@ -1,0 +1,1 @@
+"""Streams groups: those of the streams protocol (KIP-1071)."""

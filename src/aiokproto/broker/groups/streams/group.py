@@ -1,0 +1,279 @@
+"""The streams group: an application of Kafka Streams, whose topology is cut into tasks that its members share.
+
+It moves on as :mod:`aiokproto.broker.groups.epochs` says. What is shared is not partitions but tasks, and a process
+never has one twice. The first member tells the topology; it gets tasks when the topics are there that the topology
+needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from aiokproto.broker.groups.consumer.member import Place
+from aiokproto.broker.groups.consumer.subscriptions import Topics
+from aiokproto.broker.groups.epochs import EpochGroup, Settings
+from aiokproto.broker.groups.streams.assignor import Wish, sticky
+from aiokproto.broker.groups.streams.member import Kind, StreamsBeat, StreamsMember, Task, Tasks, Topology
+from aiokproto.broker.groups.streams.topology import Configured, Status, StatusCode, configure, inputs
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+NEVER = -1
+"""Epoch of a topology that has not been seen to be able to run."""
+_INITIAL_EPOCH = 1
+_MODERN_COMMIT = 9
+
+
+@dataclass(frozen=True)
+class StreamsSettings(Settings):
+    """A group's options. ``standbys`` is how many each task with state should have."""
+
+    standbys: int = 0
+
+    @property
+    def of_assignment(self) -> dict[str, str]:
+        """Those that the target depends on."""
+        return {"num.standby.replicas": str(self.standbys)}
+
+
+class StreamsAnswer(NamedTuple):
+    """The answer to a heartbeat: ``assigned`` is None if the member knows it already."""
+
+    member_id: str
+    epoch: int
+    assigned: Tasks | None = None
+    statuses: tuple[Status, ...] = ()
+    endpoint_epoch: int = 0
+
+
+class StreamsGroup(EpochGroup[StreamsMember, Task]):
+    """A streams group.
+
+    Attributes:
+        settings: Its options; they may change at any time.
+        topology: What its first member told; None before that.
+        configured: The topology on the topics that there were at the last look.
+        validated: The epoch of the topology that could run at the time of ``epoch``.
+        assigned_with: The options that the target depends on, at the time of ``epoch``.
+        endpoint_epoch: Grows when it changes who has which task, of those that have an endpoint.
+        shutdown_by: The member that wants all to end.
+    """
+
+    def __init__(self, group_id: str, topics: Topics, settings: StreamsSettings | None = None) -> None:
+        super().__init__(group_id, _INITIAL_EPOCH)
+        self.topics = topics
+        self.settings = settings or StreamsSettings()
+        self.topology: Topology | None = None
+        self.configured = Configured()
+        self.validated = NEVER
+        self.assigned_with: dict[str, str] = {}
+        self.endpoint_epoch = 0
+        self.shutdown_by: str | None = None
+
+    # ---- what the coordinator calls
+
+    def heartbeat(self, beat: StreamsBeat, now: float) -> StreamsAnswer:
+        """StreamsGroupHeartbeat of a member that joins or stays.
+
+        Raises:
+            BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
+                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. Nothing has changed then.
+        """
+        self.check_room(beat.member_id)
+        self._check_topology(beat.topology)
+        self._check_owned(beat.owned)
+        member = self._member_of(beat)
+        before = member.assigned.keys()
+        self._advance(member, beat, now)
+        if beat.shutdown:
+            self.shutdown_by = member.member_id
+        told = beat.joins or member.assigned.keys() != before
+        if told and member.endpoint is not None:
+            self.endpoint_epoch += 1
+        return StreamsAnswer(
+            member.member_id,
+            member.epoch,
+            frozenset(member.assigned) if told else None,
+            tuple(self._statuses(member)),
+            self.endpoint_epoch,
+        )
+
+    def check_commit(self, member_id: str, epoch: int, version: int, places: Iterable[Place]) -> None:
+        """Whether a member may commit offsets for these partitions.
+
+        One that is an epoch behind may, for the inputs of active tasks that it had then and still has.
+
+        Raises:
+            BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
+        """
+        if epoch < 0 and not self.members:
+            return
+        member = self.find(member_id)
+        if version < _MODERN_COMMIT:
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail="a streams group commits with OffsetCommit v9")
+        if epoch < member.epoch and all(self._since(member, place) <= epoch for place in places):
+            return
+        self._check_same_epoch(member, epoch)
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Whether a member may ask for committed offsets. Who is no member may.
+
+        Raises:
+            BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
+        """
+        if member_id is not None or epoch >= 0:
+            self._check_same_epoch(self.find(member_id or ""), epoch)
+
+    # ---- questions
+
+    @property
+    def state(self) -> str:
+        """Its state, as StreamsGroupDescribe names it."""
+        return "NotReady" if self.members and not self.configured.ready else super().state
+
+    def subscribed(self, topic: str) -> bool:
+        """Whether the group reads that topic."""
+        read = (name for each in self.topology.subtopologies for name in inputs(each)) if self.topology else ()
+        return bool(self.members) and topic in read
+
+    def partitions(self, member: StreamsMember, kind: Kind) -> dict[str, list[int]]:
+        """The partitions that a member reads for its tasks of a kind, by topic."""
+        found: dict[str, list[int]] = {}
+        for each in self.topology.subtopologies if self.topology is not None else ():
+            own = sorted(
+                task.partition
+                for task in member.assigned
+                if task.kind is kind and task.subtopology == each.subtopology_id
+            )
+            for name in inputs(each):
+                indexes = [index for index in own if index < self.configured.sizes.get(name, 0)]
+                if indexes:
+                    found[name] = indexes
+        return found
+
+    # ---- what sets it apart from other kinds
+
+    @property
+    def max_size(self) -> int:
+        """The most members it may have."""
+        return self.settings.max_size
+
+    def _new_member(self, member_id: str) -> StreamsMember:
+        return StreamsMember(member_id)
+
+    def _session_timeout(self, member: StreamsMember) -> float:
+        return self.settings.session_timeout
+
+    def _is_free(self, place: Task, member: StreamsMember) -> bool:
+        """Nobody has it, if it is to be processed; and no thread of the same process has it in whatever way."""
+        return not any(
+            task.what == place.what
+            and (other.process_id == member.process_id or place.kind is task.kind is Kind.ACTIVE)
+            for other in self.members.values()
+            for task in (*other.assigned, *other.revoking)
+        )
+
+    def _look_at_topics(self) -> None:
+        if self.topology is not None:
+            self.configured = configure(self.topology, self.topics)
+
+    def remove(self, member: StreamsMember) -> None:
+        """A member is gone for good."""
+        super().remove(member)
+        if member.endpoint is not None:
+            self.endpoint_epoch += 1
+        if not self.members:
+            self.shutdown_by = None
+
+    # ---- inside
+
+    def _check_topology(self, told: Topology | None) -> None:
+        # One that is behind is told so; it runs what the group runs.
+        if (
+            told is not None
+            and self.topology is not None
+            and told.epoch >= self.topology.epoch
+            and told != self.topology
+        ):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the group has another topology, and keeps it")
+
+    def _check_owned(self, owned: Tasks | None) -> None:
+        """A task that cannot be is an error of the client; while not all is known, any can."""
+        for task in owned or ():
+            if self.configured.ready and task.partition not in range(self.configured.tasks.get(task.subtopology, 0)):
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST,
+                    detail=f"there is no task {task.subtopology}_{task.partition} in the topology",
+                )
+
+    def _advance(self, member: StreamsMember, beat: StreamsBeat, now: float) -> None:
+        """Take over what a member says, see whether that changes the target, and let it go on towards it."""
+        anew = self._update(member, beat)
+        if self.topology is None:
+            self.topology, anew = beat.topology, True
+        self._look_at_topics()
+        validated = self.topology.epoch if self.topology is not None and self.configured.ready else NEVER
+        now_is = (self.configured.hash, validated, self.settings.of_assignment)
+        if anew or now_is != (self.metadata_hash, self.validated, self.assigned_with):
+            self.epoch += 1
+            self.metadata_hash, self.validated, self.assigned_with = now_is
+            self.changed = True
+        if self.epoch > self.assignment_epoch:
+            self._assign()
+        self._follow(member, beat.owned, now)
+        member.session_deadline = now + self.settings.session_timeout
+
+    def _update(self, member: StreamsMember, beat: StreamsBeat) -> bool:
+        """Take over what a heartbeat says of the member; whether that is anything new."""
+        before = replace(member)
+        self._name(member, beat.instance_id)
+        member.rack_id = beat.rack_id or member.rack_id
+        member.process_id = beat.process_id or member.process_id
+        member.endpoint = beat.endpoint or member.endpoint
+        member.tags = member.tags if beat.tags is None else beat.tags
+        if beat.topology is not None:
+            member.topology_epoch = beat.topology.epoch
+        if beat.rebalance_timeout is not None:
+            member.rebalance_timeout = beat.rebalance_timeout
+        member.client_id, member.client_host = beat.client_id, beat.client_host
+        # Who joins is new to the others, whatever it says.
+        anew = vars(before) != vars(member) or member.session_deadline is None
+        if anew:
+            self._touch(member)
+        return anew
+
+    def _assign(self) -> None:
+        stateful = frozenset(
+            each.subtopology_id
+            for each in (self.topology.subtopologies if self.topology is not None else ())
+            if each.state_changelog_topics
+        )
+        wishes = {
+            member_id: Wish(member.process_id, self.targets[member_id]) for member_id, member in self.members.items()
+        }
+        tasks = self.configured.tasks if self.configured.ready else {}
+        self._set_targets(sticky(wishes, tasks, stateful, self.settings.standbys))
+
+    def _statuses(self, member: StreamsMember) -> Iterable[Status]:
+        if self.topology is not None and member.topology_epoch < self.topology.epoch:
+            told = f"the topology is of epoch {self.topology.epoch}, the member's of epoch {member.topology_epoch}"
+            yield Status(StatusCode.STALE_TOPOLOGY, told)
+        if self.configured.trouble is not None:
+            yield self.configured.trouble
+        if self.shutdown_by is not None:
+            told = f"member {self.shutdown_by} asked for the whole application to shut down"
+            yield Status(StatusCode.SHUTDOWN_APPLICATION, told)
+
+    def _since(self, member: StreamsMember, place: Place) -> int:
+        """Since which epoch a member has had the active task that reads a partition; its own epoch, if it has none."""
+        name = self.topics.name(place[0])
+        for each in self.topology.subtopologies if self.topology is not None else ():
+            if name in inputs(each):
+                return member.assigned.get(Task(Kind.ACTIVE, each.subtopology_id, place[1]), member.epoch)
+        return member.epoch
+
+    def _check_same_epoch(self, member: StreamsMember, epoch: int) -> None:
+        if epoch != member.epoch:
+            raise BrokerError(ErrorCode.STALE_MEMBER_EPOCH, detail=f"the member's epoch is {member.epoch}, not {epoch}")

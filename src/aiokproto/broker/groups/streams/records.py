@@ -1,0 +1,255 @@
+"""A streams group in the offsets topic, in Kafka's own records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
+from aiokproto.broker.groups.reconciling import MemberState
+from aiokproto.broker.groups.streams.group import StreamsGroup
+from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
+from aiokproto.broker.groups.streams.member import Kind, StreamsMember, Task, Tasks
+from aiokproto.codec.payloads.streams_group_current_member_assignment import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+)
+from aiokproto.codec.payloads.streams_group_current_member_assignment import TaskIds as CurrentIds
+from aiokproto.codec.payloads.streams_group_member_metadata import (
+    Endpoint,
+    KeyValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+)
+from aiokproto.codec.payloads.streams_group_metadata import (
+    LastAssignmentConfig,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+)
+from aiokproto.codec.payloads.streams_group_target_assignment_member import (
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    TaskIds,
+)
+from aiokproto.codec.payloads.streams_group_target_assignment_metadata import (
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+)
+from aiokproto.codec.payloads.streams_group_topology import StreamsGroupTopologyKey, StreamsGroupTopologyValue
+
+KEYS = Keys(
+    {
+        17: StreamsGroupMetadataKey,
+        19: StreamsGroupMemberMetadataKey,
+        20: StreamsGroupTargetAssignmentMetadataKey,
+        21: StreamsGroupTargetAssignmentMemberKey,
+        22: StreamsGroupCurrentMemberAssignmentKey,
+        23: StreamsGroupTopologyKey,
+    }
+)
+
+_FIRST_STATE = 1
+"""The states of members are numbered from here, where those of consumer groups are from 0."""
+
+
+def changes(group: StreamsGroup, written: Image, wall: int) -> list[tuple[bytes, bytes | None]]:
+    """The records that bring what is written up to date, and ``written`` with them.
+
+    Args:
+        group: The group; those of its members are looked at that are in ``dirty``.
+        written: What was written of it so far.
+        wall: The time (ms).
+    """
+    current: dict[bytes, bytes | None] = dict(_of_group(group, written, wall))
+    for member_id in group.dirty:
+        current.update(_of_member(group, member_id))
+    return update(written, current)
+
+
+def restore(group: StreamsGroup, image: Mapping[bytes, bytes], now: float) -> None:
+    """Have a group become what its records say."""
+    members: dict[str, StreamsMember] = {}
+    targets: dict[str, Tasks] = {}
+    states: dict[str, StreamsGroupCurrentMemberAssignmentValue] = {}
+    for raw, value in image.items():
+        key = KEYS.decode(raw)
+        if isinstance(key, StreamsGroupMetadataKey):
+            _restore_metadata(group, decode_value(StreamsGroupMetadataValue, value))
+        elif isinstance(key, StreamsGroupTargetAssignmentMetadataKey):
+            group.assignment_epoch = decode_value(StreamsGroupTargetAssignmentMetadataValue, value).assignment_epoch
+        elif isinstance(key, StreamsGroupTopologyKey):
+            group.topology = decode_value(StreamsGroupTopologyValue, value)
+        elif isinstance(key, StreamsGroupMemberMetadataKey):
+            members[key.member_id] = _member(key.member_id, decode_value(StreamsGroupMemberMetadataValue, value))
+        elif isinstance(key, StreamsGroupTargetAssignmentMemberKey):
+            target = decode_value(StreamsGroupTargetAssignmentMemberValue, value)
+            kinds = (target.active_tasks, target.standby_tasks, target.warmup_tasks)
+            targets[key.member_id] = frozenset(
+                Task(kind, each.subtopology_id, index)
+                for kind, ids in zip(Kind, kinds, strict=True)
+                for each in ids
+                for index in each.partitions
+            )
+        elif isinstance(key, StreamsGroupCurrentMemberAssignmentKey):
+            states[key.member_id] = decode_value(StreamsGroupCurrentMemberAssignmentValue, value)
+    for member_id, member in members.items():
+        if member_id in states:
+            _restore_state(member, states[member_id])
+    group.restore(members.values(), targets, now)
+
+
+def _restore_metadata(group: StreamsGroup, value: StreamsGroupMetadataValue) -> None:
+    group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+    group.validated = value.validated_topology_epoch
+    group.assigned_with = {each.key: each.value for each in value.last_assignment_configs or ()}
+
+
+def _restore_state(member: StreamsMember, state: StreamsGroupCurrentMemberAssignmentValue) -> None:
+    member.epoch, member.previous_epoch = state.member_epoch, state.previous_member_epoch
+    member.state = MemberState(state.state - _FIRST_STATE)
+    assigned = (state.active_tasks, state.standby_tasks, state.warmup_tasks)
+    revoking = (
+        state.active_tasks_pending_revocation,
+        state.standby_tasks_pending_revocation,
+        state.warmup_tasks_pending_revocation,
+    )
+    member.assigned = _read(assigned, state.member_epoch)
+    member.revoking = _read(revoking, state.member_epoch)
+
+
+def _of_group(group: StreamsGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
+    if group.topology is not None:
+        yield KEYS.encode(StreamsGroupTopologyKey(group_id=group.group_id)), encode_value(group.topology)
+    yield (
+        KEYS.encode(StreamsGroupMetadataKey(group_id=group.group_id)),
+        encode_value(
+            StreamsGroupMetadataValue(
+                epoch=group.epoch,
+                metadata_hash=group.metadata_hash,
+                validated_topology_epoch=group.validated,
+                last_assignment_configs=[
+                    LastAssignmentConfig(key=key, value=value) for key, value in group.assigned_with.items()
+                ],
+            )
+        ),
+    )
+    key = KEYS.encode(StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id))
+    before = written.get(key)
+    if before is not None:
+        known = decode_value(StreamsGroupTargetAssignmentMetadataValue, before)
+        if known.assignment_epoch == group.assignment_epoch:
+            yield key, before
+            return
+    value = StreamsGroupTargetAssignmentMetadataValue(
+        assignment_epoch=group.assignment_epoch, assignment_timestamp=wall
+    )
+    yield key, encode_value(value)
+
+
+def _of_member(group: StreamsGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
+    member = group.members.get(member_id)
+    group_id = group.group_id
+    yield (
+        KEYS.encode(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
+        _metadata(member) if member else None,
+    )
+    yield (
+        KEYS.encode(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
+        _target(group.targets[member_id]) if member else None,
+    )
+    yield (
+        KEYS.encode(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
+        _assignment(member) if member else None,
+    )
+
+
+def _metadata(member: StreamsMember) -> bytes:
+    endpoint = member.endpoint
+    return encode_value(
+        StreamsGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=int(member.rebalance_timeout * 1000),
+            topology_epoch=member.topology_epoch,
+            process_id=member.process_id,
+            user_endpoint=Endpoint(host=endpoint.host, port=endpoint.port) if endpoint is not None else None,
+            client_tags=[KeyValue(key=key, value=value) for key, value in member.tags.items()],
+        )
+    )
+
+
+def _member(member_id: str, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+    endpoint = value.user_endpoint
+    return StreamsMember(
+        member_id,
+        value.instance_id,
+        value.rack_id,
+        value.client_id,
+        value.client_host,
+        max(value.rebalance_timeout_ms, 0) / 1000,
+        value.topology_epoch,
+        value.process_id,
+        MemberEndpoint(endpoint.host, endpoint.port) if endpoint is not None else None,
+        {each.key: each.value for each in value.client_tags},
+    )
+
+
+def _target(tasks: Tasks) -> bytes:
+    active, standby, warmup = (
+        [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, kind).items()]
+        for kind in Kind
+    )
+    return encode_value(
+        StreamsGroupTargetAssignmentMemberValue(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)
+    )
+
+
+def _assignment(member: StreamsMember) -> bytes:
+    active, standby, warmup = (_current(member.assigned, kind) for kind in Kind)
+    lost, lost_standby, lost_warmup = (_current(member.revoking, kind) for kind in Kind)
+    return encode_value(
+        StreamsGroupCurrentMemberAssignmentValue(
+            member_epoch=member.epoch,
+            previous_member_epoch=member.previous_epoch,
+            state=member.state + _FIRST_STATE,
+            active_tasks=active,
+            standby_tasks=standby,
+            warmup_tasks=warmup,
+            active_tasks_pending_revocation=lost,
+            standby_tasks_pending_revocation=lost_standby,
+            warmup_tasks_pending_revocation=lost_warmup,
+        )
+    )
+
+
+def _current(tasks: Mapping[Task, int], kind: Kind) -> list[CurrentIds]:
+    """Tasks of a kind with the epochs since when the member has had them."""
+    return [
+        CurrentIds(
+            subtopology_id=subtopology,
+            partitions=indexes,
+            assignment_epochs=[tasks[Task(kind, subtopology, index)] for index in indexes],
+        )
+        for subtopology, indexes in by_subtopology(tasks, kind).items()
+    ]
+
+
+def _read(kinds: Iterable[Iterable[CurrentIds]], epoch: int) -> dict[Task, int]:
+    """Tasks and since when; where that was not noted, since the epoch that the member is in."""
+    found: dict[Task, int] = {}
+    for kind, ids in zip(Kind, kinds, strict=True):
+        for each in ids:
+            epochs = each.assignment_epochs or [epoch] * len(each.partitions)
+            for index, since in zip(each.partitions, epochs, strict=False):
+                found[Task(kind, each.subtopology_id, index)] = since
+    return found
+
+
+def by_subtopology(tasks: Iterable[Task], kind: Kind) -> dict[str, list[int]]:
+    """The tasks of a kind by subtopology, in order."""
+    found: dict[str, list[int]] = {}
+    for task in sorted(tasks):
+        if task.kind is kind:
+            found.setdefault(task.subtopology, []).append(task.partition)
+    return found

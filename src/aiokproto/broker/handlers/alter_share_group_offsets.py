@@ -1,0 +1,55 @@
+"""AlterShareGroupOffsets v0 (KIP-932): set where the partitions of a share group without members begin."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = AlterShareGroupOffsetsRequest
+VERSIONS = "0"
+
+
+async def handle(request: AlterShareGroupOffsetsRequest, context: Context) -> AlterShareGroupOffsetsResponse:
+    try:
+        context.groups.check(request.group_id, context.node.node_id)
+        results = context.groups.alter_share_offsets(
+            request.group_id,
+            {
+                topic.topic_name: {each.partition_index: each.start_offset for each in topic.partitions}
+                for topic in request.topics
+            },
+        )
+    except BrokerError as error:
+        return AlterShareGroupOffsetsResponse(
+            throttle_time_ms=0, error_code=error.code, error_message=error.detail, responses=[]
+        )
+    return AlterShareGroupOffsetsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        responses=[_answer(topic, results, context) for topic in request.topics],
+    )
+
+
+def _answer(
+    asked: AlterShareGroupOffsetsRequestTopic, results: dict[tuple[str, int], ErrorCode], context: Context
+) -> AlterShareGroupOffsetsResponseTopic:
+    topic = context.state.topics.get(asked.topic_name)
+    return AlterShareGroupOffsetsResponseTopic(
+        topic_name=asked.topic_name,
+        topic_id=topic.topic_id if topic is not None else ZERO_UUID,
+        partitions=[
+            AlterShareGroupOffsetsResponsePartition(
+                partition_index=each.partition_index, error_code=results[asked.topic_name, each.partition_index]
+            )
+            for each in asked.partitions
+        ],
+    )

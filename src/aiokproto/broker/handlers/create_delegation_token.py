@@ -1,0 +1,55 @@
+"""CreateDelegationToken v0-3: a token that stands for the client (KIP-48), since v3 for another user (KIP-373)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.principal import Principal
+from aiokproto.broker.security.tokens import DelegationToken
+from aiokproto.codec.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = CreateDelegationTokenRequest
+VERSIONS = "0-3"
+
+
+async def handle(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:
+    requester = context.connection.principal
+    owner = requester
+    if request.owner_principal_name:
+        owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
+    response = CreateDelegationTokenResponse(
+        error_code=ErrorCode.NONE,
+        principal_type=owner.kind,
+        principal_name=owner.name,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+        token_id="",
+        hmac=b"",
+        throttle_time_ms=0,
+    )
+    if context.version >= 3:
+        response.token_requester_principal_type, response.token_requester_principal_name = requester
+    try:
+        token = _create(request, owner, context)
+    except BrokerError as error:
+        response.error_code = error.code
+        return response
+    response.issue_timestamp_ms, response.expiry_timestamp_ms = token.issued, token.expires
+    response.max_timestamp_ms, response.token_id = token.ends, token.token_id
+    response.hmac = context.guard.tokens.hmac(token)
+    return response
+
+
+def _create(request: CreateDelegationTokenRequest, owner: Principal, context: Context) -> DelegationToken:
+    requester = context.connection.principal
+    context.connection.check_delegation()
+    if owner != requester:
+        context.require(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
+    renewers = [Principal(each.principal_type, each.principal_name) for each in request.renewers]
+    return context.guard.tokens.create(owner, requester, renewers, request.max_lifetime_ms)

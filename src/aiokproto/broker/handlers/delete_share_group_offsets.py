@@ -1,0 +1,44 @@
+"""DeleteShareGroupOffsets v0 (KIP-932): forget where a share group without members is in some topics."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DeleteShareGroupOffsetsRequest
+VERSIONS = "0"
+
+
+async def handle(request: DeleteShareGroupOffsetsRequest, context: Context) -> DeleteShareGroupOffsetsResponse:
+    names = dict.fromkeys(topic.topic_name for topic in request.topics)
+    known = [context.state.topics[name] for name in names if name in context.state.topics]
+    try:
+        context.groups.check(request.group_id, context.node.node_id)
+        results = context.groups.delete_share_offsets(request.group_id, known)
+    except BrokerError as error:
+        return DeleteShareGroupOffsetsResponse(
+            throttle_time_ms=0, error_code=error.code, error_message=error.detail, responses=[]
+        )
+    ids = {topic.name: topic.topic_id for topic in known}
+    errors = {name: results.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names}
+    return DeleteShareGroupOffsetsResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        responses=[
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_name=name,
+                # As in Kafka, which looks up the id of what it has deleted alone.
+                topic_id=ids[name] if error is ErrorCode.NONE else ZERO_UUID,
+                error_code=error,
+                error_message="there is nothing to delete" if error else None,
+            )
+            for name, error in errors.items()
+        ],
+    )

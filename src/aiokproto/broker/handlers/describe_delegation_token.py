@@ -1,0 +1,63 @@
+"""DescribeDelegationToken v0-3: the delegation tokens that the client may see, by whose they are (KIP-48, KIP-373)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.security.principal import Principal
+from aiokproto.broker.security.tokens import DelegationToken
+from aiokproto.codec.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = DescribeDelegationTokenRequest
+VERSIONS = "0-3"
+
+
+async def handle(request: DescribeDelegationTokenRequest, context: Context) -> DescribeDelegationTokenResponse:
+    context.connection.check_delegation()
+    context.guard.tokens.check_enabled()
+    owners = None
+    if request.owners is not None:
+        owners = {Principal(each.principal_type, each.principal_name) for each in request.owners}
+    return DescribeDelegationTokenResponse(
+        error_code=ErrorCode.NONE,
+        tokens=[
+            _describe(token, context)
+            for token in context.guard.tokens
+            if (owners is None or any(map(token.concerns, owners))) and _visible(token, context)
+        ],
+        throttle_time_ms=0,
+    )
+
+
+def _visible(token: DelegationToken, context: Context) -> bool:
+    """Whether the client may see a token: its own, or by permission for this one, or for all of its owner's."""
+    return (
+        token.concerns(context.connection.principal)
+        or context.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or context.may(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
+    )
+
+
+def _describe(token: DelegationToken, context: Context) -> DescribedDelegationToken:
+    described = DescribedDelegationToken(
+        principal_type=token.owner.kind,
+        principal_name=token.owner.name,
+        issue_timestamp=token.issued,
+        expiry_timestamp=token.expires,
+        max_timestamp=token.ends,
+        token_id=token.token_id,
+        hmac=context.guard.tokens.hmac(token),
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=each.kind, principal_name=each.name)
+            for each in token.renewers
+        ],
+    )
+    if context.version >= 3:
+        described.token_requester_principal_type, described.token_requester_principal_name = token.requester
+    return described

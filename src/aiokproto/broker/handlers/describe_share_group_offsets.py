@@ -1,0 +1,93 @@
+"""DescribeShareGroupOffsets v0-1 (KIP-932): where share groups' partitions begin. v1 how much there is left to do.
+
+Where there is no state, also since there is no such partition or group, the start offset is -1, and that is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.share.state import PartitionState
+from aiokproto.broker.topics import Topic
+from aiokproto.codec.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = DescribeShareGroupOffsetsRequest
+VERSIONS = "0-1"
+
+
+async def handle(request: DescribeShareGroupOffsetsRequest, context: Context) -> DescribeShareGroupOffsetsResponse:
+    return DescribeShareGroupOffsetsResponse(
+        throttle_time_ms=0, groups=[_answer(asked, context) for asked in request.groups]
+    )
+
+
+def _answer(asked: DescribeShareGroupOffsetsRequestGroup, context: Context) -> DescribeShareGroupOffsetsResponseGroup:
+    group_id = asked.group_id
+    answer = DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=ErrorCode.NONE)
+    try:
+        if group_id:
+            context.groups.check(group_id, context.node.node_id)
+    except BrokerError as error:
+        answer.error_code, answer.error_message = error.code, error.detail
+        return answer
+    if asked.topics is None:
+        for topic_id, indexes in context.groups.initialized_shares(group_id).items():
+            topic = context.state.topic_by_id(topic_id)
+            if topic is not None and context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                answer.topics.append(_describe(group_id, topic.name, topic, indexes, context))
+    else:
+        answer.topics = [
+            _describe(group_id, each.topic_name, context.state.topics.get(each.topic_name), each.partitions, context)
+            for each in asked.topics
+        ]
+    return answer
+
+
+def _describe(
+    group_id: str, name: str, topic: Topic | None, indexes: Iterable[int], context: Context
+) -> DescribeShareGroupOffsetsResponseTopic:
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=name,
+        topic_id=topic.topic_id if topic is not None else ZERO_UUID,
+        partitions=[_partition(group_id, topic, index, context) for index in indexes],
+    )
+
+
+def _partition(
+    group_id: str, topic: Topic | None, index: int, context: Context
+) -> DescribeShareGroupOffsetsResponsePartition:
+    state = _state(group_id, topic, index, context) if topic is not None else None
+    return DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index,
+        start_offset=state.start_offset if state is not None else -1,
+        leader_epoch=state.leader_epoch if state is not None else 0,
+        lag=_lag(state, topic.partitions[index].log.end_offset) if state is not None and topic is not None else -1,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+    )
+
+
+def _state(group_id: str, topic: Topic, index: int, context: Context) -> PartitionState | None:
+    try:
+        return context.share_states.summary(group_id, topic.topic_id, index)
+    except BrokerError:
+        return None
+
+
+def _lag(state: PartitionState, end_offset: int) -> int:
+    """The records between the start and the end that are not done; -1 where that is unknown."""
+    if state.start_offset == -1 or state.delivery_complete_count == -1:
+        return -1
+    return end_offset - state.start_offset - state.delivery_complete_count

@@ -1,0 +1,20 @@
+"""ExpireDelegationToken v0-2: end a delegation token, or have it end sooner (KIP-48)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = ExpireDelegationTokenRequest
+VERSIONS = "0-2"
+
+
+async def handle(request: ExpireDelegationTokenRequest, context: Context) -> ExpireDelegationTokenResponse:
+    client = context.connection
+    client.check_delegation()
+    expires = context.guard.tokens.expire(bytes(request.hmac), request.expiry_time_period_ms, client.principal)
+    return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires, throttle_time_ms=0)

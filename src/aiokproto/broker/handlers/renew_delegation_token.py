@@ -1,0 +1,17 @@
+"""RenewDelegationToken v0-2: have a delegation token live on (KIP-48)."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = RenewDelegationTokenRequest
+VERSIONS = "0-2"
+
+
+async def handle(request: RenewDelegationTokenRequest, context: Context) -> RenewDelegationTokenResponse:
+    client = context.connection
+    client.check_delegation()
+    expires = context.guard.tokens.renew(bytes(request.hmac), request.renew_period_ms, client.principal)
+    return RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires, throttle_time_ms=0)

@@ -1,0 +1,80 @@
+"""ShareAcknowledge v0-2 (KIP-932): a member of a share group says what became of its records, without fetching more.
+
+v2 renews locks (KIP-1222). It goes on with the session that ShareFetch has begun, or ends it.
+"""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.share.session import INITIAL_EPOCH, Place, ShareSession, Who
+from aiokproto.broker.sharing import RENEWS, Refusal, acknowledge, end_if_last, identify, leader_of, nodes
+from aiokproto.codec.messages.share_acknowledge import (
+    AcknowledgementBatch,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = ShareAcknowledgeRequest
+VERSIONS = "0-2"
+
+
+async def handle(request: ShareAcknowledgeRequest, context: Context) -> ShareAcknowledgeResponse:
+    try:
+        who = identify(request.group_id, request.member_id, context)
+        session = _session(who, request, context)
+    except BrokerError as error:
+        return ShareAcknowledgeResponse(
+            throttle_time_ms=0, error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[]
+        )
+    said: dict[Place, list[AcknowledgementBatch]] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            if partition.acknowledgement_batches:
+                place = (topic.topic_id, partition.partition_index)
+                said.setdefault(place, []).extend(partition.acknowledgement_batches)
+    renews = context.version >= RENEWS and request.is_renew_ack
+    told = acknowledge(who, said, renews, context)
+    end_if_last(session, request.share_session_epoch, context)
+    return _respond(who, told, context)
+
+
+def _session(who: Who, request: ShareAcknowledgeRequest, context: Context) -> ShareSession:
+    if request.share_session_epoch == INITIAL_EPOCH:
+        raise BrokerError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, detail="only a fetch begins a session")
+    return context.share_sessions.go_on(who, request.share_session_epoch)
+
+
+def _respond(who: Who, told: dict[Place, Refusal], context: Context) -> ShareAcknowledgeResponse:
+    topics: dict[bytes, list[PartitionData]] = {}
+    leaders = set()
+    for place, refusal in told.items():
+        leader, epoch = -1, -1
+        if refusal is not None and refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            leader, epoch = leader_of(place, context)
+            leaders.add(leader)
+        topics.setdefault(place[0], []).append(
+            PartitionData(
+                partition_index=place[1],
+                error_code=refusal.code if refusal is not None else ErrorCode.NONE,
+                error_message=refusal.detail if refusal is not None else None,
+                current_leader=LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch),
+            )
+        )
+    return ShareAcknowledgeResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        acquisition_lock_timeout_ms=round(context.shares.settings(who.group).terms.lock_seconds * 1000),
+        responses=[
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ],
+        node_endpoints=[
+            NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port) for node in nodes(leaders, context)
+        ],
+    )

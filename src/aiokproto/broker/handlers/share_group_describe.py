@@ -1,0 +1,90 @@
+"""ShareGroupDescribe v0-1 (KIP-932): share groups, their members and what these read."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.groups.share import assignor
+from aiokproto.broker.groups.share.group import ShareGroup
+from aiokproto.broker.groups.share.member import ShareMember
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.codec.messages.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+    TopicPartitions,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = ShareGroupDescribeRequest
+VERSIONS = "0-1"
+
+
+async def handle(request: ShareGroupDescribeRequest, context: Context) -> ShareGroupDescribeResponse:
+    groups = [_answer(group_id, context) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+    return ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+
+
+def _answer(group_id: str, context: Context) -> DescribedGroup:
+    try:
+        context.groups.check(group_id, context.node.node_id)
+        group = context.groups.share_group(group_id)
+        members = [_describe(member, context) for member in group.members.values()]
+        _require_topics(members, context)
+    except BrokerError as error:
+        return DescribedGroup(
+            error_code=error.code,
+            error_message=error.detail,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            assignor_name="",
+            members=[],
+        )
+    return _described(group, members)
+
+
+def _described(group: ShareGroup, members: list[Member]) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=assignor.NAME,
+        members=members,
+    )
+
+
+def _require_topics(members: list[Member], context: Context) -> None:
+    """Refuse the whole group to who may not describe all that is read. Raises :class:`BrokerError`."""
+    for name in {topic.topic_name for member in members for topic in member.assignment.topic_partitions}:
+        context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+
+def _describe(member: ShareMember, context: Context) -> Member:
+    found = ((context.state.topic_by_id(topic_id), indexes) for topic_id, indexes in by_topic(member.assigned).items())
+    return Member(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=indexes)
+                for topic, indexes in found
+                # What of it still exists.
+                if topic is not None
+            ]
+        ),
+    )

@@ -1,0 +1,96 @@
+"""ShareGroupHeartbeat v0-1 (KIP-932): join, stay in and leave a share group. Members make their own ids."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.consumer.group import Answer
+from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.groups.reconciling import JOINING, LEAVING
+from aiokproto.broker.groups.share.member import ShareBeat
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.codec.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = ShareGroupHeartbeatRequest
+VERSIONS = "0-1"
+
+_MAX_MEMBER_ID = 36
+"""Characters of a member's id: those of a UUID."""
+
+
+async def handle(request: ShareGroupHeartbeatRequest, context: Context) -> ShareGroupHeartbeatResponse:
+    try:
+        _check(request)
+        for topic in request.subscribed_topic_names or ():
+            context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        context.groups.check(request.group_id, context.node.node_id)
+        if request.member_epoch == LEAVING:
+            answer = context.groups.share_leave(request.group_id, request.member_id)
+            interval = 0.0
+        else:
+            answer = context.groups.share_heartbeat(request.group_id, _read(request, context))
+            interval = context.groups.share_settings(request.group_id).heartbeat_interval
+    except BrokerError as error:
+        return ShareGroupHeartbeatResponse(
+            throttle_time_ms=0,
+            error_code=error.code,
+            error_message=error.detail,
+            member_epoch=0,
+            heartbeat_interval_ms=0,
+        )
+    return _write(answer, interval)
+
+
+def _check(request: ShareGroupHeartbeatRequest) -> None:
+    """Whether the request is whole, whatever the group is like. Raises :class:`BrokerError`."""
+    for name in ("group_id", "member_id", "rack_id"):
+        text = getattr(request, name)
+        if text is not None and not text.strip():
+            raise _invalid(f"{name} is empty")
+    if len(request.member_id) > _MAX_MEMBER_ID:
+        raise _invalid(f"member_id has {len(request.member_id)} characters; the limit is {_MAX_MEMBER_ID}")
+    if request.member_epoch < LEAVING:
+        raise _invalid(f"member_epoch is {request.member_epoch}")
+    if request.member_epoch == JOINING and not request.subscribed_topic_names:
+        raise _invalid("who joins has to give subscribed_topic_names")
+
+
+def _invalid(why: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
+
+
+def _read(request: ShareGroupHeartbeatRequest, context: Context) -> ShareBeat:
+    names = request.subscribed_topic_names
+    return ShareBeat(
+        request.member_id,
+        request.member_epoch,
+        request.rack_id,
+        frozenset(names) if names is not None else None,
+        context.client_id,
+        f"/{context.client_host}",
+    )
+
+
+def _write(answer: Answer, interval: float) -> ShareGroupHeartbeatResponse:
+    assignment = None
+    if answer.assigned is not None:
+        assignment = Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic(answer.assigned).items()
+            ]
+        )
+    return ShareGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=round(interval * 1000),
+        assignment=assignment,
+    )

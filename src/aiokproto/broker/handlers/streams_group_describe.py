@@ -1,0 +1,123 @@
+"""StreamsGroupDescribe v0-1 (KIP-1071): state, topology, members and tasks of streams groups. v1 the assignor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.streams.assignor import NAME
+from aiokproto.broker.groups.streams.group import StreamsGroup
+from aiokproto.broker.groups.streams.member import Kind, StreamsMember, Task
+from aiokproto.broker.groups.streams.records import by_subtopology
+from aiokproto.broker.security.acls import ResourceType
+from aiokproto.codec.messages.streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Endpoint,
+    KeyValue,
+    Member,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+from aiokproto.codec.payloads.streams_group_topology import TopicInfo as InternalTopic
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = StreamsGroupDescribeRequest
+VERSIONS = "0-1"
+
+
+async def handle(request: StreamsGroupDescribeRequest, context: Context) -> StreamsGroupDescribeResponse:
+    groups = [_answer(group_id, context) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+    return StreamsGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+
+
+def _answer(group_id: str, context: Context) -> DescribedGroup:
+    try:
+        context.groups.check(group_id, context.node.node_id)
+        group = context.groups.streams_group(group_id)
+    except BrokerError as error:
+        return DescribedGroup(
+            error_code=error.code,
+            error_message=error.detail,
+            group_id=group_id,
+            group_state="",
+            group_epoch=0,
+            assignment_epoch=0,
+            members=[],
+        )
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=NAME,
+        topology=_topology(group),
+        members=[_member(member, group) for member in group.members.values()],
+    )
+
+
+def _topology(group: StreamsGroup) -> Topology | None:
+    if group.topology is None:
+        return None
+    return Topology(
+        epoch=group.topology.epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id=each.subtopology_id,
+                source_topics=each.source_topics,
+                repartition_sink_topics=each.repartition_sink_topics,
+                state_changelog_topics=[_info(info, group) for info in each.state_changelog_topics],
+                repartition_source_topics=[_info(info, group) for info in each.repartition_source_topics],
+            )
+            for each in group.topology.subtopologies
+        ],
+    )
+
+
+def _info(info: InternalTopic, group: StreamsGroup) -> TopicInfo:
+    """An internal topic, with the number of partitions that was decided for it."""
+    return TopicInfo(
+        name=info.name,
+        partitions=group.configured.sizes.get(info.name, info.partitions),
+        replication_factor=info.replication_factor,
+        topic_configs=[KeyValue(key=config.key, value=config.value) for config in info.topic_configs],
+    )
+
+
+def _member(member: StreamsMember, group: StreamsGroup) -> Member:
+    endpoint = member.endpoint
+    return Member(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=Endpoint(host=endpoint.host, port=endpoint.port) if endpoint is not None else None,
+        client_tags=[KeyValue(key=key, value=value) for key, value in member.tags.items()],
+        task_offsets=[],
+        task_end_offsets=[],
+        assignment=_assignment(member.assigned),
+        target_assignment=_assignment(group.targets[member.member_id]),
+        is_classic=False,
+    )
+
+
+def _assignment(tasks: Iterable[Task]) -> Assignment:
+    active, standby, warmup = (
+        [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, kind).items()]
+        for kind in Kind
+    )
+    return Assignment(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)

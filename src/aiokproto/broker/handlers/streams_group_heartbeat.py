@@ -1,0 +1,248 @@
+"""StreamsGroupHeartbeat v0-1 (KIP-1071): join, stay in and leave a streams group. v1 a wider recovery lag.
+
+Internal topics that the topology needs are created when a heartbeat finds them missing; the next one finds them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokproto.broker.context import Context
+from aiokproto.broker.groups.reconciling import JOINING, LEAVING, LEFT_FOR_NOW
+from aiokproto.broker.groups.streams.group import StreamsAnswer, StreamsGroup
+from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
+from aiokproto.broker.groups.streams.member import Kind, StreamsBeat, Task, Tasks, Topology
+from aiokproto.broker.groups.streams.records import by_subtopology
+from aiokproto.broker.groups.streams.topology import check, inputs
+from aiokproto.broker.security.acls import Operation, ResourceType
+from aiokproto.broker.topics import OFFSETS_TOPIC
+from aiokproto.codec.messages.streams_group_heartbeat import (
+    Endpoint,
+    EndpointToPartitions,
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    TaskIds,
+    TopicPartition,
+)
+from aiokproto.codec.messages.streams_group_heartbeat import TopicInfo as ToldTopic
+from aiokproto.codec.messages.streams_group_heartbeat import Topology as ToldTopology
+from aiokproto.codec.payloads.streams_group_topology import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+REQUEST = StreamsGroupHeartbeatRequest
+VERSIONS = "0-1"
+
+_TASK_OFFSET_INTERVAL_MS = 60_000
+_ACCEPTABLE_RECOVERY_LAG = 10_000
+"""What members are told for warm-up tasks, which the assignor never hands out."""
+
+
+async def handle(request: StreamsGroupHeartbeatRequest, context: Context) -> StreamsGroupHeartbeatResponse:
+    try:
+        _check(request)
+        context.groups.check(request.group_id, context.node.node_id)
+        if request.member_epoch in (LEAVING, LEFT_FOR_NOW):
+            context.groups.streams_leave(request.group_id, request.member_id, request.instance_id, request.member_epoch)
+            return _answer(request.member_id, request.member_epoch)
+        beat = _read(request, context)
+        _check_topics(beat.topology, context)
+        told = context.groups.streams_heartbeat(request.group_id, beat)
+        group = context.groups.streams_group(request.group_id)
+        return _write(told, beat, group, _create_topics(group, context))
+    except BrokerError as error:
+        return _answer("", 0, error_code=error.code, error_message=error.detail)
+
+
+def _answer(
+    member_id: str, epoch: int, error_code: int = ErrorCode.NONE, error_message: str | None = None
+) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=error_code,
+        error_message=error_message,
+        member_id=member_id,
+        member_epoch=epoch,
+        heartbeat_interval_ms=0,
+        task_offset_interval_ms=0,
+        status=[],
+        endpoint_information_epoch=0,
+    )
+
+
+# ---- what is asked
+
+
+def _check(request: StreamsGroupHeartbeatRequest) -> None:
+    """Whether the request is whole, whatever the group is like. Raises :class:`BrokerError`."""
+    for name in ("group_id", "member_id", "instance_id", "rack_id"):
+        text = getattr(request, name)
+        if text is not None and not text.strip():
+            raise _invalid(f"{name} is empty")
+    owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if request.member_epoch < LEFT_FOR_NOW:
+        raise _invalid(f"member_epoch is {request.member_epoch}")
+    if request.member_epoch == LEFT_FOR_NOW and request.instance_id is None:
+        raise _invalid("only a member with an instance_id can leave for a while")
+    if request.member_epoch == JOINING:
+        if request.rebalance_timeout_ms == -1:
+            raise _invalid("who joins has to give rebalance_timeout_ms")
+        if any(owned):
+            raise _invalid("who joins has no tasks")
+        if request.topology is None:
+            raise _invalid("who joins has to give the topology")
+    elif request.topology is not None:
+        raise _invalid("only who joins can give a topology")
+    if any(each is None for each in owned) and any(each is not None for each in owned):
+        raise _invalid("of active_tasks, standby_tasks and warmup_tasks some are null, and some are not")
+
+
+def _invalid(why: str) -> BrokerError:
+    return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
+
+
+def _check_topics(topology: Topology | None, context: Context) -> None:
+    """Whether the topology makes sense, and the client may know of the topics that it is about."""
+    if topology is None:
+        return
+    check(topology)
+    for each in topology.subtopologies:
+        for name in (
+            *inputs(each),
+            *each.repartition_sink_topics,
+            *(info.name for info in each.state_changelog_topics),
+        ):
+            context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            if name == OFFSETS_TOPIC:
+                raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{name} is Kafka's own topic")
+
+
+def _read(request: StreamsGroupHeartbeatRequest, context: Context) -> StreamsBeat:
+    timeout, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
+    return StreamsBeat(
+        request.member_id,
+        request.member_epoch,
+        request.instance_id,
+        request.rack_id,
+        max(timeout, 0) / 1000 if timeout != -1 else None,
+        _topology(request.topology) if request.topology is not None else None,
+        _tasks(request.active_tasks, request.standby_tasks, request.warmup_tasks),
+        request.process_id,
+        MemberEndpoint(endpoint.host, endpoint.port) if endpoint is not None else None,
+        {tag.key: tag.value for tag in tags} if tags is not None else None,
+        request.endpoint_information_epoch,
+        request.shutdown_application,
+        context.client_id,
+        f"/{context.client_host}",
+    )
+
+
+def _topology(told: ToldTopology) -> Topology:
+    """The topology as it is written down."""
+    return Topology(
+        epoch=told.epoch,
+        subtopologies=[
+            Subtopology(
+                subtopology_id=each.subtopology_id,
+                source_topics=each.source_topics,
+                source_topic_regex=each.source_topic_regex,
+                state_changelog_topics=_infos(each.state_changelog_topics),
+                repartition_sink_topics=each.repartition_sink_topics,
+                repartition_source_topics=_infos(each.repartition_source_topics),
+                copartition_groups=[
+                    CopartitionGroup(
+                        source_topics=group.source_topics,
+                        source_topic_regex=group.source_topic_regex,
+                        repartition_source_topics=group.repartition_source_topics,
+                    )
+                    for group in each.copartition_groups
+                ],
+            )
+            for each in told.subtopologies
+        ],
+    )
+
+
+def _infos(told: list[ToldTopic]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            name=each.name,
+            partitions=each.partitions,
+            replication_factor=each.replication_factor,
+            topic_configs=[TopicConfig(key=config.key, value=config.value) for config in each.topic_configs],
+        )
+        for each in told
+    ]
+
+
+def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
+    """What a member says it has; None if it does not say."""
+    if any(ids is None for ids in kinds):
+        return None
+    return frozenset(
+        Task(kind, each.subtopology_id, index)
+        for kind, ids in zip(Kind, kinds, strict=True)
+        for each in ids or ()
+        for index in each.partitions
+    )
+
+
+# ---- what is done and answered
+
+
+def _create_topics(group: StreamsGroup, context: Context) -> str:
+    """Create the internal topics that are missing, in the client's name; returns what went wrong, a sentence each."""
+    refused = []
+    for info in group.configured.missing.values():
+        try:
+            context.require(Operation.CREATE, ResourceType.TOPIC, info.name)
+            context.state.create_topic(
+                info.name,
+                info.partitions,
+                info.replication_factor or -1,
+                {config.key: config.value for config in info.topic_configs},
+            )
+        except BrokerError as error:
+            refused.append(f"; {info.name} cannot be created: {error.detail or error.code.name}")
+    return "".join(refused)
+
+
+def _write(told: StreamsAnswer, beat: StreamsBeat, group: StreamsGroup, refused: str) -> StreamsGroupHeartbeatResponse:
+    answer = _answer(told.member_id, told.epoch)
+    answer.heartbeat_interval_ms = round(group.settings.heartbeat_interval * 1000)
+    answer.task_offset_interval_ms = _TASK_OFFSET_INTERVAL_MS
+    answer.acceptable_recovery_lag = _ACCEPTABLE_RECOVERY_LAG
+    answer.status = [
+        Status(
+            status_code=each.code,
+            status_detail=each.detail + (refused if each == group.configured.trouble else ""),
+        )
+        for each in told.statuses
+    ]
+    if told.assigned is not None:
+        answer.active_tasks = _ids(told.assigned, Kind.ACTIVE)
+        answer.standby_tasks = _ids(told.assigned, Kind.STANDBY)
+        answer.warmup_tasks = _ids(told.assigned, Kind.WARMUP)
+    answer.endpoint_information_epoch = told.endpoint_epoch
+    if told.endpoint_epoch != beat.endpoint_epoch:
+        answer.partitions_by_user_endpoint = list(_endpoints(group))
+    return answer
+
+
+def _ids(tasks: Tasks, kind: Kind) -> list[TaskIds]:
+    return [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, kind).items()]
+
+
+def _endpoints(group: StreamsGroup) -> Iterable[EndpointToPartitions]:
+    for member in group.members.values():
+        if member.endpoint is not None:
+            yield EndpointToPartitions(
+                user_endpoint=Endpoint(host=member.endpoint.host, port=member.endpoint.port),
+                active_partitions=_partitions(group.partitions(member, Kind.ACTIVE)),
+                standby_partitions=_partitions(group.partitions(member, Kind.STANDBY)),
+            )
+
+
+def _partitions(topics: dict[str, list[int]]) -> list[TopicPartition]:
+    return [TopicPartition(topic=name, partitions=indexes) for name, indexes in topics.items()]

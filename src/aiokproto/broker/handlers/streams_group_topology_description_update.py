@@ -1,0 +1,23 @@
+"""StreamsGroupTopologyDescriptionUpdate v0: refused, as by a Kafka without a plugin that keeps descriptions."""
+
+from __future__ import annotations
+
+from aiokproto.broker.context import Context
+from aiokproto.codec.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
+from aiokproto.error_codes import ErrorCode
+
+REQUEST = StreamsGroupTopologyDescriptionUpdateRequest
+VERSIONS = "0"
+
+
+async def handle(
+    request: StreamsGroupTopologyDescriptionUpdateRequest, context: Context
+) -> StreamsGroupTopologyDescriptionUpdateResponse:
+    return StreamsGroupTopologyDescriptionUpdateResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        error_message="the embedded broker keeps no descriptions of topologies",
+    )

@@ -1,0 +1,140 @@
+"""The records of the topic of share groups' states, in Kafka's own format: int16 type or version, then the payload.
+
+A snapshot is all that is kept of a share partition; an update is what changed since the last one, and names it. A
+snapshot without a value ends what is kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple, TypeVar
+
+from aiokproto.broker.share.state import StateBatch
+from aiokproto.codec.payloads import share_snapshot, share_update
+from aiokproto.codec.payloads.share_snapshot import ShareSnapshotKey, ShareSnapshotValue
+from aiokproto.codec.payloads.share_update import ShareUpdateKey, ShareUpdateValue
+
+B = TypeVar("B", share_snapshot.StateBatch, share_update.StateBatch)
+
+_INT16 = struct.Struct(">h")
+_SNAPSHOT, _UPDATE = 0, 1
+"""Types of records, which their keys begin with."""
+_VERSION = 0
+"""Version of all keys and values: they have only had one."""
+
+
+class SharePartitionKey(NamedTuple):
+    """A share partition: what one group has done with one partition."""
+
+    group: str
+    topic_id: bytes
+    partition: int
+
+
+class Snapshot(NamedTuple):
+    """All that is kept of a share partition. Times in ms; they differ where nothing but the snapshot was new."""
+
+    epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    created: int
+    written: int
+    batches: tuple[StateBatch, ...]
+
+
+class Update(NamedTuple):
+    """What changed since the snapshot of that epoch."""
+
+    epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+def encode_key(place: SharePartitionKey, kind: type[Snapshot | Update]) -> bytes:
+    """The key of a record."""
+    group, topic_id, partition = place
+    if kind is Snapshot:
+        snapshot = ShareSnapshotKey(group_id=group, topic_id=topic_id, partition=partition)
+        return _INT16.pack(_SNAPSHOT) + snapshot.encode(_VERSION)
+    update = ShareUpdateKey(group_id=group, topic_id=topic_id, partition=partition)
+    return _INT16.pack(_UPDATE) + update.encode(_VERSION)
+
+
+def encode_value(record: Snapshot | Update) -> bytes:
+    """The value of a record."""
+    if isinstance(record, Snapshot):
+        return _INT16.pack(_VERSION) + ShareSnapshotValue(
+            snapshot_epoch=record.epoch,
+            state_epoch=record.state_epoch,
+            leader_epoch=record.leader_epoch,
+            start_offset=record.start_offset,
+            delivery_complete_count=record.delivery_complete_count,
+            create_timestamp=record.created,
+            write_timestamp=record.written,
+            state_batches=[_encoded(share_snapshot.StateBatch, batch) for batch in record.batches],
+        ).encode(_VERSION)
+    return _INT16.pack(_VERSION) + ShareUpdateValue(
+        snapshot_epoch=record.epoch,
+        leader_epoch=record.leader_epoch,
+        start_offset=record.start_offset,
+        delivery_complete_count=record.delivery_complete_count,
+        state_batches=[_encoded(share_update.StateBatch, batch) for batch in record.batches],
+    ).encode(_VERSION)
+
+
+def decode(key: bytes, value: bytes | None) -> tuple[SharePartitionKey, Snapshot | Update | None] | None:
+    """What a record says of which share partition: None of it where it ends; None if it is about something else."""
+    (kind,) = _INT16.unpack_from(key)
+    if kind == _SNAPSHOT:
+        about = ShareSnapshotKey.decode(key[2:], _VERSION)
+        place = SharePartitionKey(about.group_id, about.topic_id, about.partition)
+        return place, _decode_snapshot(value) if value is not None else None
+    if kind == _UPDATE and value is not None:
+        of = ShareUpdateKey.decode(key[2:], _VERSION)
+        return SharePartitionKey(of.group_id, of.topic_id, of.partition), _decode_update(value)
+    return None
+
+
+def _decode_snapshot(value: bytes) -> Snapshot:
+    read = ShareSnapshotValue.decode(value[2:], _INT16.unpack_from(value)[0])
+    return Snapshot(
+        read.snapshot_epoch,
+        read.state_epoch,
+        read.leader_epoch,
+        read.start_offset,
+        read.delivery_complete_count,
+        read.create_timestamp,
+        read.write_timestamp,
+        _batches(read.state_batches),
+    )
+
+
+def _decode_update(value: bytes) -> Update:
+    read = ShareUpdateValue.decode(value[2:], _INT16.unpack_from(value)[0])
+    return Update(
+        read.snapshot_epoch,
+        read.leader_epoch,
+        read.start_offset,
+        read.delivery_complete_count,
+        _batches(read.state_batches),
+    )
+
+
+def _batches(batches: list[share_snapshot.StateBatch] | list[share_update.StateBatch]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in batches
+    )
+
+
+def _encoded(kind: type[B], batch: StateBatch) -> B:
+    return kind(
+        first_offset=batch.first_offset,
+        last_offset=batch.last_offset,
+        delivery_state=batch.delivery_state,
+        delivery_count=batch.delivery_count,
+    )

@@ -1,0 +1,233 @@
+"""Members of a share group, made of requests: each does what it is told, on a connection of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+from aiokproto.client import Client
+from aiokproto.codec.messages import share_acknowledge, share_fetch
+from aiokproto.codec.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from aiokproto.codec.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from aiokproto.codec.messages.share_fetch import PartitionData, ShareFetchRequest, ShareFetchResponse
+from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.records import decode
+from tests.broker.wire import Wire, batch, connect_to
+from tests.clusters import BehaviourCluster
+
+GROUP_RESOURCE = 32
+
+Ack = tuple[int, int, Sequence[int]]
+"""First offset, last offset, and what is said of them."""
+
+
+class Member:
+    """A member of a share group that reads one topic."""
+
+    def __init__(self, scene: Scene, wire: Wire, name: str) -> None:
+        self.scene = scene
+        self.wire = wire
+        self.name = name
+        self.epoch = 0
+        self.group_epoch = 0
+        self.assigned: list[int] = []
+
+    async def beat(self) -> ShareGroupHeartbeatResponse:
+        """Join, or stay."""
+        answer = await self.scene.client.request(
+            ShareGroupHeartbeatRequest(
+                group_id=self.scene.group,
+                member_id=self.name,
+                member_epoch=self.group_epoch,
+                subscribed_topic_names=[self.scene.topic] if self.group_epoch == 0 else None,
+            )
+        )
+        assert answer.error_code == 0, answer
+        self.group_epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self.assigned = [index for topic in answer.assignment.topic_partitions for index in topic.partitions]
+        return answer
+
+    async def leave(self) -> None:
+        """Leave the group."""
+        request = ShareGroupHeartbeatRequest(group_id=self.scene.group, member_id=self.name, member_epoch=-1)
+        answer = await self.scene.client.request(request)
+        assert answer.error_code == 0, answer
+
+    async def fetch(
+        self,
+        *acks: Ack,
+        wait: int = 0,
+        most: int = 500,
+        partitions: Sequence[int] = (0,),
+        epoch: int | None = None,
+        version: int = 2,
+        bytes_wanted: int = 1 << 20,
+        **fields: Any,
+    ) -> ShareFetchResponse:
+        """One request, of the session's next epoch unless told."""
+        asked = [
+            share_fetch.FetchPartition(
+                partition_index=index,
+                partition_max_bytes=0 if version else bytes_wanted,
+                acknowledgement_batches=[
+                    share_fetch.AcknowledgementBatch(
+                        first_offset=first, last_offset=last, acknowledge_types=list(types)
+                    )
+                    for first, last, types in acks
+                ],
+            )
+            for index in partitions
+        ]
+        sent = self.epoch if epoch is None else epoch
+        min_bytes = fields.pop("min_bytes", 1 if wait else 0)
+        forgotten = fields.pop("forgotten", [])
+        fields = {"max_records": most, "batch_size": most, **fields} if version else fields
+        request = ShareFetchRequest(
+            group_id=self.scene.group,
+            member_id=self.name,
+            share_session_epoch=sent,
+            max_wait_ms=wait,
+            min_bytes=min_bytes,
+            topics=[share_fetch.FetchTopic(topic_id=self.scene.topic_id, partitions=asked)] if asked else [],
+            forgotten_topics_data=forgotten,
+            **fields,
+        )
+        answer = await self.wire.ask(request, version)
+        if answer.error_code == 0:
+            self.epoch = sent + 1
+        return answer
+
+    async def acquire(self, *acks: Ack, **fields: Any) -> dict[int, int]:
+        """Fetch until there is something; returns how often each record was delivered, by offset."""
+        (only,) = await self.acquire_all(*acks, **fields)
+        return only
+
+    async def acquire_all(self, *acks: Ack, **fields: Any) -> list[dict[int, int]]:
+        """As :meth:`acquire`, of each partition that gave something."""
+        while True:
+            answer = await self.fetch(*acks, **{"wait": 500, **fields})
+            assert answer.error_code == 0, answer
+            parts = parts_of(answer)
+            assert not any(part.acknowledge_error_code for part in parts), answer
+            # What Kafka says of a partition of which it has just begun to keep a state.
+            assert all(ErrorCode(part.error_code).retriable for part in parts if part.error_code), answer
+            if any(part.acquired_records for part in parts):
+                return [deliveries(part) for part in parts if part.acquired_records]
+            acks = ()
+
+    async def acknowledge(
+        self, *acks: Ack, partition: int = 0, epoch: int | None = None, renew: bool = False, version: int = 2
+    ) -> ShareAcknowledgeResponse:
+        """One request, of the session's next epoch unless told."""
+        batches = [
+            share_acknowledge.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+            for first, last, types in acks
+        ]
+        asked = share_acknowledge.AcknowledgePartition(partition_index=partition, acknowledgement_batches=batches)
+        topic = share_acknowledge.AcknowledgeTopic(topic_id=self.scene.topic_id, partitions=[asked])
+        sent = self.epoch if epoch is None else epoch
+        request = ShareAcknowledgeRequest(
+            group_id=self.scene.group,
+            member_id=self.name,
+            share_session_epoch=sent,
+            is_renew_ack=renew,
+            topics=[topic] if batches else [],
+        )
+        answer = await self.wire.ask(request, version)
+        if answer.error_code == 0:
+            self.epoch = sent + 1
+        return answer
+
+    async def say(self, *acks: Ack, partition: int = 0, renew: bool = False) -> ErrorCode:
+        """Acknowledge, and hear what became of it."""
+        answer = await self.acknowledge(*acks, partition=partition, renew=renew)
+        assert answer.error_code == 0, answer
+        return ErrorCode(answer.responses[0].partitions[0].error_code)
+
+
+def parts_of(answer: ShareFetchResponse) -> list[PartitionData]:
+    """What is told of each partition."""
+    return [part for topic in answer.responses for part in topic.partitions]
+
+
+def deliveries(part: PartitionData) -> dict[int, int]:
+    """How often each record that was acquired was delivered, by offset. All of them are there."""
+    counts = {
+        offset: each.delivery_count
+        for each in part.acquired_records
+        for offset in range(each.first_offset, each.last_offset + 1)
+    }
+    spans = [(found.base_offset, found.last_offset) for found in decode(part.records or b"")]
+    assert all(any(first <= offset <= last for first, last in spans) for offset in counts)
+    return counts
+
+
+class Scene:
+    """A share group and a topic, and who reads it."""
+
+    def __init__(self, client: Client, topic: str, topic_id: bytes) -> None:
+        self.client = client
+        self.group = topic
+        self.topic = topic
+        self.topic_id = topic_id
+
+    async def produce(self, *sizes: int, partition: int = 0, age: float = 0) -> None:
+        """Write batches of so many records each, which are some seconds old."""
+        timestamp = int((time.time() - age) * 1000)
+        for size in sizes:
+            data = batch([b"v%d" % number for number in range(size)], timestamp)
+            written = TopicProduceData(
+                topic_id=self.topic_id, partition_data=[PartitionProduceData(index=partition, records=data)]
+            )
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            while code:
+                assert code.retriable, code
+                answer = await self.client.request(ProduceRequest(acks=-1, timeout_ms=9000, topic_data=[written]))
+                code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+    async def configure(self, **options: str) -> None:
+        """Set options of the group, named with underscores."""
+        changes = [
+            AlterableConfig(name=f"share.{name.replace('_', '.')}", config_operation=0, value=value)
+            for name, value in options.items()
+        ]
+        resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=changes)
+        answer = await self.client.request(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+        assert answer.responses[0].error_code == 0, answer
+
+    @asynccontextmanager
+    async def member(self, partition: int = 0) -> AsyncIterator[Member]:
+        """A member that has joined, with a connection to who leads a partition."""
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)])
+        known = await self.client.request(asked)
+        leader = known.topics[0].partitions[partition].leader_id
+        (node,) = [node for node in known.brokers if node.node_id == leader]
+        async with connect_to(f"{node.host}:{node.port}") as wire:
+            member = Member(self, wire, str(uuid4()))
+            while not member.assigned:
+                await member.beat()
+            yield member
+
+
+@asynccontextmanager
+async def scene(
+    cluster: BehaviourCluster, topic: str, partitions: int = 1, replication: int | None = None, **options: str
+) -> AsyncIterator[Scene]:
+    """A new topic, and a group that reads it from its beginning."""
+    await cluster.create_topic(topic, partitions=partitions, replication=replication)
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        found = (await client.metadata([topic]))[topic]
+        made = Scene(client, topic, found.topic_id)
+        await made.configure(**{"auto_offset_reset": "earliest", **options})
+        yield made

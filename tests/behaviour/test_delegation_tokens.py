@@ -1,0 +1,335 @@
+"""Delegation tokens: the same on the embedded broker and on real Kafka."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from aiokproto.codec.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from aiokproto.codec.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.codec.messages.renew_delegation_token import RenewDelegationTokenRequest
+from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from aiokproto.codec.schema import Request
+from aiokproto.error_codes import ErrorCode
+from tests.behaviour.asked import NO_TOPIC, OK, errors
+from tests.behaviour.secured import SECURED, Secured, as_user, create
+from tests.behaviour.test_acls import revoke
+from tests.broker.secure import (
+    CREATE_TOKENS,
+    DELEGATION_TOKEN,
+    DESCRIBE,
+    DESCRIBE_TOKENS,
+    TOPIC,
+    USER,
+    ScramClient,
+    acl,
+    authenticate,
+    grant,
+    unsecured,
+)
+from tests.broker.wire import Wire, connect
+from tests.clusters import BehaviourCluster
+
+DAY = 86_400_000
+NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+MECHANISMS = [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")]
+REQUESTS: dict[str, Request[Any]] = {
+    "create": CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),
+    "renew": RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=-1),
+    "expire": ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=-1),
+    "describe": DescribeDelegationTokenRequest(owners=None),
+}
+
+
+@asynccontextmanager
+async def bearer(secured: Secured, user: str) -> AsyncIterator[Wire]:
+    """A connection of anybody at all."""
+    async with connect(secured) as wire:
+        assert (await authenticate(wire, "OAUTHBEARER", unsecured(user))).error_code == OK
+        yield wire
+
+
+async def make(
+    wire: Wire, *renewers: str, owner: str | None = None, lifetime_ms: int = -1, version: int = 3
+) -> CreateDelegationTokenResponse:
+    request = CreateDelegationTokenRequest(
+        renewers=[CreatableRenewers(principal_type="User", principal_name=name) for name in renewers],
+        max_lifetime_ms=lifetime_ms,
+    )
+    if owner is not None:
+        request.owner_principal_type, request.owner_principal_name = "User", owner
+    return await wire.ask(request, version)
+
+
+async def described(wire: Wire, *owners: str) -> dict[str, DescribedDelegationToken]:
+    """The tokens that a client sees; without owners all of them."""
+    asked = [DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners]
+    answer = await wire.ask(DescribeDelegationTokenRequest(owners=asked or None))
+    assert answer.error_code == OK
+    return {token.token_id: token for token in answer.tokens}
+
+
+async def known(wire: Wire, made: CreateDelegationTokenResponse) -> DescribedDelegationToken:
+    """A token that was made, once the broker has heard of it."""
+    assert made.error_code == OK
+    while (found := (await described(wire)).get(made.token_id)) is None:
+        pass
+    return found
+
+
+async def expire(wire: Wire, *tokens: CreateDelegationTokenResponse) -> None:
+    """End tokens, and wait until the broker has heard of it."""
+    for token in tokens:
+        ended = await wire.ask(ExpireDelegationTokenRequest(hmac=bytes(token.hmac), expiry_time_period_ms=-1))
+        assert ended.error_code == OK
+    while {token.token_id for token in tokens} & (await described(wire)).keys():
+        pass
+
+
+async def log_in(
+    wire: Wire,
+    token_id: str,
+    password: bytes,
+    mechanism: tuple[str, str] = MECHANISMS[0],
+    extensions: str = ",tokenauth=true",
+) -> SaslAuthenticateResponse:
+    name, digest = mechanism
+    client = ScramClient(token_id, base64.b64encode(password).decode(), digest, extensions=extensions)
+    first = await authenticate(wire, name, client.first())
+    if first.error_code != OK:
+        return first
+    return await wire.ask(SaslAuthenticateRequest(auth_bytes=client.final(bytes(first.auth_bytes))))
+
+
+async def test_a_token_is_what_was_asked_for(secured: Secured) -> None:
+    async with as_user(secured, "alice") as alice:
+        made = await make(alice, "bob", "carol")
+        assert (made.principal_type, made.principal_name) == ("User", "alice")
+        assert (made.token_requester_principal_type, made.token_requester_principal_name) == ("User", "alice")
+        assert made.expiry_timestamp_ms - made.issue_timestamp_ms == DAY
+        assert made.max_timestamp_ms - made.issue_timestamp_ms == 7 * DAY
+        secret = SECURED["delegation.token.secret.key"].encode()
+        assert bytes(made.hmac) == hmac.digest(secret, made.token_id.encode(), "sha512")
+        seen = await known(alice, made)
+        assert (seen.principal_name, seen.token_requester_principal_name) == ("alice", "alice")
+        assert (seen.issue_timestamp, seen.expiry_timestamp, seen.max_timestamp) == (
+            made.issue_timestamp_ms,
+            made.expiry_timestamp_ms,
+            made.max_timestamp_ms,
+        )
+        assert bytes(seen.hmac) == bytes(made.hmac)
+        assert {(each.principal_type, each.principal_name) for each in seen.renewers} == {
+            ("User", "bob"),
+            ("User", "carol"),
+        }
+        await expire(alice, made)
+
+
+@pytest.mark.parametrize(
+    ("asked", "lifetime"), [(-1, 7 * DAY), (0, 7 * DAY), (3_600_000, 3_600_000), (8 * DAY, 7 * DAY)]
+)
+async def test_how_long_a_token_can_live(secured: Secured, asked: int, lifetime: int) -> None:
+    async with as_user(secured, "alice") as alice:
+        made = await make(alice, lifetime_ms=asked, version=1)
+        assert made.max_timestamp_ms - made.issue_timestamp_ms == lifetime
+        assert made.expiry_timestamp_ms - made.issue_timestamp_ms == min(lifetime, DAY)
+        await known(alice, made)
+        await expire(alice, made)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_who_logs_in_with_a_token_is_its_owner(secured: Secured, topic: str, mechanism: tuple[str, str]) -> None:
+    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice, connect(secured) as job:
+        await create(admin, topic)
+        made = await make(alice, lifetime_ms=600_000)
+        await known(alice, made)
+        answer = await log_in(job, made.token_id, bytes(made.hmac), mechanism)
+        assert answer.error_code == OK
+        # No longer than the token, nor than anybody.
+        assert 0 < answer.session_lifetime_ms <= 600_000
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        assert errors(await job.ask(asked, 9)) == {NO_TOPIC}
+        await grant(admin, acl(TOPIC, topic, DESCRIBE))
+        assert not errors(await job.ask(asked, 9))
+        await revoke(admin, topic)
+        await expire(alice, made)
+
+
+async def test_a_session_ends_with_the_token_or_before(secured: Secured) -> None:
+    async with as_user(secured, "alice") as alice, connect(secured) as job:
+        made = await make(alice)
+        await known(alice, made)
+        # The token is good for a day, a session for an hour.
+        assert (await log_in(job, made.token_id, bytes(made.hmac))).session_lifetime_ms == 3_600_000
+        await expire(alice, made)
+
+
+@pytest.mark.parametrize(
+    ("token_id", "password", "extensions"),
+    [
+        ("{id}", b"wrong", ",tokenauth=true"),
+        ("{id}", None, ""),
+        ("{id}", None, ",tokenauth=false"),
+        ("{id}", None, ",tokenauth=true,tokenauth=false"),
+        ("nothing", None, ",tokenauth=true"),
+        ("alice", None, ",tokenauth=true"),
+    ],
+)
+async def test_a_login_that_fails(secured: Secured, token_id: str, password: bytes | None, extensions: str) -> None:
+    async with as_user(secured, "alice") as alice, connect(secured) as job:
+        made = await make(alice)
+        await known(alice, made)
+        secret = bytes(made.hmac) if password is None else password
+        answer = await log_in(job, token_id.format(id=made.token_id), secret, extensions=extensions)
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert answer.error_message == (
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+        )
+        assert await job.closed()
+        await expire(alice, made)
+
+
+async def test_the_extension_may_be_in_capitals(secured: Secured) -> None:
+    async with as_user(secured, "alice") as alice, connect(secured) as job:
+        made = await make(alice)
+        await known(alice, made)
+        assert (await log_in(job, made.token_id, bytes(made.hmac), extensions=",tokenauth=TRUE")).error_code == OK
+        await expire(alice, made)
+
+
+async def test_a_token_makes_no_tokens(secured: Secured) -> None:
+    async with as_user(secured, "alice") as alice, connect(secured) as job:
+        made = await make(alice)
+        await known(alice, made)
+        assert (await log_in(job, made.token_id, bytes(made.hmac))).error_code == OK
+        for name, request in REQUESTS.items():
+            assert (name, errors(await job.ask(request))) == (name, {NOT_ALLOWED})
+        await expire(alice, made)
+
+
+@pytest.mark.parametrize("api", REQUESTS)
+async def test_nobody_has_tokens(cluster: BehaviourCluster, api: str) -> None:
+    """Who has not said who he is, over a connection that anybody can read."""
+    request = REQUESTS[api]
+    async with connect(cluster) as wire:
+        for version in range(1, request.versions.highest + 1):
+            answer = await wire.ask(request, version)
+            assert errors(answer) == {NOT_ALLOWED}
+
+
+async def test_what_cannot_be_asked_for(secured: Secured) -> None:
+    async with as_user(secured, "alice") as alice:
+        group = CreatableRenewers(principal_type="Group", principal_name="x")
+        answer = await alice.ask(CreateDelegationTokenRequest(renewers=[group], max_lifetime_ms=-1))
+        assert answer.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+        assert (answer.principal_name, answer.token_id, bytes(answer.hmac)) == ("alice", "", b"")
+        assert (answer.issue_timestamp_ms, answer.expiry_timestamp_ms, answer.max_timestamp_ms) == (-1, -1, -1)
+        for request in (REQUESTS["renew"], REQUESTS["expire"]):
+            assert errors(await alice.ask(request)) == {ErrorCode.DELEGATION_TOKEN_NOT_FOUND}
+
+
+async def test_a_token_is_renewed_by_its_owner_and_its_renewers(secured: Secured) -> None:
+    async with as_user(secured, "alice") as alice, bearer(secured, "bob") as bob, bearer(secured, "carol") as carol:
+        made = await make(alice, "bob", lifetime_ms=2 * DAY)
+        await known(alice, made)
+        secret = bytes(made.hmac)
+        for wire, expected in ((carol, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH), (bob, OK), (alice, OK)):
+            answer = await wire.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=3_600_000))
+            assert answer.error_code == expected
+        assert 3_600_000 <= answer.expiry_timestamp_ms - made.issue_timestamp_ms < DAY
+        while (await known(alice, made)).expiry_timestamp != answer.expiry_timestamp_ms:
+            pass
+        # For longer than the broker's limit; and beyond the token's own end.
+        answer = await bob.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=5 * DAY), 1)
+        assert DAY <= answer.expiry_timestamp_ms - made.issue_timestamp_ms < 2 * DAY
+        late = await bob.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=5 * DAY), 1)
+        assert (late.error_code, late.expiry_timestamp_ms) == (OK, made.max_timestamp_ms)
+        sooner = await bob.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=60_000))
+        assert 60_000 <= sooner.expiry_timestamp_ms - made.issue_timestamp_ms < DAY
+        refused = await carol.ask(ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1))
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        await expire(bob, made)
+        answer = await alice.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=-1))
+        assert answer.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+
+async def test_an_expired_token(secured: Secured) -> None:
+    async with as_user(secured, "alice") as alice, connect(secured) as job:
+        made = await make(alice, lifetime_ms=1)
+        await known(alice, made)
+        secret = bytes(made.hmac)
+        while (
+            answer := await alice.ask(RenewDelegationTokenRequest(hmac=secret, renew_period_ms=-1))
+        ).error_code == OK:
+            pass
+        assert answer.error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
+        later = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=DAY)
+        assert (await alice.ask(later)).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
+        # It is there until it is swept out; who logs in with it has no time to do anything.
+        answer_to_login = await log_in(job, made.token_id, secret)
+        assert (answer_to_login.error_code, answer_to_login.session_lifetime_ms) == (OK, 0)
+        job.send(MetadataRequest(topics=None), 9)
+        assert await job.closed()
+        await expire(alice, made)
+
+
+async def test_a_token_for_somebody_else(secured: Secured) -> None:
+    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice, connect(secured) as job:
+        refused = await make(alice, owner="dora")
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        assert (refused.principal_name, refused.token_requester_principal_name) == ("dora", "alice")
+        await grant(admin, acl(USER, "User:dora", CREATE_TOKENS))
+        made = await make(alice, owner="dora")
+        seen = await known(alice, made)
+        assert (seen.principal_name, seen.token_requester_principal_name) == ("dora", "alice")
+        assert (await log_in(job, made.token_id, bytes(made.hmac))).error_code == OK
+        # Who asked for it may see it, and no more.
+        answer = await alice.ask(RenewDelegationTokenRequest(hmac=bytes(made.hmac), renew_period_ms=-1))
+        assert answer.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        async with bearer(secured, "dora") as dora:
+            await expire(dora, made)
+        await revoke(admin, "User:dora")
+
+
+async def test_who_sees_which_tokens(secured: Secured) -> None:
+    async with (
+        as_user(secured, "admin") as admin,
+        as_user(secured, "alice") as alice,
+        bearer(secured, "eve") as eve,
+        bearer(secured, "fred") as fred,
+    ):
+        of_eve, of_fred = await make(eve, "fred"), await make(fred)
+        both = {of_eve.token_id, of_fred.token_id}
+        await known(eve, of_eve)
+        await known(fred, of_fred)
+        assert both & (await described(eve)).keys() == {of_eve.token_id}
+        assert both & (await described(fred)).keys() == both
+        assert both & (await described(fred, "fred")).keys() == both
+        assert both & (await described(fred, "eve")).keys() == {of_eve.token_id}
+        assert both & (await described(admin)).keys() == both
+        assert not both & (await described(alice)).keys()
+        nobody = await fred.ask(DescribeDelegationTokenRequest(owners=[]))
+        assert (nobody.error_code, nobody.tokens) == (OK, [])
+        await grant(admin, acl(DELEGATION_TOKEN, of_eve.token_id, DESCRIBE))
+        assert both & (await described(alice)).keys() == {of_eve.token_id}
+        await grant(admin, acl(USER, "User:fred", DESCRIBE_TOKENS))
+        assert both & (await described(alice)).keys() == both
+        await revoke(admin, of_eve.token_id, "User:fred")
+        assert not both & (await described(alice)).keys()
+        await expire(eve, of_eve)
+        await expire(fred, of_fred)

@@ -1,0 +1,277 @@
+"""What coordinators write of share groups: the embedded broker's own and real Kafka's are read, and written, alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokproto.broker.clock import VirtualClock
+from aiokproto.broker.groups.coordinator import GroupCoordinator
+from aiokproto.broker.groups.image import Image
+from aiokproto.broker.groups.share import records as share_records
+from aiokproto.broker.groups.share.group import ShareGroup
+from aiokproto.broker.groups.share.member import ShareBeat
+from aiokproto.broker.internal import partition_for
+from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.share.kept import Kept, replay
+from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
+from aiokproto.broker.share.state import PartitionState, StateBatch
+from aiokproto.broker.share.store import ShareStates, key_of
+from aiokproto.broker.state import Node, State
+from aiokproto.codec.messages import (
+    initialize_share_group_state,
+    read_share_group_state,
+    write_share_group_state,
+)
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+from aiokproto.records import BatchBuilder, BatchRecord
+from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.sharing import ShareMember, alter, delete, describe, offsets, until
+from tests.behaviour.test_group_records import OFFSETS, written
+from tests.behaviour.test_share_groups import deleted
+from tests.broker.consumer_scene import Topics
+from tests.broker.wire import Wire, fetch_request, records_of
+from tests.clusters import BehaviourCluster
+
+STATES = "__share_group_state"
+
+
+def image_of(latest: dict[bytes, bytes], group: str) -> Image:
+    return {key: value for key, value in latest.items() if share_records.KEYS.group_of(key) == group}
+
+
+async def states_of(at: Coordinator, group: str) -> list[tuple[int, BatchRecord]]:
+    """The records of a group in the topic of states, with the partitions they are in."""
+    found = []
+    for partition in range(await partitions_of(at, STATES)):
+        for record in await everything(await at.connect(), STATES, partition):
+            assert record.key is not None
+            read = decode(record.key, record.value)
+            assert read is not None
+            if read[0].group == group:
+                found.append((partition, record))
+    return found
+
+
+async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord]:
+    found: list[BatchRecord] = []
+    while more := records_of(
+        await wire.ask(fetch_request(topic, found[-1].offset + 1 if found else 0, partition=partition), 12)
+    ):
+        found += more
+    return found
+
+
+async def partitions_of(at: Coordinator, topic: str) -> int:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    return len((await (await at.connect()).ask(request)).topics[0].partitions)
+
+
+async def test_a_share_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:
+    """Read by ours and written anew, each record has the same bytes, whoever wrote it."""
+    await cluster.create_topic(topic, partitions=4)
+    async with coordinator(cluster, topic) as at:
+        first, second = ShareMember(at, "first", topic, rack_id="r"), ShareMember(at, "second", topic)
+        await until(lambda: (len(first.partitions), len(second.partitions)) == (2, 2), first, second)
+        await until(lambda: first.epoch == second.epoch, first, second)
+        described = await describe(at)
+        image = image_of(await written(at), topic)
+        group = ShareGroup(topic, Topics())
+        share_records.restore(group, image, 0.0)
+        assert (group.epoch, group.assignment_epoch) == (described.group_epoch, described.assignment_epoch)
+        for seen in described.members:
+            member = group.members[seen.member_id]
+            assert (member.epoch, member.rack_id, sorted(member.topics)) == (
+                seen.member_epoch,
+                seen.rack_id,
+                seen.subscribed_topic_names,
+            )
+            assert (member.client_id, member.client_host) == (seen.client_id, seen.client_host)
+            places = {(each.topic_id, index) for each in seen.assignment.topic_partitions for index in each.partitions}
+            assert member.assigned == group.targets[seen.member_id] == places
+        topic_id = await at.topic_id(topic)
+        assert group.states.partitions_of(topic_id) == {0, 1, 2, 3}
+        assert (group.states.initializing, group.states.deleting) == ({}, {})
+        assert rewritten(group, image) == image
+        await first.leave()
+        await second.leave()
+        image = image_of(await written(at), topic)
+        empty = ShareGroup(topic, Topics())
+        share_records.restore(empty, image, 0.0)
+        assert (empty.members, empty.epoch) == ({}, (await describe(at)).group_epoch)
+        assert rewritten(empty, image) == image
+        assert (await alter(at, topic, {0: 5})).error_code == 0
+        assert (await delete(at, topic)).error_code == 0
+        image = image_of(await written(at), topic)
+        share_records.restore(empty, image, 0.0)
+        assert (empty.states.initialized, empty.states.deleting) == ({}, {})
+        assert rewritten(empty, image) == image
+        assert await deleted(at) == 0
+        assert image_of(await written(at), topic) == {}
+
+
+def rewritten(group: ShareGroup, image: Image) -> Image:
+    """The group's records as we write them; the time of the last assignment, which groups do not know, is theirs."""
+    group.dirty = set(group.members)
+    anew = {key: image[key] for key in image if key.startswith(b"\0\x0c")}
+    share_records.changes(group, anew, 0)
+    return anew
+
+
+async def test_states_of_share_partitions_are_read_back(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with coordinator(cluster, topic) as at:
+        topic_id = await at.topic_id(topic)
+        states = States(at, SharePartitionKey(topic, topic_id, 1))
+        await states.initialize(state_epoch=3, start_offset=-1)
+        await states.read(leader_epoch=2)
+        await states.write(10, 2, (10, 12, 0, 1), (13, 16, 2, 1))
+        await states.write(10, 3, (11, 14, 0, 2), (20, 21, 4, 5))
+        await states.write(14, 1, (14, 14, 2, 2))
+        told = await states.read(leader_epoch=5)
+        found = await states_of(at, topic)
+        kept: Kept | None = None
+        for partition, record in found:
+            read = decode(record.key or b"", record.value)
+            assert read is not None
+            key, said = read
+            assert isinstance(said, (Snapshot, Update))
+            assert key == states.key
+            assert partition == partition_for(key_of(key), range(await partitions_of(at, STATES)))
+            assert (encode_key(key, type(said)), encode_value(said)) == (record.key, record.value)
+            kept = replay(kept, said, record.offset)
+        kinds = [type(said) for _, record in found if (said := decode(record.key or b"", record.value)[1])]  # type: ignore[index]
+        assert kinds == [Snapshot, Update, Update, Update, Update, Update]
+        assert kept is not None
+        batches = (StateBatch(14, 14, 2, 2), StateBatch(15, 16, 2, 1), StateBatch(20, 21, 4, 5))
+        assert kept.state == PartitionState(14, 3, 5, batches, 1)
+        assert told == batches
+        await states.initialize(state_epoch=4, start_offset=7)
+        _, record = (await states_of(at, topic))[-1]
+        read = decode(record.key or b"", record.value)
+        assert read is not None
+        assert isinstance(read[1], Snapshot)
+        assert encode_value(read[1]) == record.value
+        assert replay(kept, read[1], record.offset) == Kept(
+            PartitionState(7, 4, 0, (), 0), read[1], record.offset, 0, 5
+        )
+
+
+async def test_our_coordinators_go_on_from_what_is_written(
+    cluster: BehaviourCluster, topic: str, tmp_path: Path
+) -> None:
+    """The logs of another broker, whichever it is, under ours."""
+    await cluster.create_topic(topic, partitions=3)
+    async with coordinator(cluster, topic) as at:
+        topic_id = await at.topic_id(topic)
+        assert (await alter(at, topic, {0: 4, 1: 8})).error_code == 0
+        member = ShareMember(at, "m", topic)
+        await until(lambda: member.partitions == [0, 1, 2], member)
+        states = States(at, SharePartitionKey(topic, topic_id, 1))
+        await states.read(leader_epoch=7)
+        described, starts = await describe(at), await offsets(at)
+        offsets_partition = await at.partition()
+        wire = await at.connect()
+        copied: list[tuple[str, int, list[BatchRecord]]] = [
+            (name, partition, await everything(wire, name, partition))
+            for name, partitions in ((STATES, range(await partitions_of(at, STATES))), (OFFSETS, [offsets_partition]))
+            for partition in partitions
+        ]
+        counts = await partitions_of(at, STATES), await partitions_of(at, OFFSETS)
+        await member.leave()
+    state = State(tmp_path, [Node(0, "h", 1)], BrokerOptions({}), VirtualClock())
+    state.nodes_up([0])
+    try:
+        state.create_topic(STATES, counts[0])
+        state.create_topic(OFFSETS, counts[1], configs={"cleanup.policy": "compact"})
+        ours = state.create_topic(topic, 3)
+        for name, partition, records in copied:
+            for record in records:
+                builder = BatchBuilder()
+                # The topic came into being anew, under another id.
+                key, value = (
+                    part.replace(topic_id, ours.topic_id) if part is not None else None
+                    for part in (record.key, record.value)
+                )
+                builder.append(record.timestamp, key, value)
+                state.partition(name, partition).append(builder.close(), record.timestamp)
+        kept = ShareStates(state)
+        kept.start()
+        groups = GroupCoordinator(state, kept)
+        groups.start()
+        try:
+            group = groups.share_group(topic)
+            assert (group.epoch, group.assignment_epoch) == (described.group_epoch, described.assignment_epoch)
+            assert group.members["m"].epoch == described.members[0].member_epoch
+            found = {}
+            for index in range(3):
+                known = kept.summary(topic, ours.topic_id, index)
+                assert known is not None
+                found[topic, index] = known.start_offset
+            assert found == {place: start for place, (start, _) in starts.items()}
+            with pytest.raises(BrokerError, match="the newest is 7"):
+                kept.read(topic, ours.topic_id, 1, 6)
+            answer = groups.share_heartbeat(topic, ShareBeat("m", group.members["m"].epoch))
+            assert answer.assigned is None or {index for _, index in answer.assigned} == {0, 1, 2}
+        finally:
+            groups.close()
+    finally:
+        state.close()
+
+
+class States:
+    """What the leader of a share partition asks its coordinator."""
+
+    def __init__(self, at: Coordinator, key: SharePartitionKey) -> None:
+        self.at = at
+        self.key = key
+
+    async def initialize(self, **fields: Any) -> None:
+        asked = initialize_share_group_state.PartitionData(partition=self.key.partition, **fields)
+        data = initialize_share_group_state.InitializeStateData(topic_id=self.key.topic_id, partitions=[asked])
+        request = initialize_share_group_state.InitializeShareGroupStateRequest(group_id=self.key.group, topics=[data])
+        # Somebody has to be asked first for the topic to come into being.
+        find = FindCoordinatorRequest(key_type=2, coordinator_keys=[key_of(self.key)])
+        await self.at.ask(find, lambda answer: answer.coordinators[0].error_code)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        # The coordinator may not have heard of the topic yet.
+        while error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
+            error = ErrorCode(answer.results[0].partitions[0].error_code)
+        assert error is ErrorCode.NONE
+
+    async def read(self, **fields: Any) -> tuple[StateBatch, ...]:
+        asked = read_share_group_state.PartitionData(partition=self.key.partition, **fields)
+        data = read_share_group_state.ReadStateData(topic_id=self.key.topic_id, partitions=[asked])
+        request = read_share_group_state.ReadShareGroupStateRequest(group_id=self.key.group, topics=[data])
+        answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
+        (found,) = answer.results[0].partitions
+        assert found.error_code == 0
+        return tuple(
+            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+            for each in found.state_batches
+        )
+
+    async def write(self, start_offset: int, done: int, *batches: tuple[int, int, int, int]) -> None:
+        asked = write_share_group_state.PartitionData(
+            partition=self.key.partition,
+            state_epoch=3,
+            leader_epoch=2,
+            start_offset=start_offset,
+            delivery_complete_count=done,
+            state_batches=[
+                write_share_group_state.StateBatch(
+                    first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
+                )
+                for first, last, state, count in batches
+            ],
+        )
+        data = write_share_group_state.WriteStateData(topic_id=self.key.topic_id, partitions=[asked])
+        request = write_share_group_state.WriteShareGroupStateRequest(group_id=self.key.group, topics=[data])
+        answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
+        assert answer.results[0].partitions[0].error_code == 0

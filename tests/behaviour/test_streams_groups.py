@@ -1,0 +1,369 @@
+"""Groups of the streams protocol (KIP-1071), request by request, on the embedded broker and on real Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aiokproto.broker.groups.streams import records
+from aiokproto.broker.groups.streams.group import StreamsGroup
+from aiokproto.broker.groups.streams.member import Kind
+from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
+from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
+from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.messages.streams_group_describe import DescribedGroup, StreamsGroupDescribeRequest
+from aiokproto.codec.messages.streams_group_heartbeat import (
+    Endpoint,
+    KeyValue,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+from aiokproto.codec.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+)
+from aiokproto.error_codes import ErrorCode
+from tests.behaviour.coordinator import Coordinator, coordinator
+from tests.behaviour.test_group_records import written
+from tests.broker.consumer_scene import Topics
+from tests.clusters import BehaviourCluster
+
+NO_SOURCE, SHUTDOWN = 1, 4
+"""Statuses, with the protocol's numbers."""
+
+
+def counting(topic: str, epoch: int = 0) -> Topology:
+    """Words are repartitioned, and counted in a store."""
+    compact = [KeyValue(key="cleanup.policy", value="compact")]
+    return Topology(
+        epoch=epoch,
+        subtopologies=[
+            _subtopology("0", sources=[topic], sinks=[f"{topic}-words"]),
+            _subtopology(
+                "1",
+                repartitions=[TopicInfo(name=f"{topic}-words", partitions=0, replication_factor=0, topic_configs=[])],
+                changelogs=[
+                    TopicInfo(name=f"{topic}-counts", partitions=0, replication_factor=1, topic_configs=compact)
+                ],
+            ),
+        ],
+    )
+
+
+def _subtopology(
+    name: str,
+    sources: list[str] | None = None,
+    sinks: list[str] | None = None,
+    repartitions: list[TopicInfo] | None = None,
+    changelogs: list[TopicInfo] | None = None,
+) -> Subtopology:
+    return Subtopology(
+        subtopology_id=name,
+        source_topics=sources or [],
+        source_topic_regex=[],
+        state_changelog_topics=changelogs or [],
+        repartition_sink_topics=sinks or [],
+        repartition_source_topics=repartitions or [],
+        copartition_groups=[],
+    )
+
+
+async def heartbeat(at: Coordinator, member_id: str, epoch: int, **fields: Any) -> StreamsGroupHeartbeatResponse:
+    named: dict[str, Any] = {
+        "group_id": at.group,
+        "member_id": member_id,
+        "member_epoch": epoch,
+        "endpoint_information_epoch": 0,
+    }
+    return await at.ask(StreamsGroupHeartbeatRequest(**named | fields), lambda answer: answer.error_code)
+
+
+def joining(topic: str) -> dict[str, Any]:
+    """What a member says when it joins."""
+    return {
+        "rebalance_timeout_ms": 30_000,
+        "topology": counting(topic),
+        "active_tasks": [],
+        "standby_tasks": [],
+        "warmup_tasks": [],
+        "process_id": "p",
+        "client_tags": [],
+    }
+
+
+class Thread:
+    """A member that does what it is told, when it is told to go on."""
+
+    def __init__(self, at: Coordinator, member_id: str, **fields: Any) -> None:
+        self.at = at
+        self.member_id = member_id
+        self.fields = joining(at.group) | {"process_id": member_id} | fields
+        self.epoch = 0
+        self.tasks: set[tuple[str, int]] = set()
+        self.statuses: list[int] = []
+
+    async def beat(self, **more: Any) -> StreamsGroupHeartbeatResponse:
+        own = {"active_tasks": _ids(self.tasks), "standby_tasks": [], "warmup_tasks": []}
+        static = {"instance_id": self.fields["instance_id"]} if "instance_id" in self.fields else {}
+        fields = self.fields if self.epoch == 0 else own | static
+        answer = await heartbeat(self.at, self.member_id, self.epoch, **fields | more)
+        assert answer.error_code == 0, answer
+        self.epoch = answer.member_epoch
+        self.statuses = [each.status_code for each in answer.status or []]
+        if answer.active_tasks is not None:
+            self.tasks = {(each.subtopology_id, index) for each in answer.active_tasks for index in each.partitions}
+        return answer
+
+    async def leave(self, epoch: int = -1) -> None:
+        answer = await heartbeat(self.at, self.member_id, epoch, instance_id=self.fields.get("instance_id"))
+        assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, self.member_id, epoch)
+        self.epoch, self.tasks = 0, set()
+
+
+def _ids(tasks: set[tuple[str, int]]) -> list[TaskIds]:
+    names = sorted({name for name, _ in tasks})
+    return [TaskIds(subtopology_id=name, partitions=sorted(at for own, at in tasks if own == name)) for name in names]
+
+
+async def until(condition: Callable[[], bool], *threads: Thread) -> None:
+    while not condition():
+        for thread in threads:
+            await thread.beat()
+
+
+async def describe(at: Coordinator) -> DescribedGroup:
+    request = StreamsGroupDescribeRequest(group_ids=[at.group], include_authorized_operations=True)
+    return (await at.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
+
+
+async def settled(at: Coordinator, *threads: Thread) -> DescribedGroup:
+    """The group, once nobody has anything left to do."""
+    while (described := await describe(at)).group_state != "Stable":
+        for thread in threads:
+            await thread.beat()
+    return described
+
+
+ALL = {(name, index) for name in ("0", "1") for index in range(2)}
+
+
+async def test_topics_come_into_being_and_tasks_are_shared(cluster: BehaviourCluster, topic: str) -> None:
+    async with coordinator(cluster, topic) as at:
+        first = Thread(at, "first")
+        answer = await first.beat()
+        assert (answer.heartbeat_interval_ms, answer.task_offset_interval_ms) == (5000, 60_000)
+        assert (answer.acceptable_recovery_lag, answer.endpoint_information_epoch) == (10_000, 0)
+        assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == ([], [], [])
+        assert NO_SOURCE in first.statuses
+        assert (await describe(at)).group_state == "NotReady"
+        await cluster.create_topic(topic, partitions=2)
+        await until(lambda: first.tasks == ALL, first)
+        found = await (await at.connect()).ask(MetadataRequest(topics=None))
+        sizes = {each.name: len(each.partitions) for each in found.topics if (each.name or "").startswith(topic)}
+        assert sizes == {topic: 2, f"{topic}-words": 2, f"{topic}-counts": 2}
+        assert await at.listed("streams") == {topic: ("streams", "Stable")}
+
+        second = Thread(at, "second")
+        while len(second.tasks) < 2:
+            for thread in (first, second):
+                await thread.beat()
+                assert not first.tasks & second.tasks, "a task is at one member alone"
+        assert first.tasks | second.tasks == ALL
+        described = await settled(at, first, second)
+        assert described.assignor_name == "sticky"
+        assert described.group_epoch == described.assignment_epoch == first.epoch
+        assert described.topology is not None
+        assert [each.subtopology_id for each in described.topology.subtopologies or []] == ["0", "1"]
+        (changelog,) = (described.topology.subtopologies or [])[1].state_changelog_topics
+        assert (changelog.name, changelog.partitions) == (f"{topic}-counts", 2)
+        for seen in described.members:
+            thread = {"first": first, "second": second}[seen.member_id]
+            assert (seen.member_epoch, seen.process_id) == (thread.epoch, seen.member_id)
+            told = {(each.subtopology_id, at) for each in seen.assignment.active_tasks for at in each.partitions}
+            assert told == thread.tasks
+            assert seen.target_assignment == seen.assignment
+
+        await second.leave()
+        await until(lambda: first.tasks == ALL, first)
+        await first.leave()
+        empty = await describe(at)
+        assert (empty.group_state, empty.members) == ("Empty", [])
+
+
+async def test_endpoints_are_told_to_who_does_not_know_them(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with coordinator(cluster, topic) as at:
+        # Kafka 4.4 fails on endpoints while it does not know the topics: somebody without one has to come first.
+        first = Thread(at, "first")
+        await until(lambda: first.tasks == ALL, first)
+        await first.leave()
+        thread = Thread(at, "m", user_endpoint=Endpoint(host="h", port=1))
+        await until(lambda: thread.tasks == ALL, thread)
+        answer = await thread.beat()
+        assert answer.endpoint_information_epoch > 0
+        (endpoint,) = answer.partitions_by_user_endpoint or []
+        assert (endpoint.user_endpoint.host, endpoint.user_endpoint.port) == ("h", 1)
+        read = {each.topic: each.partitions for each in endpoint.active_partitions}
+        assert (read, endpoint.standby_partitions) == ({topic: [0, 1], f"{topic}-words": [0, 1]}, [])
+        answer = await thread.beat(endpoint_information_epoch=answer.endpoint_information_epoch)
+        assert answer.partitions_by_user_endpoint is None
+
+
+async def test_a_streams_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with coordinator(cluster, topic) as at:
+        first = Thread(at, "first", rack_id="r", client_tags=[KeyValue(key="zone", value="a")])
+        second = Thread(at, "second", instance_id="i", user_endpoint=Endpoint(host="h", port=1))
+        await until(lambda: first.tasks == ALL, first)
+        await until(lambda: len(first.tasks) == len(second.tasks) == 2, first, second)
+        described = await settled(at, first, second)
+        image = {key: value for key, value in (await written(at)).items() if records.KEYS.group_of(key) == topic}
+        group = StreamsGroup(topic, Topics(**{topic: 2, f"{topic}-words": 2, f"{topic}-counts": 2}))
+        records.restore(group, image, 0.0)
+        assert (group.epoch, group.assignment_epoch, group.state) == (first.epoch, first.epoch, "Stable")
+        assert (group.validated, group.topology and group.topology.epoch) == (0, 0)
+        assert group.members["first"].tags == {"zone": "a"}
+        for seen in described.members:
+            member = group.members[seen.member_id]
+            assert (member.epoch, member.instance_id, member.rack_id, member.process_id) == (
+                seen.member_epoch,
+                seen.instance_id,
+                seen.rack_id,
+                seen.process_id,
+            )
+            assert (member.endpoint and member.endpoint.host) == (seen.user_endpoint and seen.user_endpoint.host)
+            thread = {"first": first, "second": second}[seen.member_id]
+            assert {task.what for task in member.assigned if task.kind is Kind.ACTIVE} == thread.tasks
+        assert records.changes(group, dict(image), 0) == []
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "fields", "error"),
+    [
+        ("", 0, {}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, {"group_id": ""}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, {"instance_id": ""}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, {"rack_id": " "}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, {"rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, {"topology": None}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, {"active_tasks": [TaskIds(subtopology_id="0", partitions=[0])]}, ErrorCode.INVALID_REQUEST),
+        ("m", 0, {"standby_tasks": None}, ErrorCode.INVALID_REQUEST),
+        ("m", 5, {}, ErrorCode.INVALID_REQUEST),
+        ("m", 5, {"topology": None}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ("m", -1, {"topology": None}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ("m", -2, {"topology": None}, ErrorCode.INVALID_REQUEST),
+        ("m", -3, {"topology": None}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_requests_that_make_no_sense_are_refused(
+    cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
+) -> None:
+    async with coordinator(cluster, topic) as at:
+        answer = await heartbeat(at, member_id, epoch, **joining(topic) | fields)
+        assert (ErrorCode(answer.error_code), bool(answer.error_message)) == (error, True)
+        assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("", 0, 0)
+
+
+async def test_a_topology_has_to_make_sense(cluster: BehaviourCluster, topic: str) -> None:
+    fixed = counting(topic)
+    fixed.subtopologies[1].state_changelog_topics[0].partitions = 3
+    patterns = counting(topic)
+    patterns.subtopologies[0].source_topic_regex = ["a.*"]
+    async with coordinator(cluster, topic) as at:
+        for wrong, error in ((fixed, ErrorCode.STREAMS_INVALID_TOPOLOGY), (patterns, ErrorCode.INVALID_REQUEST)):
+            answer = await heartbeat(at, "m", 0, **joining(topic) | {"topology": wrong})
+            assert ErrorCode(answer.error_code) is error
+        assert (await describe(at)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_member_of_the_group_is_held_to_it(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with coordinator(cluster, topic) as at:
+        thread = Thread(at, "m")
+        await until(lambda: thread.tasks == ALL, thread)
+        own: dict[str, Any] = {"standby_tasks": [], "warmup_tasks": []}
+        wrong = {"active_tasks": [TaskIds(subtopology_id="9", partitions=[0])], **own}
+        for member_id, epoch, fields, error in (
+            ("m", thread.epoch, wrong, ErrorCode.INVALID_REQUEST),
+            ("m", thread.epoch + 1, {}, ErrorCode.FENCED_MEMBER_EPOCH),
+            ("x", thread.epoch, {}, ErrorCode.UNKNOWN_MEMBER_ID),
+            ("x", -1, {}, ErrorCode.UNKNOWN_MEMBER_ID),
+            ("n", 0, joining(topic) | {"topology": counting(topic, epoch=1)}, ErrorCode.INVALID_REQUEST),
+        ):
+            answer = await heartbeat(at, member_id, epoch, **fields)
+            assert ErrorCode(answer.error_code) is error
+        assert await at.commit("m", thread.epoch, topic) == ErrorCode.NONE
+        assert await at.commit("m", thread.epoch + 1, topic) == ErrorCode.STALE_MEMBER_EPOCH
+        assert await at.commit("x", thread.epoch, topic) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await at.commit("m", thread.epoch, topic, version=8) == ErrorCode.UNSUPPORTED_VERSION
+        assert await at.fetch("m", thread.epoch, topic) == 7
+        assert await at.fetch("m", thread.epoch + 1, topic) == ErrorCode.STALE_MEMBER_EPOCH
+        await thread.beat(shutdown_application=True)
+        assert SHUTDOWN in thread.statuses
+
+
+async def test_other_protocols_have_no_part_in_it(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with coordinator(cluster, topic) as at:
+        thread = Thread(at, "m")
+        await thread.beat()
+        wire = await at.connect()
+        joined = await wire.ask(
+            JoinGroupRequest(
+                group_id=topic,
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(10))],
+            )
+        )
+        assert joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        beat = await wire.ask(
+            ConsumerGroupHeartbeatRequest(
+                group_id=topic,
+                member_id="c",
+                member_epoch=0,
+                rebalance_timeout_ms=1000,
+                subscribed_topic_names=[topic],
+                topic_partitions=[],
+            )
+        )
+        assert beat.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        (group,) = (await wire.ask(DescribeGroupsRequest(groups=[topic]))).groups
+        assert (group.error_code, group.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+        update = StreamsGroupTopologyDescriptionUpdateRequest(
+            group_id=topic,
+            member_id="m",
+            topology_epoch=0,
+            topology_description=TopologyDescription(subtopologies=[], global_stores=[]),
+        )
+        assert (await wire.ask(update)).error_code == ErrorCode.UNSUPPORTED_VERSION
+        deleted = await wire.ask(DeleteGroupsRequest(groups_names=[topic]))
+        assert deleted.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+        await thread.leave()
+        deleted = await wire.ask(DeleteGroupsRequest(groups_names=[topic]))
+        assert deleted.results[0].error_code == ErrorCode.NONE
+        assert (await describe(at)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_static_member_keeps_its_tasks_while_it_is_away(cluster: BehaviourCluster, topic: str) -> None:
+    await cluster.create_topic(topic, partitions=2)
+    async with coordinator(cluster, topic) as at:
+        thread = Thread(at, "m", instance_id="i")
+        await until(lambda: thread.tasks == ALL, thread)
+        again = Thread(at, "n", instance_id="i")
+        answer = await heartbeat(at, "n", 0, **again.fields)
+        assert answer.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+        await thread.leave(epoch=-2)
+        assert (await describe(at)).members[0].member_epoch == -2
+        await until(lambda: again.tasks == ALL, again)
+        assert [seen.member_id for seen in (await describe(at)).members] == ["n"]

@@ -1,0 +1,132 @@
+"""A streams group with a clock that stands still unless told otherwise, and its members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from aiokproto.broker.groups.image import Image
+from aiokproto.broker.groups.streams import records
+from aiokproto.broker.groups.streams.group import StreamsAnswer, StreamsGroup, StreamsSettings
+from aiokproto.broker.groups.streams.member import Endpoint, Kind, StreamsBeat, Task, Tasks, Topology
+from aiokproto.codec.payloads.streams_group_topology import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
+from tests.broker.consumer_scene import Topics
+
+SESSION, REBALANCE = 45.0, 60.0
+
+
+def subtopology(
+    name: str = "0",
+    sources: Sequence[str] = ("a",),
+    sinks: Sequence[str] = (),
+    repartitions: dict[str, int] | None = None,
+    changelogs: Sequence[str] = (),
+    together: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
+) -> Subtopology:
+    """A subtopology: ``repartitions`` with the numbers of partitions they ask for, ``together`` as indexes."""
+    return Subtopology(
+        subtopology_id=name,
+        source_topics=list(sources),
+        source_topic_regex=[],
+        state_changelog_topics=[_info(changelog, 0) for changelog in changelogs],
+        repartition_sink_topics=list(sinks),
+        repartition_source_topics=[_info(topic, size) for topic, size in (repartitions or {}).items()],
+        copartition_groups=[
+            CopartitionGroup(source_topics=list(own), source_topic_regex=[], repartition_source_topics=list(internal))
+            for own, internal in together
+        ],
+    )
+
+
+def _info(name: str, partitions: int) -> TopicInfo:
+    configs = [TopicConfig(key="cleanup.policy", value="compact")]
+    return TopicInfo(name=name, partitions=partitions, replication_factor=0, topic_configs=configs)
+
+
+def topology(*subtopologies: Subtopology, epoch: int = 0) -> Topology:
+    return Topology(epoch=epoch, subtopologies=list(subtopologies))
+
+
+def active(subtopology_id: str, *partitions: int) -> Tasks:
+    return frozenset(Task(Kind.ACTIVE, subtopology_id, each) for each in partitions)
+
+
+SIMPLE = topology(subtopology())
+
+
+@dataclass
+class Thread:
+    """A member as Kafka Streams sees itself: what it has, and what it has been told to have."""
+
+    member_id: str
+    process_id: str = "p"
+    topology: Topology = field(default_factory=lambda: SIMPLE)
+    instance_id: str | None = None
+    endpoint: Endpoint | None = None
+    epoch: int = 0
+    owned: Tasks = frozenset()
+    told: Tasks = frozenset()
+    joined: bool = False
+
+
+class Scene:
+    """A group, the topics and the time."""
+
+    def __init__(self, max_size: int = 100, standbys: int = 0, **sizes: int) -> None:
+        self.topics = Topics(**(sizes or {"a": 4}))
+        self.settings = StreamsSettings(SESSION, 5.0, max_size, standbys)
+        self.group = StreamsGroup("g", self.topics, self.settings)
+        self.now = 1000.0
+        self.image: Image = {}
+
+    def join(self, thread: Thread) -> StreamsAnswer:
+        thread.owned = thread.told = frozenset()
+        beat = StreamsBeat(
+            thread.member_id,
+            0,
+            thread.instance_id,
+            rebalance_timeout=REBALANCE,
+            topology=thread.topology,
+            owned=frozenset(),
+            process_id=thread.process_id,
+            endpoint=thread.endpoint,
+            tags={},
+        )
+        return self._told(thread, self.group.heartbeat(beat, self.now))
+
+    def beat(self, thread: Thread, silent: bool = False, shutdown: bool = False) -> StreamsAnswer:
+        owned = None if silent else thread.owned
+        beat = StreamsBeat(thread.member_id, thread.epoch, thread.instance_id, owned=owned, shutdown=shutdown)
+        return self._told(thread, self.group.heartbeat(beat, self.now))
+
+    def _told(self, thread: Thread, answer: StreamsAnswer) -> StreamsAnswer:
+        thread.joined, thread.epoch = True, answer.epoch
+        if answer.assigned is not None:
+            thread.told = answer.assigned
+        return answer
+
+    def work(self, *threads: Thread) -> None:
+        """Everybody does as told, until nothing more changes."""
+        for _ in range(6 + 2 * len(threads)):
+            for thread in threads:
+                self.beat(thread)
+                thread.owned = thread.told
+
+    def wait(self, seconds: float) -> None:
+        end = self.now + seconds
+        while (deadline := self.group.next_deadline()) is not None and deadline <= end:
+            self.now = max(self.now, deadline)
+            self.group.tick(self.now)
+        self.now = end
+
+    def save(self) -> list[tuple[bytes, bytes | None]]:
+        written = records.changes(self.group, self.image, 0)
+        self.group.changed = False
+        self.group.dirty.clear()
+        return written
+
+    def restart(self) -> None:
+        """Another coordinator reads what this one has written."""
+        self.save()
+        self.group = StreamsGroup("g", self.topics, self.settings)
+        records.restore(self.group, self.image, self.now)

@@ -1,0 +1,91 @@
+"""The assignor of share groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.broker.groups.consumer.member import Place, Places
+from aiokproto.broker.groups.share.assignor import simple
+from tests.broker.consumer_scene import A, B, places
+
+NOTHING: Places = frozenset()
+
+
+def spread(targets: dict[str, Places]) -> Counter[Place]:
+    return Counter(place for target in targets.values() for place in target)
+
+
+def test_each_partition_is_at_one_member_while_there_are_enough() -> None:
+    targets = simple(dict.fromkeys("xyz", frozenset({A})), {}, {A: range(5)})
+    assert sorted(map(len, targets.values())) == [1, 2, 2]
+    assert spread(targets) == dict.fromkeys(places(A, *range(5)), 1)
+
+
+def test_partitions_are_shared_evenly_where_members_are_more() -> None:
+    targets = simple(dict.fromkeys("vwxyz", frozenset({A})), {}, {A: range(2)})
+    assert set(spread(targets)) == places(A, 0, 1)
+    assert max(spread(targets).values()) == 3
+    assert all(targets.values())
+
+
+def test_what_can_stay_stays() -> None:
+    before = {"x": places(A, 0, 1, 2, 3)}
+    targets = simple(dict.fromkeys("xy", frozenset({A})), before, {A: range(4)})
+    assert targets == {"x": places(A, 0, 1), "y": places(A, 2, 3)}
+    assert simple(dict.fromkeys("xy", frozenset({A})), targets, {A: range(4)}) == targets
+
+
+def test_topics_are_shared_one_by_one_where_members_want_different_ones() -> None:
+    wishes = {"x": frozenset({A}), "y": frozenset({A, B})}
+    targets = simple(wishes, {}, {A: range(2), B: range(2)})
+    assert targets["y"] >= places(B, 0, 1)
+    assert {len(targets["x"]), len(targets["y"] & places(A, 0, 1))} == {1}
+
+
+@pytest.mark.parametrize("assignable", [{}, {A: ()}, {B: (0, 1)}])
+def test_what_cannot_be_read_is_not_assigned(assignable: dict[bytes, tuple[int, ...]]) -> None:
+    assert simple({"x": frozenset({A})}, {"x": places(A, 0)}, assignable) == {"x": NOTHING}
+
+
+def test_no_members_have_nothing() -> None:
+    assert simple({}, {}, {A: range(3)}) == {}
+
+
+WISHES = st.dictionaries(st.sampled_from("uvwxyz"), st.frozensets(st.sampled_from([A, B])), max_size=6)
+SOME = st.dictionaries(st.sampled_from([A, B]), st.frozensets(st.integers(0, 4)), max_size=2)
+BEFORE = st.dictionaries(
+    st.sampled_from("uvwxyz"), st.frozensets(st.tuples(st.sampled_from([A, B]), st.integers(0, 6)), max_size=6)
+)
+
+
+@given(WISHES, BEFORE, SOME)
+def test_nothing_that_is_wanted_is_left_over(
+    wishes: dict[str, frozenset[bytes]], before: dict[str, Places], assignable: dict[bytes, frozenset[int]]
+) -> None:
+    targets = simple(wishes, before, assignable)
+    assert targets.keys() == wishes.keys()
+    for member_id, target in targets.items():
+        assert {topic_id for topic_id, _ in target} <= wishes[member_id]
+    wanted = frozenset().union(*wishes.values())
+    assert set(spread(targets)) == {
+        (topic_id, index) for topic_id, indexes in assignable.items() if topic_id in wanted for index in indexes
+    }
+    for topic_id, indexes in assignable.items():
+        readers = sum(topic_id in wish for wish in wishes.values())
+        for index in indexes:
+            assert spread(targets)[topic_id, index] <= -(-readers // len(indexes))
+
+
+@given(st.integers(1, 6), st.integers(1, 12), BEFORE)
+def test_nobody_has_more_than_the_others(members: int, partitions: int, before: dict[str, Places]) -> None:
+    targets = simple(dict.fromkeys("uvwxyz"[:members], frozenset({A})), before, {A: range(partitions)})
+    sizes = [len(target) for target in targets.values()]
+    if partitions >= members:
+        assert max(sizes) - min(sizes) <= 1
+        assert set(spread(targets).values()) == {1}
+    again = simple(dict.fromkeys("uvwxyz"[:members], frozenset({A})), targets, {A: range(partitions)})
+    assert again == targets

@@ -1,0 +1,206 @@
+"""Share partitions in the embedded broker: locks by its clock, sessions, and what is kept when something fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokproto.broker import Broker
+from aiokproto.broker.clock import VirtualClock
+from aiokproto.broker.share.acquiring import Acquired, Demand, Extent, Terms
+from aiokproto.broker.share.partition import ACCEPT, RELEASE, RENEW, Acknowledgement, SharePartition
+from aiokproto.broker.share.state import PartitionState, StateBatch
+from aiokproto.client import Client
+from aiokproto.codec.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    EntityData,
+    OpData,
+)
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+from tests.behaviour.share_scene import Member, Scene, deliveries, parts_of, scene
+from tests.clusters import EmbeddedCluster
+
+TERMS = Terms(max_locks=100, delivery_limit=5, lock_seconds=30.0)
+STATE = PartitionState(0, 0, 0, (), 0)
+
+
+# ---- the machine alone
+
+
+def acquired_of(share: SharePartition, most: int, *extents: Extent, **fields: Any) -> list[Acquired]:
+    return share.acquire(Demand("m", most, 100, **fields), extents, TERMS, 0.0)
+
+
+def test_what_is_kept_is_gone_on_from() -> None:
+    batches = (StateBatch(2, 3, 2, 1), StateBatch(6, 7, 4, 2), StateBatch(8, 9, 0, 3), StateBatch(12, 12, 3, 1))
+    share = SharePartition(PartitionState(2, 7, 1, batches, -1), 2)
+    assert (share.start_offset, share.next_offset, share.end_offset) == (4, 4, 13)
+    log = (Extent(0, 5), Extent(6, 11), Extent(12, 14))
+    assert acquired_of(share, 100, *log) == [(4, 5, 1)]
+    assert [acquired_of(share, 100, *log[1:]) for _ in "89"] == [[(8, 8, 4)], [(9, 9, 4)]], "these were delivered often"
+    assert acquired_of(share, 100, *log[1:]) == [(10, 11, 1), (13, 14, 1)]
+
+
+def test_what_compaction_has_removed_is_done_with() -> None:
+    share = SharePartition(STATE, 0)
+    assert acquired_of(share, 100, Extent(3, 5), Extent(6, 8)) == [(3, 8, 1)]
+    assert share.start_offset == 3, "there were never any before"
+    share.taken(share.release("m", TERMS))
+    assert acquired_of(share, 100, Extent(8, 8)) == [(8, 8, 2)]
+    share.taken(share.acknowledge("m", [Acknowledgement(8, 8, [ACCEPT])], TERMS, 0.0))
+    assert (share.start_offset, share.next_offset, share.runs) == (9, 9, [])
+
+
+def test_alternate_words_for_many_records() -> None:
+    """As much work as there are records, not as their square."""
+    share = SharePartition(STATE, 0)
+    size = 100_000
+    terms = TERMS._replace(max_locks=size)
+    assert share.acquire(Demand("m", size, size), [Extent(0, size - 1)], terms, 0.0) == [(0, size - 1, 1)]
+    said = Acknowledgement(0, size - 1, [ACCEPT, RELEASE] * (size // 2))
+    share.taken(share.acknowledge("m", [said], terms, 0.0))
+    assert len(share.runs) == size - 1
+    assert share.next_offset == 1
+
+
+# ---- in the broker
+
+
+@asynccontextmanager
+async def shared(
+    clock: VirtualClock | None = None, path: Path | None = None, **options: int
+) -> AsyncIterator[tuple[Broker, Scene]]:
+    config = {"group.share." + name.replace("_", "."): value for name, value in options.items()}
+    async with (
+        Broker(clock=clock, data_dir=path, config=config) as broker,
+        scene(EmbeddedCluster(broker, 1), "t") as at,
+    ):
+        yield broker, at
+
+
+async def parked(broker: Broker, member: Member) -> asyncio.Task[dict[int, int]]:
+    """A fetch that waits at the broker for something to be had."""
+    task = asyncio.create_task(member.acquire(wait=60_000))
+    while not broker._running.partition("t", 0).watchers:
+        await asyncio.sleep(0)
+    return task
+
+
+async def test_who_waits_is_woken_when_there_is_something_to_be_had() -> None:
+    clock = VirtualClock()
+    async with shared(clock) as (broker, at), at.member() as one, at.member() as other:
+        waiting = await parked(broker, one)
+        await at.produce(3)
+        assert await waiting == {0: 1, 1: 1, 2: 1}
+        waiting = await parked(broker, other)
+        assert await one.say((0, 0, [RELEASE])) is ErrorCode.NONE
+        assert await waiting == {0: 2}
+        waiting = await parked(broker, other)
+        await clock.advance(30.1)
+        assert await waiting == {0: 3, 1: 2, 2: 2}
+        waiting = await parked(broker, one)
+        assert (await other.acknowledge((0, 1, [ACCEPT]), epoch=-1)).error_code == 0
+        assert await waiting == {2: 3}
+        other.epoch = 0
+        waiting = await parked(broker, other)
+        one.wire.writer.close()
+        assert await waiting == {2: 4}, "its session has ended with its connection"
+
+
+async def test_a_renewed_lock_ends_later() -> None:
+    clock = VirtualClock()
+    async with shared(clock) as (_, at), at.member() as one, at.member() as other:
+        await at.produce(2)
+        assert await one.acquire() == {0: 1, 1: 1}
+        await clock.advance(20)
+        assert await one.say((1, 1, [RENEW]), renew=True) is ErrorCode.NONE
+        await clock.advance(20)
+        assert await other.acquire() == {0: 2}
+        await clock.advance(20)
+        assert await other.acquire() == {1: 2}
+
+
+async def test_there_are_only_so_many_sessions() -> None:
+    async with shared(max_share_sessions=1) as (_, at), at.member() as one:
+        assert (await one.fetch()).error_code == 0
+        assert (await one.fetch(epoch=0)).error_code == 0, "it takes the place of the one before"
+        async with at.member() as other:
+            assert (await other.fetch(wait=1)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            assert (await one.fetch(epoch=-1)).error_code == 0
+            assert (await other.fetch()).error_code == 0
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_versions(version: int) -> None:
+    async with shared() as (_, at), at.member() as one:
+        await at.produce(3, 3)
+        answer = await one.fetch(version=version, most=2)
+        assert deliveries(parts_of(answer)[0]) == dict.fromkeys(range(3 if version else 6), 1)
+        assert answer.acquisition_lock_timeout_ms == (30_000 if version else 0)
+        told = await one.acknowledge((0, 2, [ACCEPT]), version=version)
+        assert (told.error_code, told.responses[0].partitions[0].error_code) == (0, 0)
+        assert told.acquisition_lock_timeout_ms == (30_000 if version > 1 else 0)
+
+
+async def test_a_session_of_version_0_has_the_partitions_of_which_bytes_are_wanted() -> None:
+    async with shared() as (_, at), at.member() as one:
+        await at.produce(1)
+        assert not (await one.fetch(version=0, bytes_wanted=0)).responses
+        assert deliveries(parts_of(await one.fetch(version=0))[0]) == {0: 1}
+
+
+async def test_a_consumer_that_is_too_fast_pauses_and_has_its_records() -> None:
+    """Else they would be nobody's until their lock ends."""
+    clock = VirtualClock()
+    async with shared(clock) as (_, at), at.member() as one:
+        entry = AlterClientQuotasRequestEntryData(
+            entity=[EntityData(entity_type="client-id", entity_name="test")],
+            ops=[OpData(key="consumer_byte_rate", value=1, remove=False)],
+        )
+        limited = await at.client.request(AlterClientQuotasRequest(entries=[entry], validate_only=False))
+        assert limited.entries[0].error_code == 0
+        await at.produce(20)
+        answer = await one.fetch()
+        assert deliveries(parts_of(answer)[0]) == dict.fromkeys(range(20), 1)
+        assert answer.throttle_time_ms > 0
+
+
+async def test_a_crash_loses_nothing_that_was_said(tmp_path: Path) -> None:
+    async with shared(path=tmp_path) as (broker, at), at.member() as one:
+        await at.produce(5)
+        assert await one.acquire() == dict.fromkeys(range(5), 1)
+        assert await one.say((0, 1, [ACCEPT]), (2, 3, [RELEASE])) is ErrorCode.NONE
+        await broker.crash()
+    async with Broker(data_dir=tmp_path) as broker, Client(bootstrap_servers=broker.bootstrap_servers) as client:
+        again = Scene(client, "t", at.topic_id)
+        async with again.member() as other:
+            assert await other.acquire() == {2: 2, 3: 2, 4: 1}
+
+
+async def test_what_cannot_be_kept_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = VirtualClock()
+    async with shared(clock) as (broker, at), at.member() as one, at.member() as other:
+        await at.produce(2)
+        assert await one.acquire() == {0: 1, 1: 1}
+        states = broker._share_states
+        assert states is not None
+
+        def fail(*_: object) -> None:
+            raise BrokerError(ErrorCode.NOT_COORDINATOR)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(states, "write", fail)
+            assert await one.say((0, 0, [ACCEPT])) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await one.say((0, 0, [ACCEPT])) is ErrorCode.NONE
+        with monkeypatch.context() as patch:
+            patch.setattr(states, "write", fail)
+            # The end of a lock need not be kept: it is not known after a crash who had what.
+            await clock.advance(30.1)
+            assert await other.acquire() == {1: 2}

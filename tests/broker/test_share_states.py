@@ -1,0 +1,314 @@
+"""The states of share partitions: what writes make of them, who may write, and what outlives the coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.broker import Cluster
+from aiokproto.broker.clock import VirtualClock
+from aiokproto.broker.internal import stored_records
+from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.share.batches import combine
+from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode
+from aiokproto.broker.share.state import PartitionState, StateBatch
+from aiokproto.broker.share.store import ShareStates, is_key, key_of
+from aiokproto.broker.state import Node, State
+from aiokproto.broker.topics import SHARE_STATE_TOPIC
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+from tests.broker.consumer_scene import refused
+
+ONE = {"share.coordinator.state.topic.num.partitions": 1}
+
+# ---- batches
+
+
+def batches() -> st.SearchStrategy[list[StateBatch]]:
+    return st.lists(
+        st.builds(
+            lambda first, size, state, count: StateBatch(first, first + size, state, count),
+            st.integers(0, 30),
+            st.integers(0, 8),
+            st.sampled_from([0, 2, 4]),
+            st.integers(1, 3),
+        ),
+        max_size=8,
+    )
+
+
+def by_offset(given: list[StateBatch]) -> dict[int, tuple[int, int]]:
+    """What counts for each offset."""
+    found: dict[int, tuple[int, int]] = {}
+    for batch in given:
+        for offset in range(batch.first_offset, batch.last_offset + 1):
+            found[offset] = max(found.get(offset, (0, 0)), (batch.delivery_count, batch.delivery_state))
+    return found
+
+
+@given(batches(), st.integers(-1, 35))
+def test_batches_are_combined_offset_by_offset(given: list[StateBatch], start: int) -> None:
+    combined = combine(given, start)
+    expected = {offset: what for offset, what in by_offset(given).items() if offset >= start}
+    assert by_offset(list(combined)) == expected
+    for one, other in pairwise(combined):
+        assert one.last_offset < other.first_offset
+        touch = one.last_offset + 1 == other.first_offset
+        assert not (touch and one.delivery_state == other.delivery_state and one.delivery_count == other.delivery_count)
+    assert combine(combined, start) == combined
+
+
+def test_neighbours_of_one_state_become_one() -> None:
+    given = [StateBatch(5, 6, 0, 1), StateBatch(0, 4, 0, 1), StateBatch(7, 9, 2, 1)]
+    assert combine(given, 2) == (StateBatch(2, 6, 0, 1), StateBatch(7, 9, 2, 1))
+
+
+# ---- keys
+
+
+@pytest.mark.parametrize(
+    ("key", "fits"),
+    [
+        ("g:AAAAAAAAAAAAAAAAAAAAAA:0", True),
+        ("a:b:AAAAAAAAAAAAAAAAAAAAAA:-1", True),
+        (":AAAAAAAAAAAAAAAAAAAAAA:0", False),
+        ("g:AAAAAAAAAAAAAAAAAAAA:0", False),
+        ("g:AAAAAAAAAAAAAAAAAAAAAA:x", False),
+        ("g:AAAAAAAAAAAAAAAAAAAAAA", False),
+        ("g", False),
+        ("", False),
+    ],
+)
+def test_keys_of_share_partitions(key: str, fits: bool) -> None:
+    assert is_key(key) is fits
+
+
+# ---- what is kept
+
+
+@contextmanager
+def opened(root: Path, **options: int) -> Iterator[tuple[State, ShareStates, bytes]]:
+    """States of a topic with three partitions."""
+    config = {name.replace("_", "."): value for name, value in options.items()}
+    state = State(root, [Node(0, "h", 1)], BrokerOptions({**ONE, **config}), VirtualClock())
+    state.nodes_up([0])
+    topic = state.topics.get("t") or state.create_topic("t", 3)
+    states = ShareStates(state)
+    states.start()
+    try:
+        yield state, states, topic.topic_id
+    finally:
+        state.close()
+
+
+def wanted(
+    start: int, done: int, *given: tuple[int, int, int, int], epochs: tuple[int, int] = (1, 1)
+) -> PartitionState:
+    return PartitionState(start, epochs[0], epochs[1], tuple(StateBatch(*each) for each in given), done)
+
+
+def test_a_state_begins_empty_and_is_read_back(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, states, topic):
+        assert states.summary("g", topic, 0) is None
+        states.initialize("g", topic, 0, 1, -1)
+        assert states.read("g", topic, 0, 1) == PartitionState(-1, 1, 1, (), -1)
+        states.write("g", topic, 0, wanted(0, 2, (0, 3, 0, 1), (4, 5, 2, 1)))
+        states.write("g", topic, 0, wanted(2, 1, (2, 3, 2, 1), (6, 6, 4, 5)))
+        known = states.summary("g", topic, 0)
+        assert known == PartitionState(2, 1, 1, (StateBatch(2, 5, 2, 1), StateBatch(6, 6, 4, 5)), 1)
+    with opened(tmp_path) as (_, states, topic):
+        assert states.summary("g", topic, 0) == known
+        assert states.summary("g", topic, 1) is None
+        states.delete("g", topic, 0)
+    with opened(tmp_path) as (_, states, topic):
+        assert states.summary("g", topic, 0) is None
+
+
+def test_the_start_never_goes_back_nor_the_count_for_the_same_start(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, states, topic):
+        states.initialize("g", topic, 0, 1, 10)
+        for start, done, expected in (
+            (10, 5, (10, 5)),
+            (10, 3, (10, 5)),
+            (7, 9, (10, 5)),
+            (-1, 9, (10, 5)),
+            (12, 3, (12, 3)),
+        ):
+            states.write("g", topic, 0, wanted(start, done))
+            known = states.summary("g", topic, 0)
+            assert known is not None
+            assert (known.start_offset, known.delivery_complete_count) == expected
+
+
+def test_old_leaders_and_old_epochs_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, states, topic):
+        states.initialize("g", topic, 0, 2, 10)
+        states.read("g", topic, 0, 5)
+        known = states.summary("g", topic, 0)
+        with refused(ErrorCode.FENCED_LEADER_EPOCH):
+            states.read("g", topic, 0, 4)
+        with refused(ErrorCode.FENCED_LEADER_EPOCH):
+            states.write("g", topic, 0, wanted(11, 0, epochs=(2, 4)))
+        with refused(ErrorCode.FENCED_STATE_EPOCH):
+            states.write("g", topic, 0, wanted(11, 0, epochs=(1, 5)))
+        with refused(ErrorCode.FENCED_STATE_EPOCH):
+            states.initialize("g", topic, 0, 1, 20)
+        assert states.summary("g", topic, 0) == known
+        # Set anew, it still knows who has read it.
+        states.initialize("g", topic, 0, 2, 20)
+        with refused(ErrorCode.FENCED_LEADER_EPOCH):
+            states.read("g", topic, 0, 4)
+        assert states.read("g", topic, 0, 5) == PartitionState(20, 2, 0, (), 0)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "state", "error"),
+    [
+        (None, -1, wanted(0, 0), ErrorCode.INVALID_REQUEST),
+        (None, 0, wanted(0, 0, epochs=(-1, 0)), ErrorCode.INVALID_REQUEST),
+        (None, 0, wanted(0, 0, epochs=(0, -1)), ErrorCode.INVALID_REQUEST),
+        (None, 0, wanted(0, 0, (3, 2, 0, 1)), ErrorCode.INVALID_REQUEST),
+        (None, 0, wanted(0, 0, (-3, 2, 0, 1)), ErrorCode.INVALID_REQUEST),
+        (None, 1, wanted(0, 0), ErrorCode.INVALID_REQUEST),
+        (b"x" * 16, 0, wanted(0, 0), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_writes_that_are_refused(
+    tmp_path: Path, topic: bytes | None, partition: int, state: PartitionState, error: ErrorCode
+) -> None:
+    with opened(tmp_path) as (_, states, known):
+        states.initialize("g", known, 0, 0, 0)
+        with refused(error):
+            states.write("g", topic or known, partition, state)
+
+
+@pytest.mark.parametrize(("topic", "partition"), [(None, 3), (b"x" * 16, 0), (bytes(16), 0)])
+def test_partitions_that_there_are_not(tmp_path: Path, topic: bytes | None, partition: int) -> None:
+    with opened(tmp_path) as (_, states, known):
+        with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            states.initialize("g", topic or known, partition, 0, 0)
+        with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            states.summary("g", topic or known, partition)
+        with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            states.delete("g", topic or known, partition)
+
+
+def test_who_holds_a_state_is_told_that_it_was_set_anew_or_deleted(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, states, topic):
+        told: list[tuple[str, bytes, int]] = []
+        states.on_reset = lambda *place: told.append(place)
+        states.initialize("g", topic, 0, 1, 5)
+        states.read("g", topic, 0, 1)
+        states.write("g", topic, 0, wanted(6, 0))
+        states.delete("g", topic, 0)
+        states.delete("g", topic, 0)
+        assert told == [("g", topic, 0)] * 2
+
+
+def test_a_topics_states_end_with_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as (state, states, topic):
+        for index in (0, 1):
+            states.initialize("g", topic, index, 1, 5)
+        deleted = state.topics["t"]
+        state.delete_topic(deleted)
+        states.topic_deleted(deleted)
+    with opened(tmp_path) as (state, _, _):
+        latest = {key: value for key, value, _ in stored_records(state.partition(SHARE_STATE_TOPIC, 0))}
+        assert set(latest.values()) == {None}
+
+
+# ---- snapshots and pruning
+
+
+def kinds(state: State) -> list[type[Snapshot | Update]]:
+    found = [decode(key, value) for key, value, _ in stored_records(state.partition(SHARE_STATE_TOPIC, 0))]
+    return [type(each[1]) for each in found if each is not None and each[1] is not None]
+
+
+def test_after_so_many_updates_there_is_a_snapshot(tmp_path: Path) -> None:
+    with opened(tmp_path, share_coordinator_snapshot_update_records_per_snapshot=3) as (state, states, topic):
+        states.initialize("g", topic, 0, 1, 0)
+        for start in range(1, 9):
+            states.write("g", topic, 0, wanted(start, 0, (start, start + 3, 0, 1)))
+        assert kinds(state) == [Snapshot, *[Update] * 3, Snapshot, *[Update] * 3, Snapshot]
+        known = states.summary("g", topic, 0)
+        assert known == PartitionState(8, 1, 0, (StateBatch(8, 11, 0, 1),), 0)
+    with opened(tmp_path) as (_, states, topic):
+        assert states.summary("g", topic, 0) == known
+
+
+def test_a_snapshot_tells_of_a_new_leader_too(tmp_path: Path) -> None:
+    with opened(tmp_path, share_coordinator_snapshot_update_records_per_snapshot=0) as (state, states, topic):
+        states.initialize("g", topic, 0, 1, 0)
+        states.read("g", topic, 0, 4)
+        assert kinds(state) == [Snapshot, Snapshot]
+    with opened(tmp_path) as (_, states, topic), refused(ErrorCode.FENCED_LEADER_EPOCH):
+        states.read("g", topic, 0, 3)
+
+
+async def test_records_that_snapshots_have_replaced_are_removed(tmp_path: Path) -> None:
+    with opened(tmp_path, share_coordinator_snapshot_update_records_per_snapshot=2) as (state, states, topic):
+        for index in (0, 1):
+            states.initialize("g", topic, index, 1, 0)
+        for start in range(1, 10):
+            states.write("g", topic, 0, wanted(start, 0))
+        kept = state.partition(SHARE_STATE_TOPIC, 0).log
+        clock = state.clock
+        assert isinstance(clock, VirtualClock)
+        states.prune()
+        assert kept.start_offset == 1, "the snapshot of the partition where nothing happened is still needed"
+        states.snapshot()
+        assert kept.end_offset == 11, "it is not old enough"
+        await clock.advance(301)
+        states.snapshot()
+        assert kept.end_offset == 13
+        states.prune()
+        assert kept.start_offset == 11
+        known = [states.summary("g", topic, index) for index in (0, 1)]
+        await clock.advance(301)
+        states.snapshot()
+        assert kept.end_offset == 13, "nothing has happened since"
+    with opened(tmp_path) as (state, states, topic):
+        assert state.partition(SHARE_STATE_TOPIC, 0).log.start_offset == 11
+        assert [states.summary("g", topic, index) for index in (0, 1)] == known
+        for index in (0, 1):
+            states.delete("g", topic, index)
+        states.prune()
+        log = state.partition(SHARE_STATE_TOPIC, 0).log
+        assert log.start_offset == log.end_offset
+
+
+# ---- more than one node
+
+
+async def test_a_new_coordinator_knows_what_the_old_one_knew() -> None:
+    async with Cluster(2, config=ONE) as cluster:
+        await cluster.create_topic("t", 1, 2)
+        states = cluster._share_states
+        assert states is not None
+        topic = cluster._running.topics["t"].topic_id
+        states.initialize("g", topic, 0, 1, 5)
+        states.write("g", topic, 0, wanted(6, 0, (6, 7, 0, 2)))
+        known = states.summary("g", topic, 0)
+        old = cluster.leader(SHARE_STATE_TOPIC, 0)
+        key = key_of(SharePartitionKey("g", topic, 0))
+        assert states.partition_of(key).leader == old
+        await cluster.move_leader(SHARE_STATE_TOPIC, 0)
+        assert states.summary("g", topic, 0) == known
+        for node in (0, 1):
+            cluster._running.node_down(node)
+        with refused(ErrorCode.COORDINATOR_NOT_AVAILABLE):
+            states.summary("g", topic, 0)
+        cluster._running.nodes_up([0, 1])
+        assert states.summary("g", topic, 0) == known
+
+
+def test_errors_say_what_was_wrong(tmp_path: Path) -> None:
+    with opened(tmp_path) as (_, states, topic), pytest.raises(BrokerError, match="was not initialized: g:"):
+        states.read("g", topic, 0, 0)

@@ -1,0 +1,293 @@
+"""A streams group, heartbeat by heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.broker.groups.reconciling import LEAVING, LEFT_FOR_NOW, MemberState
+from aiokproto.broker.groups.streams.assignor import Wish, sticky
+from aiokproto.broker.groups.streams.member import Endpoint, Kind, StreamsBeat, Task, Tasks
+from aiokproto.broker.groups.streams.topology import StatusCode
+from aiokproto.error_codes import ErrorCode
+from tests.broker.consumer_scene import refused
+from tests.broker.streams_scene import SESSION, SIMPLE, Scene, Thread, active, subtopology, topology
+
+STATEFUL = topology(subtopology(changelogs=["c"]))
+
+
+def test_tasks_move_only_when_they_were_given_up() -> None:
+    scene = Scene()
+    first, second = Thread("1", "p"), Thread("2", "q")
+    scene.join(first)
+    assert first.told == active("0", 0, 1, 2, 3)
+    first.owned = first.told
+    scene.join(second)
+    assert second.told == frozenset()
+    scene.beat(first)
+    assert len(first.told) == 2
+    assert scene.group.members["1"].state is MemberState.UNREVOKED_PARTITIONS
+    scene.beat(second)
+    assert second.told == frozenset(), "the first still has them"
+    scene.work(first, second)
+    assert first.told | second.told == active("0", 0, 1, 2, 3)
+    assert (len(first.told), len(second.told), scene.group.state) == (2, 2, "Stable")
+
+
+def test_without_its_topics_a_group_is_not_ready() -> None:
+    scene = Scene(b=1)
+    thread = Thread("1", topology=STATEFUL)
+    answer = scene.join(thread)
+    assert [each.code for each in answer.statuses] == [StatusCode.MISSING_SOURCE_TOPICS]
+    assert (scene.group.state, answer.assigned) == ("NotReady", frozenset())
+    scene.topics.sizes["a"] = 2
+    assert [each.code for each in scene.beat(thread).statuses] == [StatusCode.MISSING_INTERNAL_TOPICS]
+    scene.topics.sizes["c"] = 2
+    answer = scene.beat(thread)
+    assert (answer.statuses, answer.assigned) == ((), active("0", 0, 1))
+
+
+def test_standbys_are_in_other_processes() -> None:
+    scene = Scene(standbys=1, a=2, c=2)
+    threads = [Thread("1", "p", STATEFUL), Thread("2", "p", STATEFUL), Thread("3", "q", STATEFUL)]
+    for thread in threads:
+        scene.join(thread)
+    scene.work(*threads)
+    for partition in range(2):
+        holders = {
+            task.kind: thread.process_id for thread in threads for task in thread.owned if task.partition == partition
+        }
+        assert holders.keys() == {Kind.ACTIVE, Kind.STANDBY}
+        assert holders[Kind.ACTIVE] != holders[Kind.STANDBY]
+
+
+def test_a_standby_takes_over_when_the_active_one_goes() -> None:
+    scene = Scene(standbys=1, a=1, c=1)
+    first, second = Thread("1", "p", STATEFUL), Thread("2", "q", STATEFUL)
+    for thread in (first, second):
+        scene.join(thread)
+    scene.work(first, second)
+    (holder,) = [thread for thread in (first, second) if active("0", 0) <= thread.owned]
+    other = second if holder is first else first
+    assert other.owned == {Task(Kind.STANDBY, "0", 0)}
+    scene.group.depart(holder.member_id, None, LEAVING)
+    scene.work(other)
+    assert other.owned == active("0", 0)
+
+
+def test_another_topology_is_refused_and_an_older_one_is_behind() -> None:
+    scene = Scene()
+    scene.join(Thread("1", topology=topology(subtopology(), epoch=1)))
+    with refused(ErrorCode.INVALID_REQUEST):
+        scene.join(Thread("2", topology=topology(subtopology("other"), epoch=1)))
+    assert list(scene.group.members) == ["1"]
+    late = scene.join(Thread("3", topology=topology(subtopology("other"), epoch=0)))
+    assert [each.code for each in late.statuses] == [StatusCode.STALE_TOPOLOGY]
+
+
+def test_who_is_silent_or_keeps_what_it_must_give_up_is_given_up() -> None:
+    scene = Scene()
+    first, second = Thread("1", "p"), Thread("2", "q")
+    scene.join(first)
+    first.owned = first.told
+    scene.join(second)
+    for _ in range(3):
+        scene.wait(SESSION / 2)
+        scene.beat(first)
+        scene.beat(second)
+    assert "1" in scene.group.members, "it was heard of"
+    scene.wait(SESSION / 2)
+    assert list(scene.group.members) == ["2"], "but kept its tasks for longer than the rebalance timeout"
+    scene.wait(SESSION)
+    assert scene.group.state == "Empty"
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "code"),
+    [
+        ("x", 2, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("1", 3, ErrorCode.FENCED_MEMBER_EPOCH),
+        ("1", 1, ErrorCode.FENCED_MEMBER_EPOCH),
+    ],
+)
+def test_who_is_not_of_the_group_any_more_is_told(member_id: str, epoch: int, code: ErrorCode) -> None:
+    scene = Scene()
+    scene.join(Thread("1"))
+    with refused(code):
+        scene.group.heartbeat(StreamsBeat(member_id, epoch), scene.now)
+
+
+def test_tasks_that_cannot_be_are_refused() -> None:
+    scene = Scene()
+    thread = Thread("1")
+    scene.join(thread)
+    for wrong in (active("9", 0), active("0", 4), active("0", -1)):
+        thread.owned = wrong
+        with refused(ErrorCode.INVALID_REQUEST):
+            scene.beat(thread)
+
+
+def test_a_full_group_takes_nobody() -> None:
+    scene = Scene(max_size=1)
+    scene.join(Thread("1"))
+    with refused(ErrorCode.GROUP_MAX_SIZE_REACHED):
+        scene.join(Thread("2"))
+
+
+def test_a_static_member_comes_back_to_what_it_had() -> None:
+    scene = Scene()
+    thread = Thread("1", instance_id="i")
+    scene.join(thread)
+    again = Thread("2", instance_id="i")
+    with refused(ErrorCode.UNRELEASED_INSTANCE_ID):
+        scene.join(again)
+    scene.group.depart("1", "i", LEFT_FOR_NOW)
+    assert scene.join(again).assigned == active("0", 0, 1, 2, 3)
+    assert list(scene.group.members) == ["2"]
+
+
+def test_a_shutdown_reaches_everybody_until_all_are_gone() -> None:
+    scene = Scene()
+    first, second = Thread("1"), Thread("2")
+    scene.join(first)
+    scene.join(second)
+    scene.beat(first, shutdown=True)
+    assert [each.code for each in scene.beat(second).statuses] == [StatusCode.SHUTDOWN_APPLICATION]
+    for thread in (first, second):
+        scene.group.depart(thread.member_id, None, LEAVING)
+    assert scene.join(first).statuses == ()
+
+
+def test_endpoints_tell_who_reads_what() -> None:
+    scene = Scene(standbys=1, a=2, c=2)
+    first = Thread("1", "p", STATEFUL, endpoint=Endpoint("h", 1))
+    second = Thread("2", "q", STATEFUL)
+    epochs = [scene.join(first).endpoint_epoch, scene.join(second).endpoint_epoch]
+    assert epochs == [1, 1], "the second has no endpoint"
+    scene.work(first, second)
+    member = scene.group.members["1"]
+    own = {kind: {task.partition for task in first.owned if task.kind is kind} for kind in Kind}
+    for kind in (Kind.ACTIVE, Kind.STANDBY):
+        assert scene.group.partitions(member, kind) == {"a": sorted(own[kind])}
+    before = scene.group.endpoint_epoch
+    scene.group.depart("1", None, LEAVING)
+    assert scene.group.endpoint_epoch == before + 1
+
+
+def test_commits_are_of_this_epoch_or_for_tasks_that_are_older() -> None:
+    scene = Scene()
+    thread = Thread("1")
+    scene.join(thread)
+    since = thread.epoch
+    scene.topics.sizes["a"] = 5
+    scene.beat(thread)
+    assert thread.epoch == since + 1
+    a = b"a" * 16
+    scene.group.check_commit("1", thread.epoch, 9, [(a, 4)])
+    scene.group.check_commit("1", since, 9, [(a, 0)])
+    for epoch, places in ((since, [(a, 4)]), (since - 1, [(a, 0)]), (thread.epoch + 1, [(a, 0)])):
+        with refused(ErrorCode.STALE_MEMBER_EPOCH):
+            scene.group.check_commit("1", epoch, 9, places)
+    with refused(ErrorCode.UNSUPPORTED_VERSION):
+        scene.group.check_commit("1", thread.epoch, 8, [])
+    with refused(ErrorCode.UNKNOWN_MEMBER_ID):
+        scene.group.check_commit("", -1, 9, [])
+    scene.group.check_fetch(None, -1)
+    with refused(ErrorCode.STALE_MEMBER_EPOCH):
+        scene.group.check_fetch("1", since)
+
+
+def test_another_coordinator_goes_on_without_a_rebalance() -> None:
+    scene = Scene(standbys=1, a=3, c=3)
+    threads = [Thread("1", "p", STATEFUL, "i", Endpoint("h", 1)), Thread("2", "q", STATEFUL)]
+    for thread in threads:
+        scene.join(thread)
+    scene.work(*threads)
+    before = scene.group
+    scene.restart()
+    after = scene.group
+    assert (after.epoch, after.topology, after.validated) == (before.epoch, before.topology, before.validated)
+    scene.work(*threads)
+    assert after.epoch == before.epoch
+    assert scene.save() == []
+
+
+def test_what_changes_is_written_and_nothing_else() -> None:
+    scene = Scene()
+    first, second = Thread("1"), Thread("2")
+    scene.join(first)
+    assert len(scene.save()) == 6
+    scene.beat(first)
+    assert scene.save() == []
+    scene.join(second)
+    scene.save()
+    scene.group.depart("2", None, LEAVING)
+    assert sum(value is None for _, value in scene.save()) == 3
+
+
+def test_a_change_of_the_standbys_is_a_rebalance() -> None:
+    scene = Scene(a=1, c=1)
+    threads = [Thread("1", "p", STATEFUL), Thread("2", "q", STATEFUL)]
+    for thread in threads:
+        scene.join(thread)
+    scene.work(*threads)
+    scene.group.settings = Scene(standbys=1).settings
+    scene.work(*threads)
+    assert sorted(task.kind for thread in threads for task in thread.owned) == [Kind.ACTIVE, Kind.STANDBY]
+
+
+def test_the_group_reads_its_inputs() -> None:
+    scene = Scene()
+    assert not scene.group.subscribed("a")
+    scene.join(Thread("1", topology=SIMPLE))
+    assert (scene.group.subscribed("a"), scene.group.subscribed("c")) == (True, False)
+
+
+# ---- the assignor
+
+Wishes = Mapping[str, Wish]
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> dict[str, Wish]:
+    members = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=7))
+    tasks = st.builds(Task, st.sampled_from(Kind), st.sampled_from("01"), st.integers(0, 5))
+    return {f"m{at}": Wish(process, draw(st.frozensets(tasks))) for at, process in enumerate(members)}
+
+
+@given(
+    wishes(), st.dictionaries(st.sampled_from("01"), st.integers(0, 6)), st.frozensets(st.just("0")), st.integers(0, 2)
+)
+def test_every_task_is_active_once_and_never_twice_in_a_process(
+    given_: Wishes, sizes: dict[str, int], stateful: frozenset[str], standbys: int
+) -> None:
+    targets = sticky(given_, sizes, stateful, standbys)
+    assert targets.keys() == given_.keys()
+    tasks = [(task, given_[member_id].process_id) for member_id, target in targets.items() for task in target]
+    whats = sorted((subtopology_id, at) for subtopology_id, size in sizes.items() for at in range(size))
+    assert sorted(task.what for task, _ in tasks if task.kind is Kind.ACTIVE) == whats
+    assert len({(task.what, process) for task, process in tasks}) == len(tasks)
+    others = len({wish.process_id for wish in given_.values()}) - 1
+    wanted = sorted(what for what in whats if what[0] in stateful for _ in range(min(standbys, others)))
+    assert sorted(task.what for task, _ in tasks if task.kind is Kind.STANDBY) == wanted
+    assert not any(task.kind is Kind.WARMUP for task, _ in tasks)
+
+
+@given(st.integers(1, 6), st.integers(0, 20), st.booleans())
+def test_one_thread_each_gets_its_share_and_keeps_it(members: int, size: int, stateful: bool) -> None:
+    given_ = {f"m{at}": Wish(f"p{at}") for at in range(members)}
+    with_state = frozenset("0") if stateful else frozenset[str]()
+    targets = sticky(given_, {"0": size}, with_state, 0)
+    counts = sorted(len(target) for target in targets.values())
+    assert counts[-1] - counts[0] <= 1
+    again = {member_id: Wish(wish.process_id, targets[member_id]) for member_id, wish in given_.items()}
+    assert sticky(again, {"0": size}, with_state, 0) == targets
+
+
+def test_who_is_left_keeps_what_it_had() -> None:
+    tasks = {"m0": active("0", 0, 2), "m1": active("0", 1, 3)}
+    left: dict[str, Wish] = {"m0": Wish("p", tasks["m0"]), "m2": Wish("q", Tasks())}
+    assert tasks["m0"] <= sticky(left, {"0": 4}, frozenset(), 0)["m0"]

@@ -1,0 +1,107 @@
+"""What a topology needs of the topics: tasks, and internal topics with the right number of partitions."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokproto.broker.groups.streams.member import Topology
+from aiokproto.broker.groups.streams.topology import StatusCode, check, configure
+from aiokproto.error_codes import ErrorCode
+from tests.broker.consumer_scene import Topics, refused
+from tests.broker.streams_scene import subtopology, topology
+
+COUNTING = topology(
+    subtopology("0", ["a"], sinks=["r"]),
+    subtopology("1", [], repartitions={"r": 0}, changelogs=["c"]),
+)
+JOINED = topology(
+    subtopology("0", ["a"], sinks=["r"]),
+    subtopology("1", ["b"], repartitions={"r": 0}, together=[([0], [0])]),
+)
+CHAIN = topology(
+    subtopology("2", [], repartitions={"s": 0}),
+    subtopology("1", [], sinks=["s"], repartitions={"r": 3}),
+    subtopology("0", ["a"], sinks=["r"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "sizes", "tasks", "missing"),
+    [
+        (topology(subtopology("0", ["a", "b"])), {"a": 2, "b": 5}, {"0": 5}, {}),
+        (COUNTING, {"a": 3}, {"0": 3, "1": 3}, {"r": 3, "c": 3}),
+        (COUNTING, {"a": 3, "r": 3}, {"0": 3, "1": 3}, {"c": 3}),
+        (COUNTING, {"a": 3, "r": 3, "c": 3}, {"0": 3, "1": 3}, {}),
+        # What is read together has the number that cannot be changed.
+        (JOINED, {"a": 3, "b": 6}, {"0": 3, "1": 6}, {"r": 6}),
+        (JOINED, {"a": 6, "b": 3}, {"0": 6, "1": 3}, {"r": 3}),
+        # A number that is asked for stands, and goes on to what is made of it.
+        (CHAIN, {"a": 2}, {"0": 2, "1": 3, "2": 3}, {"r": 3, "s": 3}),
+    ],
+)
+def test_partitions_are_decided(
+    told: Topology, sizes: dict[str, int], tasks: dict[str, int], missing: dict[str, int]
+) -> None:
+    check(told)
+    found = configure(told, Topics(**sizes))
+    assert found.tasks == tasks
+    assert {name: info.partitions for name, info in found.missing.items()} == missing
+    assert (found.trouble.code if found.trouble else None) == (StatusCode.MISSING_INTERNAL_TOPICS if missing else None)
+    assert found.ready == (not missing)
+
+
+@pytest.mark.parametrize(
+    ("told", "sizes", "code", "words"),
+    [
+        (COUNTING, {}, StatusCode.MISSING_SOURCE_TOPICS, "a"),
+        (JOINED, {"a": 1}, StatusCode.MISSING_SOURCE_TOPICS, "b"),
+        (COUNTING, {"a": 3, "c": 2}, StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "c has 2 partitions, and needs 3"),
+        (
+            topology(subtopology("0", ["a", "b"], together=[([0, 1], [])])),
+            {"a": 1, "b": 2},
+            StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+            "a 1, b 2",
+        ),
+        (topology(subtopology("0", ["a"], repartitions={"r": 0})), {"a": 1}, StatusCode.MISSING_SOURCE_TOPICS, "r"),
+    ],
+)
+def test_what_does_not_fit_is_said(told: Topology, sizes: dict[str, int], code: StatusCode, words: str) -> None:
+    found = configure(told, Topics(**sizes))
+    assert found.trouble is not None
+    assert found.trouble.code is code
+    assert words in found.trouble.detail
+    assert (found.ready, found.tasks, found.missing) == (False, {}, {})
+
+
+def test_internal_topics_keep_the_options_that_were_asked_for() -> None:
+    missing = configure(COUNTING, Topics(a=1)).missing["c"]
+    assert [(config.key, config.value) for config in missing.topic_configs] == [("cleanup.policy", "compact")]
+
+
+def test_the_hash_follows_the_topics() -> None:
+    hashes = [configure(COUNTING, Topics(**sizes)).hash for sizes in ({}, {"a": 1}, {"a": 2}, {"a": 2, "z": 1})]
+    assert hashes[0] == 0
+    assert len(set(hashes)) == 3
+    assert hashes[2] == hashes[3]
+
+
+def _patterns() -> Topology:
+    made = topology(subtopology())
+    made.subtopologies[0].source_topic_regex = ["a.*"]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        (_patterns(), ErrorCode.INVALID_REQUEST),
+        (topology(subtopology("0"), subtopology("0")), ErrorCode.STREAMS_INVALID_TOPOLOGY),
+        (topology(subtopology("0", [])), ErrorCode.STREAMS_INVALID_TOPOLOGY),
+        (topology(subtopology("0", ["a"], together=[([1], [])])), ErrorCode.STREAMS_INVALID_TOPOLOGY),
+        (topology(subtopology("0", ["a"], together=[([0], [0])])), ErrorCode.STREAMS_INVALID_TOPOLOGY),
+        (topology(subtopology("0", ["a"], together=[([-1], [])])), ErrorCode.STREAMS_INVALID_TOPOLOGY),
+    ],
+)
+def test_a_topology_that_makes_no_sense_is_refused(told: Topology, code: ErrorCode) -> None:
+    with refused(code):
+        check(told)
