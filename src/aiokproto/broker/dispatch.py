@@ -6,10 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from aiokproto.broker import handlers
 from aiokproto.broker.context import Context, Hangup
 from aiokproto.broker.control import Call, Cut, Faults
 from aiokproto.broker.groups.coordinator import GroupCoordinator
+from aiokproto.broker.handlers import MODULES, api_versions
 from aiokproto.broker.handlers.refused import BETWEEN_NODES
 from aiokproto.broker.handlers.refused import handle as refuse_api
 from aiokproto.broker.parts import merge
@@ -52,7 +52,7 @@ class Handler(NamedTuple):
 
 HANDLERS: dict[int, Handler] = {
     module.REQUEST.api_key: Handler(module.REQUEST, Versions.parse(module.VERSIONS), module.handle)
-    for module in handlers.MODULES
+    for module in MODULES
 }
 
 SERVED: dict[int, Versions] = {key: handler.versions for key, handler in sorted(HANDLERS.items())}
@@ -261,6 +261,6 @@ class Dispatcher:
             raise Hangup(f"{api_name(frame.api_key)} v{frame.api_version} is not served")
         # Of the oldest form, which every client can read; since 2.4 it says which versions to come back with (KIP-511).
         told = {ApiVersionsRequest.api_key: served} if served.highest >= _SINCE_2_4 else {}
-        response = handlers.api_versions.describe(told)
+        response = api_versions.describe(told)
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         return encode_response(response, 0, frame.correlation_id)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from aiokproto.broker.groups.consumer.group import Answer
 from aiokproto.broker.groups.reconciling import JOINING
 from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareBeat, ShareMember
+from aiokproto.broker.groups.share.member import ShareBeat
 from aiokproto.broker.groups.store import Entry, GroupStore
 from aiokproto.broker.share.store import ShareStates
 from aiokproto.broker.state import State
@@ -34,11 +34,6 @@ class ShareGroupCoordinator(GroupStore):
             BrokerError: GROUP_ID_NOT_FOUND.
         """
         return self._share_group(group_id)[1]
-
-    def share_member(self, group_id: str, member_id: str) -> ShareMember | None:
-        """A member of a share group, if there are such."""
-        entry = self._entries.get(group_id)
-        return entry.group.members.get(member_id) if entry and isinstance(entry.group, ShareGroup) else None
 
     # ---- members
 
