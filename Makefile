@@ -11,7 +11,7 @@ BIN := .venv/bin
 HERE := -m "not kafka and not java and not spark and not slow"
 WRITTEN_AND_READ := $(addprefix behaviour/test_,produce.py produce_tables.py produce_batches.py consume.py)
 PURE := $(addprefix tests/,accelerator records producer consumer $(WRITTEN_AND_READ))
-UVLOOP := $(addprefix tests/,net cluster producer consumer group broker/test_cluster.py broker/test_wire.py $(WRITTEN_AND_READ))
+UVLOOP := $(addprefix tests/,net cluster producer consumer group broker/test_cluster.py broker/test_wire.py broker/test_peer.py $(WRITTEN_AND_READ))
 
 help:  ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-12s %s\n' "$$verb" "$$text"; done

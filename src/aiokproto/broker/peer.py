@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 _BUFFER = 1 << 17
 """What is read ahead of a client's requests, which are answered one after the other."""
@@ -108,8 +108,8 @@ class Peer(asyncio.BufferedProtocol):
     # ---- what the transport tells
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # No assertion: uvloop's transports are no subclasses of asyncio's.
+        self.transport = cast("asyncio.Transport", transport)
         self._accept(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
