@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def tally(request: pytest.FixtureRequest) -> Counter[str]:
     """Count things here, by what they are called; the totals are printed at the end."""
     return request.config.stash[TALLY]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where several processes share the tests, each tells the one that prints."""
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["figures"] = (dict(session.config.stash[TALLY]), session.config.stash[LINES])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's own signature
+    # One that has crashed tells nothing.
+    tally, lines = getattr(node, "workeroutput", {}).get("figures", ({}, []))
+    node.config.stash[TALLY].update(tally)
+    node.config.stash[LINES].extend(lines)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
