@@ -26,11 +26,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where several processes share the tests, each tells the one that prints."""
     told = getattr(session.config, "workeroutput", None)
     if told is not None:
-        told["figures"] = (dict(session.config.stash[TALLY]), session.config.stash[LINES])
+        tally = session.config.stash[TALLY]
+        told["figures"] = (dict(tally), session.config.stash[LINES])
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ARG001 - the hook's own signature
+def pytest_testnodedown(node: Any, error: object) -> None:
     # One that has crashed tells nothing.
     tally, lines = getattr(node, "workeroutput", {}).get("figures", ({}, []))
     node.config.stash[TALLY].update(tally)
