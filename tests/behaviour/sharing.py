@@ -23,6 +23,7 @@ from aiokproto.codec.messages.describe_share_group_offsets import (
 )
 from aiokproto.codec.messages.share_group_describe import DescribedGroup, ShareGroupDescribeRequest
 from aiokproto.codec.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator
 
 
@@ -103,6 +104,14 @@ async def alter(at: Coordinator, topic: str, starts: Mapping[int, int]) -> Alter
     asked = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=partitions)
     request = AlterShareGroupOffsetsRequest(group_id=at.group, topics=[asked])
     return await at.ask(request, lambda answer: answer.error_code)
+
+
+async def alter_when_known(at: Coordinator, topic: str, starts: Mapping[int, int]) -> AlterShareGroupOffsetsResponse:
+    """Set offsets once the coordinator has heard of the topic, which in a real broker is a little after the others."""
+    while True:
+        answer = await alter(at, topic, starts)
+        if answer.responses[0].partitions[0].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return answer
 
 
 async def delete(at: Coordinator, *topics: str) -> DeleteShareGroupOffsetsResponse:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from aiokproto.codec.messages.alter_share_group_offsets import AlterShareGroupOffsetsResponse
 from aiokproto.codec.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -31,7 +30,7 @@ from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.coordinator import Coordinator, coordinator
 from tests.behaviour.feed import fill
-from tests.behaviour.sharing import ShareMember, alter, delete, describe, heartbeat, offsets, until
+from tests.behaviour.sharing import ShareMember, alter, alter_when_known, delete, describe, heartbeat, offsets, until
 from tests.clusters import BehaviourCluster
 
 GROUP_RESOURCE = 32
@@ -249,14 +248,6 @@ async def test_a_group_of_another_kind_is_no_share_group(cluster: BehaviourClust
 # ---- where a group begins
 
 
-async def alter_when_known(at: Coordinator, topic: str, starts: dict[int, int]) -> AlterShareGroupOffsetsResponse:
-    """Set offsets once the coordinator has heard of the topic, which in a real broker is a little after the others."""
-    while True:
-        answer = await alter(at, topic, starts)
-        if answer.responses[0].partitions[0].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return answer
-
-
 async def test_offsets_are_set_while_there_are_no_members(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=3)
     await fill(cluster, topic, 3)
@@ -299,7 +290,7 @@ async def test_offsets_are_deleted_by_topic(cluster: BehaviourCluster, topic: st
     await cluster.create_topic(f"{topic}-b")
     async with coordinator(cluster, topic) as at:
         assert (await delete(at, topic)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-        assert (await alter(at, topic, {0: 5, 1: 5})).error_code == 0
+        assert (await alter_when_known(at, topic, {0: 5, 1: 5})).error_code == 0
         answer = await delete(at, topic, f"{topic}-b", "no such topic")
         assert answer.error_code == 0
         assert {each.topic_name: (each.topic_id, each.error_code) for each in answer.responses} == {

@@ -31,7 +31,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, BatchRecord
 from tests.behaviour.coordinator import Coordinator, coordinator
-from tests.behaviour.sharing import ShareMember, alter, delete, describe, offsets, until
+from tests.behaviour.sharing import ShareMember, alter_when_known, delete, describe, offsets, until
 from tests.behaviour.test_group_records import OFFSETS, written
 from tests.behaviour.test_share_groups import deleted
 from tests.broker.consumer_scene import Topics
@@ -105,7 +105,7 @@ async def test_a_share_group_is_read_back(cluster: BehaviourCluster, topic: str)
         share_records.restore(empty, image, 0.0)
         assert (empty.members, empty.epoch) == ({}, (await describe(at)).group_epoch)
         assert rewritten(empty, image) == image
-        assert (await alter(at, topic, {0: 5})).error_code == 0
+        assert (await alter_when_known(at, topic, {0: 5})).error_code == 0
         assert (await delete(at, topic)).error_code == 0
         image = image_of(await written(at), topic)
         share_records.restore(empty, image, 0.0)
@@ -169,7 +169,7 @@ async def test_our_coordinators_go_on_from_what_is_written(
     await cluster.create_topic(topic, partitions=3)
     async with coordinator(cluster, topic) as at:
         topic_id = await at.topic_id(topic)
-        assert (await alter(at, topic, {0: 4, 1: 8})).error_code == 0
+        assert (await alter_when_known(at, topic, {0: 4, 1: 8})).error_code == 0
         member = ShareMember(at, "m", topic)
         await until(lambda: member.partitions == [0, 1, 2], member)
         states = States(at, SharePartitionKey(topic, topic_id, 1))
