@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from aiokproto.broker.groups.consumer import records
-from aiokproto.broker.groups.consumer.group import Answer, ConsumerGroup
-from aiokproto.broker.groups.consumer.member import Beat, Places
+from aiokproto.broker.groups.consumer.group import ConsumerGroup
+from aiokproto.broker.groups.consumer.member import Beat
 from aiokproto.broker.groups.epochs import Settings
 from aiokproto.broker.groups.image import Image
+from aiokproto.broker.groups.places import Answer, Places
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 

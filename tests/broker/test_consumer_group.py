@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from aiokproto.broker.groups.consumer.group import Answer
-from aiokproto.broker.groups.consumer.member import Beat, Places
+from aiokproto.broker.groups.consumer.member import Beat
 from aiokproto.broker.groups.consumer.subscriptions import REFRESH_SECONDS
+from aiokproto.broker.groups.places import Answer, Places
 from aiokproto.broker.groups.reconciling import LEAVING, LEFT_FOR_NOW
 from aiokproto.codec.payloads.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.groups.consumer.member import Place, Places
+from aiokproto.broker.groups.places import Place, Places
 from aiokproto.broker.groups.share.assignor import simple
 from tests.broker.consumer_scene import A, B, places
 

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Iterable
 
 from aiokproto.broker.groups.consumer import classic
-from aiokproto.broker.groups.consumer.group import Answer, ConsumerGroup
-from aiokproto.broker.groups.consumer.member import Beat, Place
+from aiokproto.broker.groups.consumer.group import ConsumerGroup
+from aiokproto.broker.groups.consumer.member import Beat
 from aiokproto.broker.groups.consumer.migration import can_downgrade, downgrade, upgrade
 from aiokproto.broker.groups.embedded import CONSUMER
 from aiokproto.broker.groups.expiry import Age, expired
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import Identity, Join, JoinResult, SyncResult
+from aiokproto.broker.groups.places import Answer, Place
 from aiokproto.broker.groups.reconciling import JOINING
 from aiokproto.broker.groups.records import Committed, encode_offset_key, encode_offset_value
 from aiokproto.broker.groups.share.group import ShareGroup

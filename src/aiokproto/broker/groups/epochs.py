@@ -29,6 +29,9 @@ M = TypeVar("M", bound=Reconciling[Any])
 P = TypeVar("P", bound=Hashable)
 P_co = TypeVar("P_co", bound=Hashable, covariant=True)
 
+INITIAL_EPOCH = 1
+"""That of a group and its assignment before anybody has come."""
+
 
 @dataclass(frozen=True)
 class Settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from aiokproto.broker.groups.consumer.group import Answer
+from aiokproto.broker.groups.places import Answer
 from aiokproto.broker.groups.reconciling import JOINING
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareBeat

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.consumer.member import ConsumerMember, Place
-from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.groups.consumer.member import ConsumerMember
+from aiokproto.broker.groups.places import Place, by_topic
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_describe import (
     Assignment,

@@ -9,9 +9,8 @@ from uuid import uuid4
 
 from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS
-from aiokproto.broker.groups.consumer.group import Answer
-from aiokproto.broker.groups.consumer.member import Beat, Places
-from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.groups.consumer.member import Beat
+from aiokproto.broker.groups.places import Answer, Places, by_topic
 from aiokproto.broker.groups.reconciling import JOINING, LEAVING, LEFT_FOR_NOW
 from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.security.acls import Operation, ResourceType

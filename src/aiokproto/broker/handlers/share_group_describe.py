@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
-from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.groups.places import by_topic
 from aiokproto.broker.groups.share import assignor
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareMember

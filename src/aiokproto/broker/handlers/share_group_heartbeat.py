@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
-from aiokproto.broker.groups.consumer.group import Answer
-from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.groups.places import Answer, by_topic
 from aiokproto.broker.groups.reconciling import JOINING, LEAVING
 from aiokproto.broker.groups.share.member import ShareBeat
 from aiokproto.broker.security.acls import Operation, ResourceType

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from aiokproto.broker.groups.consumer.member import Place, Places
+from aiokproto.broker.groups.places import Place, Places
 
 
 class Wish(NamedTuple):

@@ -9,24 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, Wish
-from aiokproto.broker.groups.consumer.member import Beat, ConsumerMember, Place, Places
+from aiokproto.broker.groups.consumer.member import Beat, ConsumerMember
 from aiokproto.broker.groups.consumer.subscriptions import Subscriptions, Topics
-from aiokproto.broker.groups.epochs import EpochGroup, Settings
+from aiokproto.broker.groups.epochs import INITIAL_EPOCH, EpochGroup, Settings
+from aiokproto.broker.groups.places import Answer, Place, Places
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-INITIAL_EPOCH = 1
-
-
-class Answer(NamedTuple):
-    """The answer to a heartbeat: ``assigned`` is None if the member knows it already."""
-
-    member_id: str
-    epoch: int
-    assigned: Places | None = None
 
 
 class ConsumerGroup(EpochGroup[ConsumerMember, Place]):

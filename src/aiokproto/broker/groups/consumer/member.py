@@ -6,12 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiokproto.broker.groups.member import Protocols
+from aiokproto.broker.groups.places import Place, Places
 from aiokproto.broker.groups.reconciling import JOINING, Reconciling
-
-Place = tuple[bytes, int]
-"""A partition: its topic's id and its index."""
-
-Places = frozenset[Place]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.consumer.classic import names_of, places_of
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember, Places
+from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember
 from aiokproto.broker.groups.consumer.subscriptions import Topics
 from aiokproto.broker.groups.embedded import (
     CONSUMER,
@@ -16,6 +16,7 @@ from aiokproto.broker.groups.embedded import (
 from aiokproto.broker.groups.epochs import Settings
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import Member
+from aiokproto.broker.groups.places import Places
 from aiokproto.broker.groups.protocols import select_protocol
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember, Place, Places
+from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember
 from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
+from aiokproto.broker.groups.places import Place, Places, by_topic
 from aiokproto.broker.groups.reconciling import MemberState
 from aiokproto.codec.payloads.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -220,11 +221,3 @@ def _places(topics: Iterable[Assigned], epoch: int) -> dict[Place, int]:
         epochs = each.assignment_epochs or [epoch] * len(each.partitions)
         found.update({(each.topic_id, index): since for index, since in zip(each.partitions, epochs, strict=False)})
     return found
-
-
-def by_topic(places: Iterable[Place]) -> dict[bytes, list[int]]:
-    """Partitions by topic id, in order."""
-    topics: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(places):
-        topics.setdefault(topic_id, []).append(index)
-    return topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 
-from aiokproto.broker.groups.consumer.member import Place, Places
+from aiokproto.broker.groups.places import Place, Places
 
 NAME = "simple"
 

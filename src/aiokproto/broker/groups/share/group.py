@@ -15,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from aiokproto.broker.groups.consumer.group import INITIAL_EPOCH, Answer
-from aiokproto.broker.groups.consumer.member import Place, Places
 from aiokproto.broker.groups.consumer.subscriptions import Topics, metadata_hash
-from aiokproto.broker.groups.epochs import Settings
+from aiokproto.broker.groups.epochs import INITIAL_EPOCH, Settings
+from aiokproto.broker.groups.places import Answer, Place, Places
 from aiokproto.broker.groups.reconciling import JOINING, LEAVING
 from aiokproto.broker.groups.share.assignor import simple
 from aiokproto.broker.groups.share.initialization import Initialization

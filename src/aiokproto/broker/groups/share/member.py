@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiokproto.broker.groups.consumer.member import Places
+from aiokproto.broker.groups.places import Places
 
 
 @dataclass(frozen=True)

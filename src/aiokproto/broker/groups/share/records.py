@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aiokproto.broker.groups.consumer.group import INITIAL_EPOCH
-from aiokproto.broker.groups.consumer.member import Places
-from aiokproto.broker.groups.consumer.records import by_topic
+from aiokproto.broker.groups.epochs import INITIAL_EPOCH
 from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
+from aiokproto.broker.groups.places import Places, by_topic
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.initialization import Initialization, StateTopic, Topics
 from aiokproto.broker.groups.share.member import ShareMember

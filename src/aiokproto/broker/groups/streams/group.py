@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from aiokproto.broker.groups.consumer.member import Place
 from aiokproto.broker.groups.consumer.subscriptions import Topics
-from aiokproto.broker.groups.epochs import EpochGroup, Settings
+from aiokproto.broker.groups.epochs import INITIAL_EPOCH, EpochGroup, Settings
+from aiokproto.broker.groups.places import Place
 from aiokproto.broker.groups.streams.assignor import Wish, sticky
 from aiokproto.broker.groups.streams.member import Kind, StreamsBeat, StreamsMember, Task, Tasks, Topology
 from aiokproto.broker.groups.streams.topology import Configured, Status, StatusCode, configure, inputs
@@ -22,7 +22,6 @@ from aiokproto.errors import BrokerError
 
 NEVER = -1
 """Epoch of a topology that has not been seen to be able to run."""
-_INITIAL_EPOCH = 1
 _MODERN_COMMIT = 9
 
 
@@ -62,7 +61,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     """
 
     def __init__(self, group_id: str, topics: Topics, settings: StreamsSettings | None = None) -> None:
-        super().__init__(group_id, _INITIAL_EPOCH)
+        super().__init__(group_id, INITIAL_EPOCH)
         self.topics = topics
         self.settings = settings or StreamsSettings()
         self.topology: Topology | None = None
