@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.dispatch import SERVED
+from aiokproto.broker.handlers import SERVED
 from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
 from aiokproto.broker.security.rules import RULES

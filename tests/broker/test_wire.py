@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pkgutil import iter_modules
 
 import pytest
 
-from aiokproto.broker import Broker
-from aiokproto.broker.dispatch import HANDLERS, SERVED
+from aiokproto.broker import Broker, handlers
+from aiokproto.broker.handlers import SERVED
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.delete_records import (
@@ -28,6 +29,7 @@ from aiokproto.codec.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from aiokproto.codec.messages.vote import VoteRequest
+from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchBuilder, Compression, decode
@@ -44,9 +46,17 @@ async def error_of_fetch(wire: Wire, request: FetchRequest, version: int = 12) -
 # ---- versions and connections
 
 
-def test_what_is_served_exists_in_the_codec() -> None:
-    for handler in HANDLERS.values():
+def test_what_is_served_exists_in_the_codec_and_has_a_handler() -> None:
+    for api_key in SERVED:
+        handler = handlers.find(api_key)
+        assert handler is not None
         assert handler.request.versions.covers(handler.versions)
+
+
+def test_every_handler_is_served() -> None:
+    apis = {module for module, _ in APIS.values()}
+    found = {module.name for module in iter_modules(handlers.__path__)} & apis
+    assert found == {APIS[api_key][0] for api_key in SERVED}
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -99,7 +109,9 @@ async def test_a_handler_that_fails_closes_the_connection_and_is_logged(
     async def fail(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setitem(HANDLERS, 3, HANDLERS[3]._replace(handle=fail))
+    handler = handlers.find(MetadataRequest.api_key)
+    assert handler is not None
+    monkeypatch.setattr("aiokproto.broker.dispatch.find", lambda _: handler._replace(handle=fail))
     wire.send(MetadataRequest(topics=None))
     assert await wire.closed()
     assert any(record.exc_info and "Metadata v13" in record.getMessage() for record in caplog.records)

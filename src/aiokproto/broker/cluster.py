@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from aiokproto.broker.clock import Clock, SystemClock, Timer
 from aiokproto.broker.control import Faults, damage
 from aiokproto.broker.control.releases import served_by
-from aiokproto.broker.dispatch import SERVED, Dispatcher
+from aiokproto.broker.dispatch import Dispatcher
 from aiokproto.broker.groups.coordinator import GroupCoordinator
+from aiokproto.broker.handlers import SERVED
 from aiokproto.broker.listener import Listener
 from aiokproto.broker.lock import DirectoryLock
 from aiokproto.broker.options import BrokerOptions, Value

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from aiokproto.broker.context import Context, Hangup
 from aiokproto.broker.control import Call, Cut, Faults
 from aiokproto.broker.groups.coordinator import GroupCoordinator
-from aiokproto.broker.handlers import MODULES, api_versions
+from aiokproto.broker.handlers import SERVED, Handle, Handler, api_versions, find
 from aiokproto.broker.handlers.refused import BETWEEN_NODES
 from aiokproto.broker.handlers.refused import handle as refuse_api
 from aiokproto.broker.parts import merge
@@ -36,28 +36,6 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
 
 log = logging.getLogger("aiokproto.broker")
-
-Handle = Callable[[Any, Context], Awaitable[Response | None]]
-
-
-class Handler(NamedTuple):
-    """How an API is served."""
-
-    request: type[Request[Any]]
-    versions: Versions
-    handle: Handle
-    refused: Versions = NEVER
-    """Versions that are answered though they are not served."""
-
-
-HANDLERS: dict[int, Handler] = {
-    module.REQUEST.api_key: Handler(module.REQUEST, Versions.parse(module.VERSIONS), module.handle)
-    for module in MODULES
-}
-
-SERVED: dict[int, Versions] = {key: handler.versions for key, handler in sorted(HANDLERS.items())}
-"""What ApiVersions says: no more and no less than what is served."""
-
 
 _SINCE_2_4 = 3
 """The version of ApiVersions that Kafka 2.4 brought, by which a broker of an older release is known."""
@@ -136,7 +114,7 @@ class Dispatcher:
         refusal = connection.sasl.admit(frame.api_key) if connection.sasl is not None else None
         if refusal is None:
             _check(connection)
-        handler = HANDLERS.get(frame.api_key) or self._refuser(frame.api_key)
+        handler = find(frame.api_key) or self._refuser(frame.api_key)
         if handler is None or frame.api_version not in self._served.get(frame.api_key, handler.refused):
             return Answer(self._unsupported(frame))
         name = f"{api_name(frame.api_key)} v{frame.api_version}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from aiokproto.broker.dispatch import SERVED
+from aiokproto.broker.handlers import SERVED
 from aiokproto.broker.handlers.refused import BETWEEN_NODES, ERROR
 from aiokproto.codec.registry import api_keys, api_name
 

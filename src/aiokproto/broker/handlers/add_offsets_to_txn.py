@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn v0-4: a transaction is about to commit offsets of a group. v2 knows PRODUCER_FENCED."""
+"""AddOffsetsToTxn: a transaction is about to commit offsets of a group. v2 knows PRODUCER_FENCED."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from aiokproto.broker.transactions.transaction import ProducerIdentity, fencing_
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = AddOffsetsToTxnRequest
-VERSIONS = "0-4"
 
 
 async def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffsetsToTxnResponse:

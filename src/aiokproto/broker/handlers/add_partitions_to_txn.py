@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn v0-5: a transaction is about to write to partitions.
+"""AddPartitionsToTxn: a transaction is about to write to partitions.
 
 v2 knows PRODUCER_FENCED. v4 (KIP-890) is for brokers: many transactions at once, which may also be asked about and not
 be changed; v5 knows TRANSACTION_ABORTABLE.
@@ -18,9 +18,6 @@ from aiokproto.codec.messages.add_partitions_to_txn import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = AddPartitionsToTxnRequest
-VERSIONS = "0-5"
 
 
 async def handle(request: AddPartitionsToTxnRequest, context: Context) -> AddPartitionsToTxnResponse:

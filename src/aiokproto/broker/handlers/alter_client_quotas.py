@@ -13,9 +13,6 @@ from aiokproto.codec.messages.alter_client_quotas import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-REQUEST = AlterClientQuotasRequest
-VERSIONS = "0-1"
-
 
 async def handle(request: AlterClientQuotasRequest, context: Context) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(

@@ -1,4 +1,4 @@
-"""AlterConfigs v0-2: replace all options of topics and groups. IncrementalAlterConfigs has taken its place."""
+"""AlterConfigs: replace all options of topics and groups. IncrementalAlterConfigs has taken its place."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from aiokproto.codec.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-
-REQUEST = AlterConfigsRequest
-VERSIONS = "0-2"
 
 
 async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:

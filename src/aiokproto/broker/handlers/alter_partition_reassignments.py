@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments v0-1: have partitions on other nodes (KIP-455). v1 may forbid another number of replicas.
+"""AlterPartitionReassignments: have partitions on other nodes (KIP-455). v1 may forbid another number of replicas.
 
 It is done at once, since all nodes share the data; so there is never one that could be cancelled.
 """
@@ -15,9 +15,6 @@ from aiokproto.codec.messages.alter_partition_reassignments import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = AlterPartitionReassignmentsRequest
-VERSIONS = "0-1"
 
 
 async def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> AlterPartitionReassignmentsResponse:

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs v0-2: move replicas to another directory of the same node. There is but one."""
+"""AlterReplicaLogDirs: move replicas to another directory of the same node. There is but one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from aiokproto.codec.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = AlterReplicaLogDirsRequest
-VERSIONS = "0-2"
 
 
 async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:

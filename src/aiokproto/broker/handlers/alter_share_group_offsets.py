@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets v0 (KIP-932): set where the partitions of a share group without members begin."""
+"""AlterShareGroupOffsets (KIP-932): set where the partitions of a share group without members begin."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from aiokproto.codec.messages.alter_share_group_offsets import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = AlterShareGroupOffsetsRequest
-VERSIONS = "0"
 
 
 async def handle(request: AlterShareGroupOffsetsRequest, context: Context) -> AlterShareGroupOffsetsResponse:

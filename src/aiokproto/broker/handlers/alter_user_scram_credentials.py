@@ -11,9 +11,6 @@ from aiokproto.codec.messages.alter_user_scram_credentials import (
 )
 from aiokproto.error_codes import ErrorCode
 
-REQUEST = AlterUserScramCredentialsRequest
-VERSIONS = "0"
-
 
 async def handle(request: AlterUserScramCredentialsRequest, context: Context) -> AlterUserScramCredentialsResponse:
     results = context.guard.alter_credentials(

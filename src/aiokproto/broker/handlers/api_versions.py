@@ -1,4 +1,4 @@
-"""ApiVersions v0-5: what is served. v5 (KIP-1242) also checks whether the client means this cluster and this node.
+"""ApiVersions: what is served. v5 (KIP-1242) also checks whether the client means this cluster and this node.
 
 A request in an unknown version is answered by the dispatcher, in version 0.
 """
@@ -18,9 +18,6 @@ from aiokproto.codec.messages.api_versions import (
 )
 from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = ApiVersionsRequest
-VERSIONS = "0-5"
 
 
 async def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:

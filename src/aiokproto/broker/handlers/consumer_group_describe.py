@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe v0-1 (KIP-848): consumer groups, members and assignments. v1 which protocol these speak."""
+"""ConsumerGroupDescribe (KIP-848): consumer groups, members and assignments. v1 which protocol these speak."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ from aiokproto.codec.messages.consumer_group_describe import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ConsumerGroupDescribeRequest
-VERSIONS = "0-1"
 
 _CLASSIC, _CONSUMER = 0, 1
 """Types of members."""

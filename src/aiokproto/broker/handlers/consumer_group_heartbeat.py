@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat v0-1 (KIP-848): join, stay in and leave a consumer group.
+"""ConsumerGroupHeartbeat (KIP-848): join, stay in and leave a consumer group.
 
 v1 a pattern of topics, and the member makes its own id; in v0 it could leave that to the coordinator.
 """
@@ -22,9 +22,6 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ConsumerGroupHeartbeatRequest
-VERSIONS = "0-1"
 
 
 async def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:

@@ -13,9 +13,6 @@ from aiokproto.codec.messages.create_acls import AclCreation, AclCreationResult,
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-REQUEST = CreateAclsRequest
-VERSIONS = "0-3"
-
 Kind = TypeVar("Kind", bound=IntEnum)
 
 

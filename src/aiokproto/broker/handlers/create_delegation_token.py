@@ -1,4 +1,4 @@
-"""CreateDelegationToken v0-3: a token that stands for the client (KIP-48), since v3 for another user (KIP-373)."""
+"""CreateDelegationToken: a token that stands for the client (KIP-48), since v3 for another user (KIP-373)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from aiokproto.codec.messages.create_delegation_token import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = CreateDelegationTokenRequest
-VERSIONS = "0-3"
 
 
 async def handle(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:

@@ -1,4 +1,4 @@
-"""CreatePartitions v0-3: grow topics."""
+"""CreatePartitions: grow topics."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from aiokproto.codec.messages.create_partitions import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = CreatePartitionsRequest
-VERSIONS = "0-3"
 
 
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:

@@ -1,4 +1,4 @@
-"""CreateTopics v0-7. v4 -1 for the broker's defaults, v5 the created topic's configuration, v7 its id.
+"""CreateTopics. v4 -1 for the broker's defaults, v5 the created topic's configuration, v7 its id.
 
 Any node takes it: Kafka's brokers pass it on to the controller.
 """
@@ -20,9 +20,6 @@ from aiokproto.codec.messages.create_topics import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = CreateTopicsRequest
-VERSIONS = "0-7"
 
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:

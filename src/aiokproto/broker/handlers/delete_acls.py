@@ -16,9 +16,6 @@ from aiokproto.codec.messages.delete_acls import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-REQUEST = DeleteAclsRequest
-VERSIONS = "0-3"
-
 
 async def handle(request: DeleteAclsRequest, context: Context) -> DeleteAclsResponse:
     authorizer = context.guard.authorizer

@@ -1,4 +1,4 @@
-"""DeleteGroups v0-3: forget empty groups and their offsets."""
+"""DeleteGroups: forget empty groups and their offsets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from aiokproto.broker.context import Context
 from aiokproto.codec.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DeleteGroupsRequest
-VERSIONS = "0-3"
 
 
 async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:

@@ -1,4 +1,4 @@
-"""DeleteRecords v0-2: move the start of partitions forward; -1 means to their end."""
+"""DeleteRecords: move the start of partitions forward; -1 means to their end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from aiokproto.codec.messages.delete_records import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DeleteRecordsRequest
-VERSIONS = "0-2"
 
 
 async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:

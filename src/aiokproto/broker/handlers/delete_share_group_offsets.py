@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets v0 (KIP-932): forget where a share group without members is in some topics."""
+"""DeleteShareGroupOffsets (KIP-932): forget where a share group without members is in some topics."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from aiokproto.codec.messages.delete_share_group_offsets import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DeleteShareGroupOffsetsRequest
-VERSIONS = "0"
 
 
 async def handle(request: DeleteShareGroupOffsetsRequest, context: Context) -> DeleteShareGroupOffsetsResponse:

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState v0 (KIP-932): forget the states of share partitions."""
+"""DeleteShareGroupState (KIP-932): forget the states of share partitions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from aiokproto.codec.messages.delete_share_group_state import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DeleteShareGroupStateRequest
-VERSIONS = "0"
 
 
 async def handle(request: DeleteShareGroupStateRequest, context: Context) -> DeleteShareGroupStateResponse:

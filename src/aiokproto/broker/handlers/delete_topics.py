@@ -1,4 +1,4 @@
-"""DeleteTopics v0-6: by name, since v6 also by id."""
+"""DeleteTopics: by name, since v6 also by id."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from aiokproto.codec.messages.delete_topics import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DeleteTopicsRequest
-VERSIONS = "0-6"
 
 
 async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:

@@ -17,9 +17,6 @@ from aiokproto.codec.messages.describe_acls import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-REQUEST = DescribeAclsRequest
-VERSIONS = "0-3"
-
 
 async def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
     authorizer = context.guard.authorizer

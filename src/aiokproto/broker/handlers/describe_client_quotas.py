@@ -13,9 +13,6 @@ from aiokproto.codec.messages.describe_client_quotas import (
 )
 from aiokproto.error_codes import ErrorCode
 
-REQUEST = DescribeClientQuotasRequest
-VERSIONS = "0-1"
-
 
 async def handle(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]

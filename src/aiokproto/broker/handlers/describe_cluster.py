@@ -1,4 +1,4 @@
-"""DescribeCluster v0-2: the nodes. v1 endpoint type (only brokers, 1, have endpoints here), v2 fenced brokers."""
+"""DescribeCluster: the nodes. v1 endpoint type (only brokers, 1, have endpoints here), v2 fenced brokers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from aiokproto.codec.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = DescribeClusterRequest
-VERSIONS = "0-2"
 
 BROKERS = 1
 

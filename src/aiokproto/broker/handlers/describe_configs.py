@@ -1,4 +1,4 @@
-"""DescribeConfigs v0-4: options of topics (resource type 2), brokers (4) and groups (32). v1 synonyms, v3 types.
+"""DescribeConfigs: options of topics (resource type 2), brokers (4) and groups (32). v1 synonyms, v3 types.
 
 Of a broker only what this one knows is listed; what was changed for all brokers is under the empty name (KIP-226). No
 documentation is given.
@@ -23,9 +23,6 @@ from aiokproto.codec.messages.describe_configs import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DescribeConfigsRequest
-VERSIONS = "0-4"
 
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 FROM_TOPIC, FROM_NODE, FROM_GROUP = 1, 2, 8

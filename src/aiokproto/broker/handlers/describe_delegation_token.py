@@ -1,4 +1,4 @@
-"""DescribeDelegationToken v0-3: the delegation tokens that the client may see, by whose they are (KIP-48, KIP-373)."""
+"""DescribeDelegationToken: the delegation tokens that the client may see, by whose they are (KIP-48, KIP-373)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from aiokproto.codec.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = DescribeDelegationTokenRequest
-VERSIONS = "0-3"
 
 
 async def handle(request: DescribeDelegationTokenRequest, context: Context) -> DescribeDelegationTokenResponse:

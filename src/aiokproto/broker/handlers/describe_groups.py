@@ -1,4 +1,4 @@
-"""DescribeGroups v0-6: state and members. Metadata and assignments are shown of stable groups alone, as in Kafka.
+"""DescribeGroups: state and members. Metadata and assignments are shown of stable groups alone, as in Kafka.
 
 A group that does not exist or is no classic one is "Dead"; since v6 that is an error as well, GROUP_ID_NOT_FOUND. v3
 the operations that the client may do.
@@ -18,9 +18,6 @@ from aiokproto.codec.messages.describe_groups import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DescribeGroupsRequest
-VERSIONS = "0-6"
 
 
 async def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:

@@ -1,4 +1,4 @@
-"""DescribeLogDirs v0-5: how large the logs are, and what room is left for them (since v4, KIP-827).
+"""DescribeLogDirs: how large the logs are, and what room is left for them (since v4, KIP-827).
 
 The nodes share one directory; each tells of the partitions of which it has a replica.
 """
@@ -16,9 +16,6 @@ from aiokproto.codec.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = DescribeLogDirsRequest
-VERSIONS = "0-5"
 
 
 async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:

@@ -1,4 +1,4 @@
-"""DescribeProducers v0: who writes to partitions, and whose transactions are open there (KIP-664)."""
+"""DescribeProducers: who writes to partitions, and whose transactions are open there (KIP-664)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from aiokproto.codec.messages.describe_producers import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DescribeProducersRequest
-VERSIONS = "0"
 
 
 async def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:

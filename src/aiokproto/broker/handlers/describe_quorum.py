@@ -1,4 +1,4 @@
-"""DescribeQuorum v0-2: who keeps the cluster's metadata (KIP-595): the nodes, of which the controller leads.
+"""DescribeQuorum: who keeps the cluster's metadata (KIP-595): the nodes, of which the controller leads.
 
 There is no metadata log, so its offsets and times are -1, Kafka's word for unknown.
 """
@@ -16,9 +16,6 @@ from aiokproto.codec.messages.describe_quorum import (
     ReplicaState,
 )
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = DescribeQuorumRequest
-VERSIONS = "0-2"
 
 METADATA = ("__cluster_metadata", 0)
 _UNKNOWN = -1

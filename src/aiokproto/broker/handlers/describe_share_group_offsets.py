@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets v0-1 (KIP-932): where share groups' partitions begin. v1 how much there is left to do.
+"""DescribeShareGroupOffsets (KIP-932): where share groups' partitions begin. v1 how much there is left to do.
 
 Where there is no state, also since there is no such partition or group, the start offset is -1, and that is no error.
 """
@@ -22,9 +22,6 @@ from aiokproto.codec.messages.describe_share_group_offsets import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DescribeShareGroupOffsetsRequest
-VERSIONS = "0-1"
 
 
 async def handle(request: DescribeShareGroupOffsetsRequest, context: Context) -> DescribeShareGroupOffsetsResponse:

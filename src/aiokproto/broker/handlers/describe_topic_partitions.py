@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions v0: topics page by page, in the order of their names (KIP-966).
+"""DescribeTopicPartitions: topics page by page, in the order of their names (KIP-966).
 
 Eligible leader replicas are never told of: there are none, as in a Kafka without that feature.
 """
@@ -18,9 +18,6 @@ from aiokproto.codec.messages.describe_topic_partitions import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DescribeTopicPartitionsRequest
-VERSIONS = "0"
 
 MAX_PARTITIONS = 2000
 """Most partitions of an answer, ``max.request.partition.size.limit`` in Kafka."""

@@ -1,4 +1,4 @@
-"""DescribeTransactions v0: where transactions are, and which partitions they write to (KIP-664)."""
+"""DescribeTransactions: where transactions are, and which partitions they write to (KIP-664)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from aiokproto.codec.messages.describe_transactions import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = DescribeTransactionsRequest
-VERSIONS = "0"
 
 
 async def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:

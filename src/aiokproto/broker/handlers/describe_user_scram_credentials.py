@@ -11,9 +11,6 @@ from aiokproto.codec.messages.describe_user_scram_credentials import (
 )
 from aiokproto.error_codes import ErrorCode
 
-REQUEST = DescribeUserScramCredentialsRequest
-VERSIONS = "0"
-
 
 async def handle(
     request: DescribeUserScramCredentialsRequest, context: Context

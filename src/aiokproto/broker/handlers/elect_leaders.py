@@ -1,4 +1,4 @@
-"""ElectLeaders v0-2: have the preferred replicas lead (KIP-183), or since v1 any that are up (KIP-460)."""
+"""ElectLeaders: have the preferred replicas lead (KIP-183), or since v1 any that are up (KIP-460)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from aiokproto.codec.messages.elect_leaders import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ElectLeadersRequest
-VERSIONS = "0-2"
 
 PREFERRED, UNCLEAN = range(2)
 

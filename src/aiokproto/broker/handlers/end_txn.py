@@ -1,4 +1,4 @@
-"""EndTxn v0-5: commit or abort. v2 knows PRODUCER_FENCED; v5 (KIP-890) gives the epoch of the next transaction."""
+"""EndTxn: commit or abort. v2 knows PRODUCER_FENCED; v5 (KIP-890) gives the epoch of the next transaction."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdenti
 from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = EndTxnRequest
-VERSIONS = "0-5"
 
 
 async def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:

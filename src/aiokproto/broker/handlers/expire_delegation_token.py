@@ -1,4 +1,4 @@
-"""ExpireDelegationToken v0-2: end a delegation token, or have it end sooner (KIP-48)."""
+"""ExpireDelegationToken: end a delegation token, or have it end sooner (KIP-48)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from aiokproto.codec.messages.expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = ExpireDelegationTokenRequest
-VERSIONS = "0-2"
 
 
 async def handle(request: ExpireDelegationTokenRequest, context: Context) -> ExpireDelegationTokenResponse:

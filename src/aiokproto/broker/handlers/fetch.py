@@ -1,4 +1,4 @@
-"""Fetch v0-18: read batches, waiting up to max_wait_ms until there are min_bytes. v0-3 get old message formats, which
+"""Fetch: read batches, waiting up to max_wait_ms until there are min_bytes. v0-3 get old message formats, which
 Kafka 4 no longer gives.
 
 v7 fetch sessions (KIP-227), v9 leader epoch checks (KIP-320), v12 divergence by the last fetched epoch (KIP-595) and
@@ -34,9 +34,6 @@ from aiokproto.codec.messages.fetch import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = FetchRequest
-VERSIONS = "0-18"
 
 READ_COMMITTED = 1
 

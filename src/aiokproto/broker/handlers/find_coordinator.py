@@ -1,4 +1,4 @@
-"""FindCoordinator v0-6: who coordinates a group or a transactional id. v4 several keys at once, v6 share partitions."""
+"""FindCoordinator: who coordinates a group or a transactional id. v4 several keys at once, v6 share partitions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from aiokproto.broker.share.store import is_key
 from aiokproto.broker.topics import Partition
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = FindCoordinatorRequest
-VERSIONS = "0-6"
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 _SHARE_SINCE = 6

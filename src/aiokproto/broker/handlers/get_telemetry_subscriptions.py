@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions v0: which metrics of the client are wanted (KIP-714). None are: nobody here reads them."""
+"""GetTelemetrySubscriptions: which metrics of the client are wanted (KIP-714). None are: nobody here reads them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from aiokproto.codec.messages.get_telemetry_subscriptions import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import Compression
-
-REQUEST = GetTelemetrySubscriptionsRequest
-VERSIONS = "0"
 
 SUBSCRIPTION_ID = 0
 """What stands for "no metrics"; another would mean that there is something to subscribe to anew."""

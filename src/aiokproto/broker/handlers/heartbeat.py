@@ -1,4 +1,4 @@
-"""Heartbeat v0-4: a member lives, and learns of rebalances. v3 static members."""
+"""Heartbeat: a member lives, and learns of rebalances. v3 static members."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from aiokproto.broker.context import Context
 from aiokproto.broker.groups.member import Identity
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.errors import BrokerError
-
-REQUEST = HeartbeatRequest
-VERSIONS = "0-4"
 
 
 async def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs v0-1: change options of topics, groups and brokers (KIP-226)."""
+"""IncrementalAlterConfigs: change options of topics, groups and brokers (KIP-226)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from aiokproto.codec.messages.incremental_alter_configs import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = IncrementalAlterConfigsRequest
-VERSIONS = "0-1"
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 

@@ -1,4 +1,4 @@
-"""InitProducerId v0-5: an id for an idempotent producer, or the one that may use a transactional id from now on.
+"""InitProducerId: an id for an idempotent producer, or the one that may use a transactional id from now on.
 
 v3 (KIP-360) says which id and epoch the producer had before, v4 knows PRODUCER_FENCED. v6 is not stable in Kafka.
 """
@@ -11,9 +11,6 @@ from aiokproto.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, 
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = InitProducerIdRequest
-VERSIONS = "0-5"
 
 
 async def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:

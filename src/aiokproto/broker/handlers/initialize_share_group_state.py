@@ -1,4 +1,4 @@
-"""InitializeShareGroupState v0 (KIP-932): begin the states of share partitions, or set them anew."""
+"""InitializeShareGroupState (KIP-932): begin the states of share partitions, or set them anew."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from aiokproto.codec.messages.initialize_share_group_state import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = InitializeShareGroupStateRequest
-VERSIONS = "0"
 
 
 async def handle(request: InitializeShareGroupStateRequest, context: Context) -> InitializeShareGroupStateResponse:

@@ -1,4 +1,4 @@
-"""JoinGroup v0-9: enter a classic group; parked until the round is complete.
+"""JoinGroup: enter a classic group; parked until the round is complete.
 
 v1 rebalance timeout, v4 MEMBER_ID_REQUIRED (KIP-394), v5 static members (KIP-345), v7 the protocol's type and nullable
 name, v9 skip_assignment (KIP-814).
@@ -11,9 +11,6 @@ from aiokproto.broker.groups.member import Join, JoinResult
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = JoinGroupRequest
-VERSIONS = "0-9"
 
 
 async def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:

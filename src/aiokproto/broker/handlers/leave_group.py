@@ -1,4 +1,4 @@
-"""LeaveGroup v0-5: members leave. Several at once since v3, and static ones by their instance id alone."""
+"""LeaveGroup: members leave. Several at once since v3, and static ones by their instance id alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from aiokproto.broker.context import Context
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = LeaveGroupRequest
-VERSIONS = "0-5"
 
 
 async def handle(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:

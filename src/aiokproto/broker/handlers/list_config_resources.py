@@ -1,4 +1,4 @@
-"""ListConfigResources v0-1: what has options. v0, ListClientMetricsResources then, is about client metrics alone."""
+"""ListConfigResources: what has options. v0, ListClientMetricsResources then, is about client metrics alone."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from aiokproto.codec.messages.list_config_resources import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ListConfigResourcesRequest
-VERSIONS = "0-1"
 
 LOGGER_RESOURCE, METRICS_RESOURCE = 8, 16
 

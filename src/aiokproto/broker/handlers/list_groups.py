@@ -1,4 +1,4 @@
-"""ListGroups v0-5: the groups this node coordinates. v4 filters by state, v5 by type."""
+"""ListGroups: the groups this node coordinates. v4 filters by state, v5 by type."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ListGroupsRequest
-VERSIONS = "0-5"
 
 
 async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:

@@ -1,4 +1,4 @@
-"""ListOffsets v0-11: first offset, next offset, or that of the first record at or after a time.
+"""ListOffsets: first offset, next offset, or that of the first record at or after a time.
 
 Special timestamps: -1 latest, -2 earliest, -3 greatest timestamp (v7, KIP-734), -4 earliest local (v8), -5 latest
 tiered (v9), -6 earliest pending upload (v11). Nothing is tiered here: -4 is the earliest, -5 and -6 find nothing.
@@ -19,9 +19,6 @@ from aiokproto.codec.messages.list_offsets import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError
 from aiokproto.types import OffsetAndTimestamp
-
-REQUEST = ListOffsetsRequest
-VERSIONS = "0-11"
 
 READ_COMMITTED = 1
 

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments v0: those under way. There are none: one is over when its request is answered."""
+"""ListPartitionReassignments: those under way. There are none: one is over when its request is answered."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from aiokproto.codec.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = ListPartitionReassignmentsRequest
-VERSIONS = "0"
 
 
 async def handle(request: ListPartitionReassignmentsRequest, context: Context) -> ListPartitionReassignmentsResponse:

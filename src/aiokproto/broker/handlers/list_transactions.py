@@ -1,4 +1,4 @@
-"""ListTransactions v0-2: the transactional ids that this node coordinates (KIP-664), by state and producer.
+"""ListTransactions: the transactional ids that this node coordinates (KIP-664), by state and producer.
 
 v1 (KIP-994) also by how long a transaction takes already, v2 (KIP-1152) by a pattern of the id.
 """
@@ -16,9 +16,6 @@ from aiokproto.codec.messages.list_transactions import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ListTransactionsRequest
-VERSIONS = "0-2"
 
 _STATES = {status.text for status in Status}
 

@@ -1,4 +1,4 @@
-"""Metadata v0-13: nodes, topics, leaders. By topic id since v10 (useful since v12); v13 may say REBOOTSTRAP_REQUIRED,
+"""Metadata: nodes, topics, leaders. By topic id since v10 (useful since v12); v13 may say REBOOTSTRAP_REQUIRED,
 which this broker never does.
 
 A topic that does not exist is created if both the broker and the request say so, with the broker's defaults. Unlike
@@ -21,9 +21,6 @@ from aiokproto.codec.messages.metadata import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = MetadataRequest
-VERSIONS = "0-13"
 
 
 async def handle(request: MetadataRequest, context: Context) -> MetadataResponse:

@@ -1,4 +1,4 @@
-"""OffsetCommit v0-10: keep how far a group has read. v6 leader epoch, v7 static members, v10 topic ids (KIP-848).
+"""OffsetCommit: keep how far a group has read. v6 leader epoch, v7 static members, v10 topic ids (KIP-848).
 
 v0, which once wrote to ZooKeeper, is kept like the others. v1 brings its own commit time, v2-4 a retention.
 """
@@ -21,9 +21,6 @@ from aiokproto.codec.messages.offset_commit import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = OffsetCommitRequest
-VERSIONS = "0-10"
 
 
 async def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:

@@ -1,4 +1,4 @@
-"""OffsetDelete v0: forget a group's offsets, save for topics that its members are subscribed to (KIP-496)."""
+"""OffsetDelete: forget a group's offsets, save for topics that its members are subscribed to (KIP-496)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from aiokproto.codec.messages.offset_delete import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = OffsetDeleteRequest
-VERSIONS = "0"
 
 
 async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:

@@ -1,4 +1,4 @@
-"""OffsetFetch v0-10: how far groups have read. v2 null for all topics, v5 leader epoch, v8 many groups, v10 topic ids.
+"""OffsetFetch: how far groups have read. v2 null for all topics, v5 leader epoch, v8 many groups, v10 topic ids.
 
 A partition without an offset answers -1, whether it exists or not. With ``require_stable`` (v7, KIP-447) one that
 an open transaction is about to change answers UNSTABLE_OFFSET_COMMIT; member id and epoch (v9) are looked at in
@@ -25,9 +25,6 @@ from aiokproto.codec.messages.offset_fetch import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = OffsetFetchRequest
-VERSIONS = "0-10"
 
 _NONE = Committed(-1, -1, "", -1)
 _UNSTABLE = Committed(-1, -1, "", -1, expires=0)

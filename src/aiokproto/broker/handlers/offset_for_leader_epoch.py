@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch v0-4: where an epoch ended, which tells a client whether what it read was cut off (KIP-320)."""
+"""OffsetForLeaderEpoch: where an epoch ended, which tells a client whether what it read was cut off (KIP-320)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from aiokproto.codec.messages.offset_for_leader_epoch import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = OffsetForLeaderEpochRequest
-VERSIONS = "0-4"
 
 
 async def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:

@@ -1,4 +1,4 @@
-"""Produce v0-13: append record batches. Topic ids since v13; since v10 (KIP-951) a client that asked the wrong node is
+"""Produce: append record batches. Topic ids since v13; since v10 (KIP-951) a client that asked the wrong node is
 told the leader. v0-2 carry message formats which Kafka 4 no longer takes; they are converted, as Kafka 3 did.
 
 acks=0 gets no answer; if something failed the connection is closed, which is the only way to say so. acks=1 and
@@ -28,9 +28,6 @@ from aiokproto.codec.messages.produce import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records.batch import TRANSACTIONAL
-
-REQUEST = ProduceRequest
-VERSIONS = "0-13"
 
 _ADDS_BY_WRITING = 12
 """Version since which the first batch of a transaction in a partition adds it."""

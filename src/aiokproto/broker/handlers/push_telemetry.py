@@ -1,4 +1,4 @@
-"""PushTelemetry v0: metrics of the client (KIP-714). What is in order is taken, and not looked at."""
+"""PushTelemetry: metrics of the client (KIP-714). What is in order is taken, and not looked at."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest, PushTe
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import Compression
-
-REQUEST = PushTelemetryRequest
-VERSIONS = "0"
 
 
 async def handle(request: PushTelemetryRequest, context: Context) -> PushTelemetryResponse:

@@ -1,4 +1,4 @@
-"""ReadShareGroupState v0 (KIP-932): the states of share partitions, for those who begin to lead them."""
+"""ReadShareGroupState (KIP-932): the states of share partitions, for those who begin to lead them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from aiokproto.codec.messages.read_share_group_state import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ReadShareGroupStateRequest
-VERSIONS = "0"
 
 
 async def handle(request: ReadShareGroupStateRequest, context: Context) -> ReadShareGroupStateResponse:

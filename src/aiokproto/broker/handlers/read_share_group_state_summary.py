@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary v0-1 (KIP-932): where share partitions begin. v1 how many offsets are done (KIP-1226)."""
+"""ReadShareGroupStateSummary (KIP-932): where share partitions begin. v1 how many offsets are done (KIP-1226)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from aiokproto.codec.messages.read_share_group_state_summary import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ReadShareGroupStateSummaryRequest
-VERSIONS = "0-1"
 
 
 async def handle(request: ReadShareGroupStateSummaryRequest, context: Context) -> ReadShareGroupStateSummaryResponse:

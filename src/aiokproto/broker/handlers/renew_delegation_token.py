@@ -1,13 +1,10 @@
-"""RenewDelegationToken v0-2: have a delegation token live on (KIP-48)."""
+"""RenewDelegationToken: have a delegation token live on (KIP-48)."""
 
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
 from aiokproto.codec.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = RenewDelegationTokenRequest
-VERSIONS = "0-2"
 
 
 async def handle(request: RenewDelegationTokenRequest, context: Context) -> RenewDelegationTokenResponse:

@@ -6,9 +6,6 @@ from aiokproto.broker.context import Context
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.error_codes import ErrorCode
 
-REQUEST = SaslAuthenticateRequest
-VERSIONS = "0-2"
-
 
 async def handle(request: SaslAuthenticateRequest, context: Context) -> SaslAuthenticateResponse:
     sasl = context.connection.sasl

@@ -6,9 +6,6 @@ from aiokproto.broker.context import Context
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aiokproto.error_codes import ErrorCode
 
-REQUEST = SaslHandshakeRequest
-VERSIONS = "0-1"
-
 
 async def handle(request: SaslHandshakeRequest, context: Context) -> SaslHandshakeResponse:
     sasl = context.connection.sasl

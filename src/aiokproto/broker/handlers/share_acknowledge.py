@@ -1,4 +1,4 @@
-"""ShareAcknowledge v0-2 (KIP-932): a member of a share group says what became of its records, without fetching more.
+"""ShareAcknowledge (KIP-932): a member of a share group says what became of its records, without fetching more.
 
 v2 renews locks (KIP-1222). It goes on with the session that ShareFetch has begun, or ends it.
 """
@@ -19,9 +19,6 @@ from aiokproto.codec.messages.share_acknowledge import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ShareAcknowledgeRequest
-VERSIONS = "0-2"
 
 
 async def handle(request: ShareAcknowledgeRequest, context: Context) -> ShareAcknowledgeResponse:

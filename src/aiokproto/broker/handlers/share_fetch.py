@@ -1,4 +1,4 @@
-"""ShareFetch v0-2 (KIP-932): acquire records for a member of a share group, and say what became of earlier ones.
+"""ShareFetch (KIP-932): acquire records for a member of a share group, and say what became of earlier ones.
 
 v1 limits records rather than bytes, v2 has the mode of acquiring (KIP-1206) and renews locks (KIP-1222). It waits as
 Fetch does, until there are ``min_bytes`` to be acquired. What is said of earlier records is done first, and told in the
@@ -43,9 +43,6 @@ from aiokproto.codec.messages.share_fetch import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records.batch import CONTROL, TRANSACTIONAL
-
-REQUEST = ShareFetchRequest
-VERSIONS = "0-2"
 
 _BY_RECORD = 1
 _NO_LIMIT = (1 << 31) - 1

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe v0-1 (KIP-932): share groups, their members and what these read."""
+"""ShareGroupDescribe (KIP-932): share groups, their members and what these read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from aiokproto.codec.messages.share_group_describe import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ShareGroupDescribeRequest
-VERSIONS = "0-1"
 
 
 async def handle(request: ShareGroupDescribeRequest, context: Context) -> ShareGroupDescribeResponse:

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat v0-1 (KIP-932): join, stay in and leave a share group. Members make their own ids."""
+"""ShareGroupHeartbeat (KIP-932): join, stay in and leave a share group. Members make their own ids."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from aiokproto.codec.messages.share_group_heartbeat import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = ShareGroupHeartbeatRequest
-VERSIONS = "0-1"
 
 _MAX_MEMBER_ID = 36
 """Characters of a member's id: those of a UUID."""

@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe v0-1 (KIP-1071): state, topology, members and tasks of streams groups. v1 the assignor."""
+"""StreamsGroupDescribe (KIP-1071): state, topology, members and tasks of streams groups. v1 the assignor."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ from aiokproto.codec.messages.streams_group_describe import (
 from aiokproto.codec.payloads.streams_group_topology import TopicInfo as InternalTopic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = StreamsGroupDescribeRequest
-VERSIONS = "0-1"
 
 
 async def handle(request: StreamsGroupDescribeRequest, context: Context) -> StreamsGroupDescribeResponse:

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat v0-1 (KIP-1071): join, stay in and leave a streams group. v1 a wider recovery lag.
+"""StreamsGroupHeartbeat (KIP-1071): join, stay in and leave a streams group. v1 a wider recovery lag.
 
 Internal topics that the topology needs are created when a heartbeat finds them missing; the next one finds them there.
 """
@@ -30,9 +30,6 @@ from aiokproto.codec.messages.streams_group_heartbeat import Topology as ToldTop
 from aiokproto.codec.payloads.streams_group_topology import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = StreamsGroupHeartbeatRequest
-VERSIONS = "0-1"
 
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _ACCEPTABLE_RECOVERY_LAG = 10_000

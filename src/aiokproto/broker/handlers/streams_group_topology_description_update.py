@@ -1,4 +1,4 @@
-"""StreamsGroupTopologyDescriptionUpdate v0: refused, as by a Kafka without a plugin that keeps descriptions."""
+"""StreamsGroupTopologyDescriptionUpdate: refused, as by a Kafka without a plugin that keeps descriptions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from aiokproto.codec.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = StreamsGroupTopologyDescriptionUpdateRequest
-VERSIONS = "0"
 
 
 async def handle(

@@ -1,4 +1,4 @@
-"""SyncGroup v0-5: hand in the assignment (leader) and receive one's part; parked until the leader has sent it.
+"""SyncGroup: hand in the assignment (leader) and receive one's part; parked until the leader has sent it.
 
 v3 static members, v5 the protocol's type and name, which must be given from then on (KIP-559).
 """
@@ -10,9 +10,6 @@ from aiokproto.broker.groups.member import Identity, SyncResult
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = SyncGroupRequest
-VERSIONS = "0-5"
 
 _NAMES_PROTOCOL = 5
 

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit v0-6: keep how far a group has read, if and when the transaction commits.
+"""TxnOffsetCommit: keep how far a group has read, if and when the transaction commits.
 
 v3 (KIP-447) says for which member, v4 knows TRANSACTION_ABORTABLE, v5 (KIP-890) adds the group to the transaction, v6
 has topic ids.
@@ -20,9 +20,6 @@ from aiokproto.codec.messages.txn_offset_commit import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = TxnOffsetCommitRequest
-VERSIONS = "0-6"
 
 
 async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:

@@ -1,13 +1,10 @@
-"""UnregisterBroker v0: forget a node. Those of this cluster are its own, and stay."""
+"""UnregisterBroker: forget a node. Those of this cluster are its own, and stay."""
 
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
 from aiokproto.codec.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from aiokproto.error_codes import ErrorCode
-
-REQUEST = UnregisterBrokerRequest
-VERSIONS = "0"
 
 
 async def handle(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:

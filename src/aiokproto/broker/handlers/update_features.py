@@ -1,4 +1,4 @@
-"""UpdateFeatures v0-2: the levels of the cluster's features (KIP-584). v1 kinds of downgrade, v2 all or nothing."""
+"""UpdateFeatures: the levels of the cluster's features (KIP-584). v1 kinds of downgrade, v2 all or nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from aiokproto.codec.messages.update_features import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = UpdateFeaturesRequest
-VERSIONS = "0-2"
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 

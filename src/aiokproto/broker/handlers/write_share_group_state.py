@@ -1,4 +1,4 @@
-"""WriteShareGroupState v0-1 (KIP-932): keep the states of share partitions. v1 how many offsets are done (KIP-1226)."""
+"""WriteShareGroupState (KIP-932): keep the states of share partitions. v1 how many offsets are done (KIP-1226)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from aiokproto.codec.messages.write_share_group_state import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = WriteShareGroupStateRequest
-VERSIONS = "0-1"
 
 
 async def handle(request: WriteShareGroupStateRequest, context: Context) -> WriteShareGroupStateResponse:

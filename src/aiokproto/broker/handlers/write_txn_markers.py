@@ -1,4 +1,4 @@
-"""WriteTxnMarkers v0-2: end transactions in partitions. Sent by coordinators, and by tools that end one left hanging.
+"""WriteTxnMarkers: end transactions in partitions. Sent by coordinators, and by tools that end one left hanging.
 
 The version of the transaction (v2) changes nothing here. Kafka 4 no longer takes v0.
 """
@@ -17,9 +17,6 @@ from aiokproto.codec.messages.write_txn_markers import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-
-REQUEST = WriteTxnMarkersRequest
-VERSIONS = "0-2"
 
 
 async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
