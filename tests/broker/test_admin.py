@@ -57,7 +57,7 @@ async def test_an_unclean_election_takes_whoever_is_up() -> None:
         await cluster.create_topic("t", replication=2)
         first = cluster.leader("t", 0)
         await cluster.stop_broker(1 - first)
-        partition = cluster._running.partition("t", 0)
+        partition = cluster._running.state.partition("t", 0)
         assert partition.isr == [first]
         await cluster.stop_broker(first)
         # Back, but as one that was not in sync when its last leader went.

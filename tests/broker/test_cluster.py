@@ -161,7 +161,7 @@ async def test_starting_and_closing() -> None:
     async with broker:
         with pytest.raises(RuntimeError):
             await broker.start()
-        temporary = Path(str(broker._temporary))
+        temporary = broker._running.state.root
         assert temporary.is_dir()
     assert not temporary.exists()
     async with broker:

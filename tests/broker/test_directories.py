@@ -25,8 +25,7 @@ SEGMENTS = {"segment.bytes": 300}
 
 
 def partition(broker: Broker, topic: str = "t") -> Partition:
-    assert broker._state is not None
-    return broker._state.partition(topic, 0)
+    return broker._running.state.partition(topic, 0)
 
 
 async def topic_id(wire: Wire, topic: str = "t") -> bytes:

@@ -112,7 +112,9 @@ async def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
         await heartbeat(wire, "m", -1)
         (result,) = (await wire.ask(DeleteGroupsRequest(groups_names=["g"]))).results
         assert result.error_code == 0
-        latest = {key: value for key, value, _ in stored_records(broker._running.partition("__consumer_offsets", 0))}
+        latest = {
+            key: value for key, value, _ in stored_records(broker._running.state.partition("__consumer_offsets", 0))
+        }
         assert set(latest.values()) == {None}
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         assert await listed(wire) == {}
@@ -124,7 +126,7 @@ async def test_a_new_coordinator_answers_when_it_has_read_everything() -> None:
         old = cluster.coordinator("g")
         async with connect(cluster, old) as wire, connect(cluster, 1 - old) as other:
             joined = await heartbeat(wire, "m")
-            groups = cluster._groups
+            groups = cluster._running.groups
             assert groups is not None
             groups.holding = True
             await cluster.move_coordinator("g")

@@ -82,8 +82,7 @@ def partitions(answer: ShareGroupHeartbeatResponse) -> list[int] | None:
 
 
 def of(cluster: Cluster) -> ShareGroup:
-    assert cluster._groups is not None
-    return cluster._groups.share_group("g")
+    return cluster._running.groups.share_group("g")
 
 
 async def test_a_member_is_told_at_once_what_to_read(broker: Broker, wire: Wire) -> None:
@@ -182,7 +181,7 @@ async def test_a_deleted_group_leaves_nothing(tmp_path: Path) -> None:
         (result,) = (await wire.ask(DeleteGroupsRequest(groups_names=["g"]))).results
         assert result.error_code == 0
         for topic in ("__consumer_offsets", "__share_group_state"):
-            latest = {key: value for key, value, _ in stored_records(broker._running.partition(topic, 0))}
+            latest = {key: value for key, value, _ in stored_records(broker._running.state.partition(topic, 0))}
             assert set(latest.values()) == {None}
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         assert (await wire.ask(ListGroupsRequest())).groups == []
@@ -193,7 +192,7 @@ async def test_a_deleted_topic_is_forgotten(broker: Broker, wire: Wire) -> None:
     await broker.create_topic("u")
     await beat(wire, "m", subscribed_topic_names=["t", "u"])
     assert set(await begins(wire)) == {("t", 0), ("t", 1), ("u", 0)}
-    topic = broker._running.topics["u"].topic_id
+    topic = broker._running.state.topics["u"].topic_id
     gone = DeleteTopicState(name="u", topic_id=bytes(16))
     await wire.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=1000))
     assert set(await begins(wire)) == {("t", 0), ("t", 1)}
@@ -207,9 +206,11 @@ async def test_a_deleted_topic_is_forgotten(broker: Broker, wire: Wire) -> None:
 async def test_what_the_share_coordinator_cannot_do_now_is_done_later() -> None:
     async with Cluster(2, config=QUICK) as cluster:
         # The node that has the states is gone, the one that has everything else is there.
-        cluster._running.create_topic("__share_group_state", assignment={0: [1]})
-        cluster._running.create_topic("__consumer_offsets", assignment={0: [0]}, configs={"cleanup.policy": "compact"})
-        cluster._running.create_topic("t", assignment={0: [0]})
+        cluster._running.state.create_topic("__share_group_state", assignment={0: [1]})
+        cluster._running.state.create_topic(
+            "__consumer_offsets", assignment={0: [0]}, configs={"cleanup.policy": "compact"}
+        )
+        cluster._running.state.create_topic("t", assignment={0: [0]})
         await cluster.stop_broker(1)
         async with connect(cluster) as wire:
             answer = await beat(wire, "m")
@@ -238,9 +239,8 @@ async def test_offsets_that_make_no_sense_are_refused(broker: Broker, wire: Wire
 
 async def test_a_transaction_has_no_offsets_for_a_share_group(broker: Broker, wire: Wire) -> None:
     await beat(wire, "m")
-    assert broker._groups is not None
     for who in (Identity(""), Identity("m", generation=2)):
-        assert broker._groups.check_transactional_commit("g", who) is ErrorCode.GROUP_ID_NOT_FOUND
+        assert broker._running.groups.check_transactional_commit("g", who) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def states_asked(topic: bytes) -> list[Request[Any]]:
@@ -277,9 +277,9 @@ def states_asked(topic: bytes) -> list[Request[Any]]:
 async def test_a_state_is_asked_of_its_coordinator() -> None:
     async with Cluster(2, config=QUICK) as cluster:
         await cluster.create_topic("t", 1, 2)
-        states = cluster._share_states
+        states = cluster._running.share_states
         assert states is not None
-        topic = cluster._running.topics["t"].topic_id
+        topic = cluster._running.state.topics["t"].topic_id
         right = states.partition_of(key_of(SharePartitionKey("g", topic, 0))).leader
         async with connect(cluster, right) as wire, connect(cluster, 1 - right) as other:
             for request in states_asked(topic):

@@ -88,7 +88,7 @@ async def shared(
 async def parked(broker: Broker, member: Member) -> asyncio.Task[dict[int, int]]:
     """A fetch that waits at the broker for something to be had."""
     task = asyncio.create_task(member.acquire(wait=60_000))
-    while not broker._running.partition("t", 0).watchers:
+    while not broker._running.state.partition("t", 0).watchers:
         await asyncio.sleep(0)
     return task
 
@@ -189,7 +189,7 @@ async def test_what_cannot_be_kept_has_not_happened(monkeypatch: pytest.MonkeyPa
     async with shared(clock) as (broker, at), at.member() as one, at.member() as other:
         await at.produce(2)
         assert await one.acquire() == {0: 1, 1: 1}
-        states = broker._share_states
+        states = broker._running.share_states
         assert states is not None
 
         def fail(*_: object) -> None:

@@ -290,9 +290,9 @@ async def test_records_that_snapshots_have_replaced_are_removed(tmp_path: Path) 
 async def test_a_new_coordinator_knows_what_the_old_one_knew() -> None:
     async with Cluster(2, config=ONE) as cluster:
         await cluster.create_topic("t", 1, 2)
-        states = cluster._share_states
+        states = cluster._running.share_states
         assert states is not None
-        topic = cluster._running.topics["t"].topic_id
+        topic = cluster._running.state.topics["t"].topic_id
         states.initialize("g", topic, 0, 1, 5)
         states.write("g", topic, 0, wanted(6, 0, (6, 7, 0, 2)))
         known = states.summary("g", topic, 0)
@@ -302,10 +302,10 @@ async def test_a_new_coordinator_knows_what_the_old_one_knew() -> None:
         await cluster.move_leader(SHARE_STATE_TOPIC, 0)
         assert states.summary("g", topic, 0) == known
         for node in (0, 1):
-            cluster._running.node_down(node)
+            cluster._running.state.node_down(node)
         with refused(ErrorCode.COORDINATOR_NOT_AVAILABLE):
             states.summary("g", topic, 0)
-        cluster._running.nodes_up([0, 1])
+        cluster._running.state.nodes_up([0, 1])
         assert states.summary("g", topic, 0) == known
 
 

@@ -110,7 +110,7 @@ class Kafka:
         )
 
         async def append() -> None:
-            self.broker._running.partition(topic, partition).append(marker, 1)
+            self.broker._running.state.partition(topic, partition).append(marker, 1)
 
         self.run(append())
 

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from ssl import SSLContext
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from aiokproto.broker.clock import Clock, SystemClock, Timer
 from aiokproto.broker.control import Faults, damage
 from aiokproto.broker.control.releases import served_by
+from aiokproto.broker.core import Core
 from aiokproto.broker.dispatch import Dispatcher
-from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.handlers import SERVED
 from aiokproto.broker.listener import Listener
-from aiokproto.broker.lock import DirectoryLock
 from aiokproto.broker.options import BrokerOptions, Value
 from aiokproto.broker.quotas.quotas import Quotas
-from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.security.settings import Security
-from aiokproto.broker.security.tls import server_context
 from aiokproto.broker.server import Server
-from aiokproto.broker.share.manager import SharePartitions
-from aiokproto.broker.share.store import ShareStates
-from aiokproto.broker.state import Node, State
-from aiokproto.broker.topics import OFFSETS_TOPIC, Partition, Topic
-from aiokproto.broker.transactions.coordinator import TransactionCoordinator
-from aiokproto.broker.upkeep import Upkeep
+from aiokproto.broker.state import Node
+from aiokproto.broker.topics import OFFSETS_TOPIC
 from aiokproto.errors import BrokerError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -103,22 +93,13 @@ class Cluster:
         self._options = BrokerOptions({**options, **(config or {})})
         self._data_dir = Path(data_dir) if data_dir is not None else None
         self._nodes = [Node(number, host, port + number if port else 0) for number in range(brokers)]
-        self._temporary: str | None = None
-        self._lock: DirectoryLock | None = None
-        self._state: State | None = None
-        self._groups: GroupCoordinator | None = None
-        self._transactions: TransactionCoordinator | None = None
-        self._share_states: ShareStates | None = None
-        self._shares: SharePartitions | None = None
-        self._upkeep: Upkeep | None = None
-        self._servers: dict[int, Server] = {}
-        self._timers: dict[str, Timer] = {}
         self._clock: Clock = clock or SystemClock()
         self._served = SERVED if as_version is None else served_by(as_version, SERVED)
-        self.faults = Faults(self._clock)
         self._security = security or Security()
-        self._tls: SSLContext | None = None
-        self._guard: Guard | None = None
+        self._core: Core | None = None
+        self._servers: dict[int, Server] = {}
+        self._deaths: dict[int, Timer] = {}
+        self.faults = Faults(self._clock)
 
     # ---- life
 
@@ -131,35 +112,20 @@ class Cluster:
             ConfigurationError: ``data_dir`` is in use by another process, or not a broker's.
             OSError: The address cannot be listened on, or the directory not be used.
         """
-        if self._state is not None:
+        if self._core is not None:
             raise RuntimeError("the cluster is already started")
+        self._core = core = Core(self._data_dir, self._nodes, self._options, self._clock, self._security)
         try:
-            self._open()
+            for node in self._nodes:
+                self._servers[node.node_id] = self._new_server(node)
             for server in self._servers.values():
                 await server.start()
-            self._running.nodes_up(list(self._servers))
-            assert self._groups is not None
-            assert self._transactions is not None
-            assert self._share_states is not None
-            self._share_states.start()
-            self._groups.start()
-            self._transactions.start()
-            self._running.on_leader_change = self._leader_changed
+            core.state.nodes_up(list(self._servers))
+            core.start()
         except BaseException:
             await self.close()
             raise
-        assert self._upkeep is not None
-        self._upkeep.start()
-        assert self._guard is not None
-        self._every("delegation.token.expiry.check.interval.ms", self._guard.tokens.sweep)
-        self._every("log.retention.check.interval.ms", self._upkeep.retain)
-        self._every("log.cleaner.backoff.ms", self._upkeep.clean)
-        self._every("log.flush.offset.checkpoint.interval.ms", self._upkeep.checkpoint)
-        self._every("offsets.retention.check.interval.ms", self._groups.expire)
-        self._every("share.coordinator.cold.partition.snapshot.interval.ms", self._share_states.snapshot)
-        self._every("share.coordinator.state.topic.prune.interval.ms", self._share_states.prune)
-        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self._transactions.expire)
-        log.debug("cluster %s listens at %s", self._running.cluster_id, self.bootstrap_servers)
+        log.debug("cluster %s listens at %s", core.state.cluster_id, self.bootstrap_servers)
 
     async def close(self) -> None:
         """Cut all connections, also those with requests under way, write what is in memory and close the logs.
@@ -176,43 +142,19 @@ class Cluster:
         await self._end(in_order=False)
 
     async def _end(self, in_order: bool) -> None:
-        for timer in self._timers.values():
+        if self._core is None:
+            return
+        for timer in self._deaths.values():
             timer.cancel()
-        self._timers.clear()
+        self._deaths.clear()
         try:
             await asyncio.gather(*(server.close() for server in self._servers.values()))
-            if self._upkeep is not None:
-                await self._upkeep.close()
         finally:
-            self._release(in_order)
-
-    def _release(self, in_order: bool) -> None:
-        self._servers.clear()
-        if self._transactions is not None:
-            self._transactions.close()
-            self._transactions = None
-        if self._groups is not None:
-            self._groups.close()
-            self._groups = None
-        self._share_states = None
-        if self._shares is not None:
-            self._shares.close()
-            self._shares = None
-        if self._state is not None:
+            core, self._core = self._core, None
+            self._servers.clear()
             for node in self._nodes:
                 node.alive = False
-            if self._temporary is None and in_order:
-                self._state.close()
-            else:
-                self._state.abandon()
-            self._state = None
-        self._upkeep = None
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
+            await core.close(in_order)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -222,50 +164,6 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
-
-    def _open(self) -> None:
-        root = self._data_dir
-        if root is None:
-            self._temporary = tempfile.mkdtemp(prefix="aiokproto-broker-")
-            root = Path(self._temporary)
-        root.mkdir(parents=True, exist_ok=True)
-        self._lock = DirectoryLock(root)
-        self._state = State(root, self._nodes, self._options, self._clock)
-        self._upkeep = Upkeep(self._state)
-        if self._temporary is None:
-            self._state.on_roll = self._upkeep.flush_behind
-        self._share_states = ShareStates(self._state)
-        self._groups = GroupCoordinator(self._state, self._share_states)
-        self._shares = SharePartitions(self._state, self._share_states, self._groups.options)
-        self._share_states.on_reset = self._shares.forget
-        self._transactions = TransactionCoordinator(self._state, self._groups)
-        self._state.on_delete = self._topic_deleted
-        self._tls = server_context(self._security, self._options)
-        self._guard = Guard(root, self._security, self._options, self._clock)
-        for node in self._nodes:
-            self._servers[node.node_id] = self._new_server(node)
-
-    def _new_server(self, node: Node) -> Server:
-        assert self._groups is not None
-        assert self._transactions is not None
-        assert self._share_states is not None
-        assert self._shares is not None
-        assert self._guard is not None
-        quotas = Quotas(self._guard.limits, self._options)
-        listener = Listener(self._guard, quotas, self._tls, self._options, self._clock)
-        dispatcher = Dispatcher(
-            self._running,
-            self._groups,
-            self._transactions,
-            self._share_states,
-            self._shares,
-            node,
-            self.faults,
-            self._served,
-            self._guard,
-            quotas,
-        )
-        return Server(node, dispatcher, listener, self.faults.network)
 
     # ---- what tests and tools do with it
 
@@ -296,7 +194,7 @@ class Cluster:
             BrokerError: It cannot be created; the code says why, as it would over the wire.
         """
         configs: dict[str, str | None] = {key: str(value) for key, value in (config or {}).items()}
-        self._running.create_topic(name, partitions, replication, configs)
+        self._running.state.create_topic(name, partitions, replication, configs)
 
     async def compact(self, topic: str) -> None:
         """Compact all that was written to a topic with ``cleanup.policy=compact`` so far.
@@ -308,17 +206,17 @@ class Cluster:
         Raises:
             BrokerError: There is no such topic.
         """
-        assert self._upkeep is not None
-        first = self._running.partition(topic, 0)
-        await self._upkeep.compact(self._running.topics[first.topic].partitions)
+        state = self._running.state
+        first = state.partition(topic, 0)
+        await self._running.upkeep.compact(state.topics[first.topic].partitions)
 
     async def topics(self) -> list[str]:
         """The names of all topics, Kafka's own among them."""
-        return list(self._running.topics)
+        return list(self._running.state.topics)
 
     def leader(self, topic: str, partition: int) -> int:
         """The node that leads a partition, -1 if none can. Raises :class:`BrokerError` if there is no such one."""
-        return self._running.partition(topic, partition).leader
+        return self._running.state.partition(topic, partition).leader
 
     async def move_leader(self, topic: str, partition: int, to_node: int | None = None) -> int:
         """Have another node lead a partition, as an election would: the leader epoch grows.
@@ -334,12 +232,11 @@ class Cluster:
         Raises:
             BrokerError: There is no such partition, or no other node that is up.
         """
-        return self._running.move_leader(topic, partition, to_node)
+        return self._running.state.move_leader(topic, partition, to_node)
 
     def coordinator(self, group_id: str) -> int:
         """The node that coordinates a group, -1 if none can."""
-        assert self._groups is not None
-        return self._groups.partition_of(group_id).leader
+        return self._running.groups.partition_of(group_id).leader
 
     async def move_coordinator(self, group_id: str, to_node: int | None = None) -> int:
         """Have another node coordinate a group, and all that share its partition of the offsets topic.
@@ -350,14 +247,13 @@ class Cluster:
         Raises:
             BrokerError: There is no other node that is up.
         """
-        assert self._groups is not None
-        return await self.move_leader(OFFSETS_TOPIC, self._groups.partition_of(group_id).index, to_node)
+        return await self.move_leader(OFFSETS_TOPIC, self._running.groups.partition_of(group_id).index, to_node)
 
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a node: its connections are cut, and what it led goes to replicas that are up."""
         server = self._server_of(broker_id)
         # Leaders move first: a client that reconnects elsewhere must not be sent back here.
-        self._running.node_down(broker_id)
+        self._running.state.node_down(broker_id)
         await server.close()
 
     async def start_broker(self, broker_id: int) -> None:
@@ -372,7 +268,7 @@ class Cluster:
         server = self._new_server(node)
         await server.start()
         self._servers[broker_id] = server
-        self._running.nodes_up([broker_id])
+        self._running.state.nodes_up([broker_id])
 
     # ---- mishaps
 
@@ -389,10 +285,10 @@ class Cluster:
 
         def notice() -> None:
             if broker_id not in self._servers:
-                self._running.node_down(broker_id)
+                self._running.state.node_down(broker_id)
 
         if noticed_after > 0:
-            self._timers[f"death of {broker_id}"] = self._clock.call_at(self._clock.time() + noticed_after, notice)
+            self._deaths[broker_id] = self._clock.call_at(self._clock.time() + noticed_after, notice)
         else:
             notice()
 
@@ -402,7 +298,7 @@ class Cluster:
         Raises:
             BrokerError: There is no such partition or record.
         """
-        damage.corrupt_batch(self._running.partition(topic, partition), offset)
+        damage.corrupt_batch(self._running.state.partition(topic, partition), offset)
 
     def diverge_log(self, topic: str, partition: int, to_offset: int, values: Iterable[bytes] = ()) -> None:
         """Have a leader take over that lacks the newest records, as an unclean election does (KIP-320).
@@ -416,9 +312,9 @@ class Cluster:
         Raises:
             BrokerError: There is no such partition or offset, or it lies within a batch.
         """
-        found = self._running.partition(topic, partition)
-        damage.diverge_log(self._running.topics[topic], found, to_offset, values, self._clock.wall())
-        self._leader_changed(found)
+        found = self._running.state.partition(topic, partition)
+        damage.diverge_log(self._running.state.topics[topic], found, to_offset, values, self._clock.wall())
+        self._running.leader_changed(found)
 
     def expire_session(self, group_id: str, member_id: str) -> None:
         """End a group member's session now, as if it had not been heard of for too long.
@@ -426,8 +322,7 @@ class Cluster:
         Raises:
             BrokerError: There is no such group or member.
         """
-        assert self._groups is not None
-        error = self._groups.expire_session(group_id, member_id)
+        error = self._running.groups.expire_session(group_id, member_id)
         if error:
             raise BrokerError(error, detail=f"group {group_id!r} has no member {member_id!r}")
 
@@ -440,30 +335,18 @@ class Cluster:
             raise ValueError(f"broker {broker_id} is not running; running are {sorted(self._servers)}")
         return server
 
+    def _new_server(self, node: Node) -> Server:
+        core = self._running
+        quotas = Quotas(core.guard.limits, self._options)
+        listener = Listener(core.guard, quotas, core.tls, self._options, self._clock)
+        dispatcher = Dispatcher(core, node, self.faults, self._served, quotas)
+        return Server(node, dispatcher, listener, self.faults.network)
+
     @property
-    def _running(self) -> State:
-        if self._state is None:
+    def _running(self) -> Core:
+        if self._core is None:
             raise RuntimeError("the cluster is not started")
-        return self._state
-
-    def _leader_changed(self, partition: Partition) -> None:
-        if partition.topic == OFFSETS_TOPIC and self._groups is not None:
-            self._groups.leader_changed(partition)
-        for coordinator in (self._transactions, self._share_states, self._shares):
-            if coordinator is not None:
-                coordinator.leader_changed(partition)
-
-    def _topic_deleted(self, topic: Topic) -> None:
-        for coordinator in (self._groups, self._transactions, self._share_states, self._shares):
-            if coordinator is not None:
-                coordinator.topic_deleted(topic)
-
-    def _every(self, option: str, act: Callable[[], None]) -> None:
-        def fire() -> None:
-            self._every(option, act)
-            act()
-
-        self._timers[option] = self._clock.call_at(self._clock.time() + self._options.seconds(option), fire)
+        return self._core
 
 
 class Broker(Cluster):

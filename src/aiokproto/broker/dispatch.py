@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from aiokproto.broker.context import Context, Hangup
 from aiokproto.broker.control import Call, Cut, Faults
-from aiokproto.broker.groups.coordinator import GroupCoordinator
+from aiokproto.broker.core import Core
 from aiokproto.broker.handlers import SERVED, Handle, Handler, api_versions, find
 from aiokproto.broker.handlers.refused import BETWEEN_NODES
 from aiokproto.broker.handlers.refused import handle as refuse_api
@@ -18,13 +18,9 @@ from aiokproto.broker.quotas.quotas import Quotas
 from aiokproto.broker.refusal import refuse
 from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.enforcement import judge
-from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.sessions import FetchSessions
-from aiokproto.broker.share.manager import SharePartitions
 from aiokproto.broker.share.session import ShareSessions
-from aiokproto.broker.share.store import ShareStates
-from aiokproto.broker.state import Node, State
-from aiokproto.broker.transactions.coordinator import TransactionCoordinator
+from aiokproto.broker.state import Node
 from aiokproto.codec.frames import RequestFrame, decode_request_header, encode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
@@ -66,36 +62,20 @@ def _check(connection: Connection, reply: bytearray | None = None) -> None:
 class Dispatcher:
     """Answers the requests to one node."""
 
-    def __init__(
-        self,
-        state: State,
-        groups: GroupCoordinator,
-        transactions: TransactionCoordinator,
-        share_states: ShareStates,
-        shares: SharePartitions,
-        node: Node,
-        faults: Faults,
-        served: Mapping[int, Versions],
-        guard: Guard,
-        quotas: Quotas,
-    ) -> None:
-        self._state = state
-        self._groups = groups
-        self._transactions = transactions
-        self._share_states = share_states
-        self._shares = shares
+    def __init__(self, core: Core, node: Node, faults: Faults, served: Mapping[int, Versions], quotas: Quotas) -> None:
+        self._core = core
         self._node = node
         self._faults = faults
         self._served = served
-        self._guard = guard
         self._quotas = quotas
-        self._sessions = FetchSessions(state.options.number("max.incremental.fetch.session.cache.slots"))
-        self._share_sessions = ShareSessions(state.options.number("group.share.max.share.sessions"))
+        options = core.state.options
+        self._sessions = FetchSessions(options.number("max.incremental.fetch.session.cache.slots"))
+        self._share_sessions = ShareSessions(options.number("group.share.max.share.sessions"))
 
     def disconnected(self, connection: Connection) -> None:
         """A client's connection is gone, and with it the share sessions that were begun on it."""
         for session in self._share_sessions.of_connection(connection):
-            self._shares.end_session(self._share_sessions, session, self._node.node_id)
+            self._core.shares.end_session(self._share_sessions, session, self._node.node_id)
 
     async def answer(self, data: bytes | bytearray, connection: Connection) -> Answer:
         """The response to a request frame (without its length).
@@ -124,11 +104,11 @@ class Dispatcher:
         except DecodeError as error:
             raise Hangup(f"{name} from {frame.client_id!r} cannot be read: {error}") from None
         context = Context(
-            self._state,
-            self._groups,
-            self._transactions,
-            self._share_states,
-            self._shares,
+            self._core.state,
+            self._core.groups,
+            self._core.transactions,
+            self._core.share_states,
+            self._core.shares,
             self._share_sessions,
             self._sessions,
             self._node,
@@ -137,9 +117,9 @@ class Dispatcher:
             frame.client_id or "",
             connection.host,
             connection,
-            self._guard,
+            self._core.guard,
             self._quotas,
-            self._quotas.mutations(connection.principal.name, frame.client_id or "", self._state.clock.time()),
+            self._quotas.mutations(connection.principal.name, frame.client_id or "", self._core.clock.time()),
         )
         try:
             if refusal is not None:
@@ -177,7 +157,7 @@ class Dispatcher:
             size=size,
             busy=watch.seconds,
             mutations=context.mutations,
-            now=self._state.clock.time(),
+            now=self._core.clock.time(),
         )
         # A session that has just begun, and the client is not told of.
         if isinstance(request, FetchRequest) and request.session_epoch <= 0 and told is not response:
@@ -188,7 +168,7 @@ class Dispatcher:
     async def _permitted(self, handle: Handle, request: Request[Any], context: Context) -> Response | None:
         """Serve what the client may ask for, and refuse the rest."""
         try:
-            if self._guard.authorizer is None:
+            if self._core.guard.authorizer is None:
                 return await handle(request, context)
             served, refused = judge(request, context.version, context.may, self._name_of)
             response = await handle(served, context) if served is not None else refused.pop()
@@ -216,13 +196,13 @@ class Dispatcher:
             context.client_host,
             self._node.node_id,
             self._name_of,
-            lambda: list(self._state.topics),
+            lambda: list(self._core.state.topics),
             self._sessions.partitions,
         )
         return await self._faults.serve(call, lambda asked: self._permitted(handle, asked, context))
 
     def _name_of(self, topic_id: bytes) -> str | None:
-        topic = self._state.topic_by_id(topic_id)
+        topic = self._core.state.topic_by_id(topic_id)
         return topic.name if topic is not None else None
 
     def _refuser(self, api_key: int) -> Handler | None:

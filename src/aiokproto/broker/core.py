@@ -1,0 +1,136 @@
+"""A cluster without its network: the data, the coordinators, and what keeps them in order."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from aiokproto.broker.clock import Clock, Timer
+from aiokproto.broker.groups.coordinator import GroupCoordinator
+from aiokproto.broker.lock import DirectoryLock
+from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.security.guard import Guard
+from aiokproto.broker.security.settings import Security
+from aiokproto.broker.security.tls import server_context
+from aiokproto.broker.share.manager import SharePartitions
+from aiokproto.broker.share.store import ShareStates
+from aiokproto.broker.state import Node, State
+from aiokproto.broker.topics import OFFSETS_TOPIC, Partition, Topic
+from aiokproto.broker.transactions.coordinator import TransactionCoordinator
+from aiokproto.broker.upkeep import Upkeep
+
+
+class Core:
+    """What all nodes of a cluster share while it runs, from its making until :meth:`close`.
+
+    Attributes:
+        options: The broker's options.
+        clock: What time it is.
+        state: Nodes, topics, leaders and their logs.
+        groups: The groups.
+        transactions: The transactions.
+        share_states: What is kept of share partitions.
+        shares: The share partitions.
+        guard: Who may do what.
+        tls: How connections are encrypted, if they are.
+        upkeep: What happens to logs with time.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None,
+        nodes: Iterable[Node],
+        options: BrokerOptions,
+        clock: Clock,
+        security: Security,
+    ) -> None:
+        """Open the data; without a ``data_dir``, in a temporary directory that is removed at the end.
+
+        Raises:
+            ConfigurationError: ``data_dir`` is in use by another process, or not a broker's.
+            OSError: It cannot be used.
+        """
+        self.options = options
+        self.clock = clock
+        self.tls = server_context(security, options)
+        self._timers: dict[str, Timer] = {}
+        self._temporary = data_dir is None
+        self._root = data_dir or Path(tempfile.mkdtemp(prefix="aiokproto-broker-"))
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._lock = DirectoryLock(self._root)
+        try:
+            self.guard = Guard(self._root, security, options, clock)
+            self.state = State(self._root, nodes, options, clock)
+        except BaseException:
+            self._leave()
+            raise
+        self.upkeep = Upkeep(self.state)
+        self.share_states = ShareStates(self.state)
+        self.groups = GroupCoordinator(self.state, self.share_states)
+        self.shares = SharePartitions(self.state, self.share_states, self.groups.options)
+        self.transactions = TransactionCoordinator(self.state, self.groups)
+        self.share_states.on_reset = self.shares.forget
+        self.state.on_delete = self._topic_deleted
+        if not self._temporary:
+            self.state.on_roll = self.upkeep.flush_behind
+
+    def start(self) -> None:
+        """Once the nodes are up: load what they coordinate, and do what is to be done from time to time."""
+        self.share_states.start()
+        self.groups.start()
+        self.transactions.start()
+        self.state.on_leader_change = self.leader_changed
+        self.upkeep.start()
+        self._every("delegation.token.expiry.check.interval.ms", self.guard.tokens.sweep)
+        self._every("log.retention.check.interval.ms", self.upkeep.retain)
+        self._every("log.cleaner.backoff.ms", self.upkeep.clean)
+        self._every("log.flush.offset.checkpoint.interval.ms", self.upkeep.checkpoint)
+        self._every("offsets.retention.check.interval.ms", self.groups.expire)
+        self._every("share.coordinator.cold.partition.snapshot.interval.ms", self.share_states.snapshot)
+        self._every("share.coordinator.state.topic.prune.interval.ms", self.share_states.prune)
+        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.expire)
+
+    async def close(self, in_order: bool) -> None:
+        """Write what is in memory and close the logs; or not ``in_order``, as if the process had ended.
+
+        If it is cancelled the logs are closed all the same.
+        """
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        try:
+            await self.upkeep.close()
+        finally:
+            self.transactions.close()
+            self.groups.close()
+            self.shares.close()
+            if in_order and not self._temporary:
+                self.state.close()
+            else:
+                self.state.abandon()
+            self._leave()
+
+    def leader_changed(self, partition: Partition) -> None:
+        """Tell those that lead what is in a partition, or did."""
+        if partition.topic == OFFSETS_TOPIC:
+            self.groups.leader_changed(partition)
+        for coordinator in (self.transactions, self.share_states, self.shares):
+            coordinator.leader_changed(partition)
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        for coordinator in (self.groups, self.transactions, self.share_states, self.shares):
+            coordinator.topic_deleted(topic)
+
+    def _every(self, option: str, act: Callable[[], None]) -> None:
+        def fire() -> None:
+            self._every(option, act)
+            act()
+
+        self._timers[option] = self.clock.call_at(self.clock.time() + self.options.seconds(option), fire)
+
+    def _leave(self) -> None:
+        self._lock.release()
+        if self._temporary:
+            shutil.rmtree(self._root, ignore_errors=True)
