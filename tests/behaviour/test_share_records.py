@@ -184,7 +184,7 @@ async def test_our_coordinators_go_on_from_what_is_written(
         ]
         counts = await partitions_of(at, STATES), await partitions_of(at, OFFSETS)
         await member.leave()
-    state = State(tmp_path, [Node(0, "h", 1)], BrokerOptions({}), VirtualClock())
+    state = State(tmp_path, {0: Node(0, "h", 1)}, BrokerOptions({}), VirtualClock())
     state.nodes_up([0])
     try:
         state.create_topic(STATES, counts[0])

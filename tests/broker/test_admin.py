@@ -133,8 +133,17 @@ async def test_client_metrics_have_no_subscriptions(wire: Wire) -> None:
     assert (await wire.ask(ListConfigResourcesRequest(), 0)).config_resources == []
 
 
-async def test_a_node_cannot_be_unregistered(wire: Wire) -> None:
-    assert (await wire.ask(UnregisterBrokerRequest(broker_id=0))).error_code == ErrorCode.UNSUPPORTED_VERSION
+async def test_a_node_is_unregistered_once_it_is_stopped() -> None:
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("t", replication=2)
+        async with connect(cluster) as wire:
+            assert (await wire.ask(UnregisterBrokerRequest(broker_id=1))).error_code == ErrorCode.INVALID_REQUEST
+            await cluster.stop_broker(1)
+            assert (await wire.ask(UnregisterBrokerRequest(broker_id=1))).error_code == ErrorCode.NONE
+            again = await wire.ask(UnregisterBrokerRequest(broker_id=1))
+            assert again.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+        assert cluster.broker_ids == [0]
+        assert cluster.partition("t", 0).replicas == (0,)
 
 
 @pytest.mark.parametrize("key", [row.key for row in rows() if row.answer != "served" and row.key not in BETWEEN_NODES])

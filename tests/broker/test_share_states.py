@@ -96,7 +96,7 @@ def test_keys_of_share_partitions(key: str, fits: bool) -> None:
 def opened(root: Path, **options: int) -> Iterator[tuple[State, ShareStates, bytes]]:
     """States of a topic with three partitions."""
     config = {name.replace("_", "."): value for name, value in options.items()}
-    state = State(root, [Node(0, "h", 1)], BrokerOptions({**ONE, **config}), VirtualClock())
+    state = State(root, {0: Node(0, "h", 1)}, BrokerOptions({**ONE, **config}), VirtualClock())
     state.nodes_up([0])
     topic = state.topics.get("t") or state.create_topic("t", 3)
     states = ShareStates(state)

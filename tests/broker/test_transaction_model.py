@@ -135,7 +135,7 @@ class Transactions(RuleBasedStateMachine):
         """Begin with what is on disk, as after the end of a process."""
         if self.state is not None:
             self.state.abandon()
-        nodes = [Node(number, "h", 1) for number in range(2)]
+        nodes = {number: Node(number, "h", 1) for number in range(2)}
         self.clock.timers.clear()
         options = BrokerOptions(
             {"transaction.state.log.num.partitions": 2, "transactional.id.expiration.ms": 3_600_000}

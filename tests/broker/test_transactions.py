@@ -433,7 +433,7 @@ async def test_a_new_coordinator_reads_what_the_old_one_knew() -> None:
 
 def test_a_coordinator_says_that_it_is_reading(tmp_path: Path) -> None:
     clock = Clock()
-    state = State(tmp_path, [Node(0, "h", 1), Node(1, "h", 1)], BrokerOptions({}), clock)
+    state = State(tmp_path, {0: Node(0, "h", 1), 1: Node(1, "h", 1)}, BrokerOptions({}), clock)
     state.nodes_up([0, 1])
     coordinator = TransactionCoordinator(state, GroupCoordinator(state))
     state.on_leader_change = coordinator.leader_changed

@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.cluster import Broker, Cluster
-from aiokproto.broker.control import Call, Fault, Faults, Rule, Serve
+from aiokproto.broker.control import Call, Fault, Faults, GroupView, PartitionView, Rule, Serve
 from aiokproto.broker.security.settings import Security
 
-__all__ = ["Broker", "Call", "Cluster", "Fault", "Faults", "Rule", "Security", "Serve", "VirtualClock"]
+__all__ = [
+    "Broker",
+    "Call",
+    "Cluster",
+    "Fault",
+    "Faults",
+    "GroupView",
+    "PartitionView",
+    "Rule",
+    "Security",
+    "Serve",
+    "VirtualClock",
+]

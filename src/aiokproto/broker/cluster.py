@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from aiokproto.broker.clock import Clock, SystemClock, Timer
-from aiokproto.broker.control import Faults, damage
+from aiokproto.broker.control import Faults, GroupView, PartitionView, damage
 from aiokproto.broker.control.releases import served_by
 from aiokproto.broker.core import Core
 from aiokproto.broker.dispatch import Dispatcher
@@ -92,7 +92,9 @@ class Cluster:
         }
         self._options = BrokerOptions({**options, **(config or {})})
         self._data_dir = Path(data_dir) if data_dir is not None else None
-        self._nodes = [Node(number, host, port + number if port else 0) for number in range(brokers)]
+        self._host = host
+        self._port = port
+        self._nodes = {number: self._new_node(number) for number in range(brokers)}
         self._clock: Clock = clock or SystemClock()
         self._served = SERVED if as_version is None else served_by(as_version, SERVED)
         self._security = security or Security()
@@ -116,7 +118,7 @@ class Cluster:
             raise RuntimeError("the cluster is already started")
         self._core = core = Core(self._data_dir, self._nodes, self._options, self._clock, self._security)
         try:
-            for node in self._nodes:
+            for node in self._nodes.values():
                 self._servers[node.node_id] = self._new_server(node)
             for server in self._servers.values():
                 await server.start()
@@ -152,7 +154,7 @@ class Cluster:
         finally:
             core, self._core = self._core, None
             self._servers.clear()
-            for node in self._nodes:
+            for node in self._nodes.values():
                 node.alive = False
             await core.close(in_order)
 
@@ -170,14 +172,14 @@ class Cluster:
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` of all nodes, as clients take it. Raises RuntimeError while ports are still to be picked."""
-        if not all(node.port for node in self._nodes):
+        if not all(node.port for node in self._nodes.values()):
             raise RuntimeError("the cluster is not started, so its ports are not known yet")
-        return ",".join(f"{node.host}:{node.port}" for node in self._nodes)
+        return ",".join(f"{node.host}:{node.port}" for node in self._nodes.values())
 
     @property
     def broker_ids(self) -> list[int]:
         """The ids of all nodes, those that are stopped included."""
-        return [node.node_id for node in self._nodes]
+        return list(self._nodes)
 
     async def create_topic(
         self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, Value] | None = None
@@ -249,6 +251,28 @@ class Cluster:
         """
         return await self.move_leader(OFFSETS_TOPIC, self._running.groups.partition_of(group_id).index, to_node)
 
+    def group(self, group_id: str) -> GroupView | None:
+        """A group as it is now, whichever node coordinates it; None if there is no such group."""
+        entry = self._running.groups.entry(group_id)
+        return GroupView.of(entry.group) if entry is not None else None
+
+    async def wait_for_group(self, group_id: str, members: int | None = None) -> GroupView:
+        """Wait until a group is stable: all its members have what is theirs. It need not be there yet.
+
+        Args:
+            group_id: The group.
+            members: With so many members, no more and no less; 0: until it is empty. None: with one or more.
+
+        Returns:
+            The group as it was at that moment. Cancelling it changes nothing.
+        """
+        group = await self._running.groups.until(group_id, lambda each: GroupView.of(each).settled(members))
+        return GroupView.of(group)
+
+    def partition(self, topic: str, partition: int) -> PartitionView:
+        """A partition as it is now. Raises :class:`BrokerError` if there is no such one."""
+        return PartitionView.of(self._running.state.partition(topic, partition))
+
     async def stop_broker(self, broker_id: int) -> None:
         """Stop a node: its connections are cut, and what it led goes to replicas that are up."""
         server = self._server_of(broker_id)
@@ -262,13 +286,42 @@ class Cluster:
         Raises:
             OSError: The port was taken by somebody else meanwhile.
         """
-        node = next((node for node in self._nodes if node.node_id == broker_id), None)
+        node = self._nodes.get(broker_id)
         if node is None or broker_id in self._servers:
             raise ValueError(f"broker {broker_id} is {'running' if node else 'unknown'}")
         server = self._new_server(node)
         await server.start()
         self._servers[broker_id] = server
         self._running.state.nodes_up([broker_id])
+
+    async def add_broker(self) -> int:
+        """Have another node join the cluster. It has nothing yet: partitions come with new topics, or are moved there.
+
+        Returns:
+            Its id, one more than the highest.
+
+        Raises:
+            OSError: Its port is taken.
+        """
+        node = self._new_node(max(self._nodes) + 1)
+        server = self._new_server(node)
+        await server.start()
+        self._nodes[node.node_id] = node
+        self._servers[node.node_id] = server
+        self._running.state.nodes_up([node.node_id])
+        return node.node_id
+
+    async def remove_broker(self, broker_id: int) -> None:
+        """Have a node leave for good, running or not; others get the replicas that it had.
+
+        Raises:
+            ValueError: There is no such node, or it is the only one.
+        """
+        if broker_id not in self._nodes or len(self._nodes) == 1:
+            raise ValueError(f"broker {broker_id} cannot leave brokers {self.broker_ids}")
+        if broker_id in self._servers:
+            await self.stop_broker(broker_id)
+        self._running.state.remove_node(broker_id)
 
     # ---- mishaps
 
@@ -334,6 +387,9 @@ class Cluster:
         if server is None:
             raise ValueError(f"broker {broker_id} is not running; running are {sorted(self._servers)}")
         return server
+
+    def _new_node(self, number: int) -> Node:
+        return Node(number, self._host, self._port + number if self._port else 0)
 
     def _new_server(self, node: Node) -> Server:
         core = self._running

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from aiokproto.broker.clock import Clock, Timer
@@ -41,7 +41,7 @@ class Core:
     def __init__(
         self,
         data_dir: Path | None,
-        nodes: Iterable[Node],
+        nodes: dict[int, Node],
         options: BrokerOptions,
         clock: Clock,
         security: Security,

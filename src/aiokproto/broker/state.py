@@ -67,12 +67,12 @@ class State:
         on_roll: Called with a log that has begun another segment.
     """
 
-    def __init__(self, root: Path, nodes: Iterable[Node], options: BrokerOptions, clock: Clock | None = None) -> None:
-        """Begin, or go on from what is in ``root``."""
+    def __init__(self, root: Path, nodes: dict[int, Node], options: BrokerOptions, clock: Clock | None = None) -> None:
+        """Begin, or go on from what is in ``root``. Nodes may come to ``nodes`` and go from it later."""
         self.root = root
         self.options = options
         self.clock: Clock = clock or SystemClock()
-        self.nodes = {node.node_id: node for node in nodes}
+        self.nodes = nodes
         self.topics: dict[str, Topic] = {}
         # As Kafka does, none that begins with a dash: command lines would take it for an option.
         self.cluster_id = base64.urlsafe_b64encode(bytes([0]) + uuid4().bytes[1:]).decode().rstrip("=")
@@ -333,6 +333,21 @@ class State:
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
             if partition.leader == node_id:
+                self._hand_over(partition, next(iter(self._electable(partition)), NO_LEADER))
+        self._save_topics(self.topics.values())
+
+    def remove_node(self, node_id: int) -> None:
+        """Forget a node that is down; others get the replicas that it had."""
+        del self.nodes[node_id]
+        for partition in self.partitions():
+            if node_id not in partition.replicas:
+                continue
+            free = [each for each in self.nodes if each not in partition.replicas]
+            heir = free[partition.index % len(free)] if free else None
+            replicas = [heir if each == node_id else each for each in partition.replicas]
+            partition.replicas = [each for each in replicas if each is not None]
+            partition.isr = [each for each in partition.replicas if self.nodes[each].alive] or partition.replicas[:]
+            if partition.leader == NO_LEADER:
                 self._hand_over(partition, next(iter(self._electable(partition)), NO_LEADER))
         self._save_topics(self.topics.values())
 

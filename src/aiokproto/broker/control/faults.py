@@ -26,7 +26,7 @@ class Fault(NamedTuple):
     """A fault that happened.
 
     Attributes:
-        kind: What was done: ``"fail"``, ``"delay"``, ``"drop"``, ``"cut"`` or ``"intercept"``.
+        kind: What was done: ``"fail"``, ``"delay"``, ``"drop"``, ``"cut"``, ``"intercept"``, or ``"watch"``: nothing.
         api: Kafka's name of the API.
         version: The request's version.
         node_id: The broker that was asked.
@@ -143,6 +143,20 @@ class Faults:
 
         return self._add("cut", api, act, where)
 
+    def watch(self, api: Apis, **where: Unpack[Narrowed]) -> Rule:
+        """Do nothing but count requests, and tell of them: see :meth:`Rule.wait`.
+
+        ::
+
+            with cluster.faults.watch(HeartbeatRequest, group="report") as seen:
+                await seen.wait(2)                           # until two heartbeats have come
+        """
+
+        async def act(call: Call, serve: Serve) -> Response | None:
+            return await serve(call.request)
+
+        return self._add("watch", api, act, where)
+
     def intercept(self, api: Apis, function: Intercept, **where: Unpack[Narrowed]) -> Rule:
         """Have a function of your own stand before the broker.
 
@@ -200,7 +214,8 @@ class Faults:
 
     def clear(self) -> None:
         """Remove all rules, and have the network whole again. The log stays."""
-        self._rules = ()
+        for rule in self._rules:
+            rule.remove()
         self.network.clear()
 
     # ---- the network
@@ -261,7 +276,7 @@ class Faults:
         return await rule.act(call, serve)
 
     def _note(self, rule: Rule, kind: str, call: Call) -> None:
-        rule.happened += 1
+        rule.note()
         self.log.append(Fault(kind, call.api, call.version, call.node_id, call.client_id))
 
 

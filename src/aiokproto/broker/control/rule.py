@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import TracebackType
@@ -67,6 +68,8 @@ class Rule:
         self._seen = 0
         self._taken = 0
         self._forget = forget
+        self._removed = False
+        self._waiting: list[asyncio.Future[None]] = []
 
     def takes(self, call: Call) -> bool:
         """Whether it happens to this request; each that fits is counted."""
@@ -80,9 +83,37 @@ class Rule:
         self._taken += 1
         return True
 
+    def note(self) -> None:
+        """It happens."""
+        self.happened += 1
+        self._wake()
+
+    async def wait(self, times: int = 1) -> None:
+        """Return once it has happened so often since the rule was made; to be awaited in the cluster's loop.
+
+        Cancelling it changes nothing.
+
+        Raises:
+            RuntimeError: The rule was removed before.
+        """
+        while self.happened < times:
+            if self._removed:
+                raise RuntimeError(f"the rule was removed after it had happened {self.happened} times, not {times}")
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+
     def remove(self) -> None:
         """Let it happen no more."""
         self._forget(self)
+        self._removed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            # Rules may be removed in any thread.
+            waiter.get_loop().call_soon_threadsafe(_release, waiter)
 
     def __enter__(self) -> Self:
         return self
@@ -91,3 +122,8 @@ class Rule:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.remove()
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

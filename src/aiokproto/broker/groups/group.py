@@ -19,6 +19,7 @@ No I/O, no clock: requests come with a *ticket* and the time, answers are collec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import ClassVar
 from uuid import uuid4
 
 from aiokproto.broker.groups.member import (
@@ -54,6 +55,8 @@ class Group:
         empty_since: When it became empty; None while it is not.
         changed: Something that has to outlive this coordinator changed; who saves it clears the flag.
     """
+
+    type: ClassVar = "classic"
 
     def __init__(
         self,

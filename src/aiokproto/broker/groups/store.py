@@ -8,8 +8,9 @@ would: requests parked at the old one are answered NOT_COORDINATOR.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.groups.consumer import records as consumer_records
@@ -48,6 +49,9 @@ _RECORDS = (consumer_records, share_records, streams_records)
 """How groups that are no classic ones are written down."""
 
 
+AnyGroup = Group | ConsumerGroup | ShareGroup | StreamsGroup
+
+
 @dataclass(eq=False)
 class Entry:
     """A group, its committed offsets by topic and partition, and the timer for its next deadline.
@@ -56,10 +60,22 @@ class Entry:
         written: Of a group that is no classic one, the records that the offsets topic has.
     """
 
-    group: Group | ConsumerGroup | ShareGroup | StreamsGroup
+    group: AnyGroup
     offsets: dict[tuple[str, int], Committed] = field(default_factory=dict)
     timer: Timer | None = None
     written: Image = field(default_factory=dict)
+
+
+class _Awaited(NamedTuple):
+    """Somebody waits for something to hold for a group."""
+
+    group_id: str
+    holds: Callable[[AnyGroup], bool]
+    waiter: asyncio.Future[AnyGroup]
+
+    def look(self, group: AnyGroup) -> None:
+        if group.group_id == self.group_id and not self.waiter.done() and self.holds(group):
+            self.waiter.set_result(group)
 
 
 class ClusterTopics:
@@ -98,6 +114,7 @@ class GroupStore:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unread: dict[int, Partition] = {}
         self._topics = ClusterTopics(state)
+        self._awaited: list[_Awaited] = []
         self.pending: PendingOffsets[Committed] = PendingOffsets()
         self.holding = False
 
@@ -121,6 +138,18 @@ class GroupStore:
         unread, self._unread = self._unread, {}
         for partition in unread.values():
             self._load(partition)
+
+    async def until(self, group_id: str, holds: Callable[[AnyGroup], bool]) -> AnyGroup:
+        """Return a group once something holds for it, at the latest after the step that makes it hold."""
+        awaited = _Awaited(group_id, holds, self._running().create_future())
+        entry = self._entries.get(group_id)
+        if entry is not None:
+            awaited.look(entry.group)
+        self._awaited.append(awaited)
+        try:
+            return await awaited.waiter
+        finally:
+            self._awaited.remove(awaited)
 
     # ---- who coordinates what
 
@@ -244,6 +273,8 @@ class GroupStore:
         deadline = group.next_deadline()
         if deadline is not None and group.state is not GroupState.DEAD:
             entry.timer = self._state.clock.call_at(deadline, self._tick, entry)
+        for awaited in self._awaited:
+            awaited.look(group)
 
     def _answer(self, group: Group) -> None:
         for ticket, result in group.drain():

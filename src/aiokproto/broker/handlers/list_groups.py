@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
-from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.embedded import CONSUMER
 from aiokproto.broker.groups.group import Group
-from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.streams.group import StreamsGroup
+from aiokproto.broker.groups.store import AnyGroup
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from aiokproto.error_codes import ErrorCode
@@ -37,15 +34,9 @@ async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResp
     )
 
 
-def _list(group: Group | ConsumerGroup | ShareGroup | StreamsGroup) -> ListedGroup:
-    if isinstance(group, ConsumerGroup):
-        kind, protocol_type, state = "consumer", CONSUMER, group.state
-    elif isinstance(group, ShareGroup):
-        kind = protocol_type = "share"
-        state = group.state
-    elif isinstance(group, StreamsGroup):
-        kind = protocol_type = "streams"
-        state = group.state
+def _list(group: AnyGroup) -> ListedGroup:
+    if isinstance(group, Group):
+        protocol_type, state = group.protocol_type or "", group.state.value
     else:
-        kind, protocol_type, state = "classic", group.protocol_type or "", group.state.value
-    return ListedGroup(group_id=group.group_id, protocol_type=protocol_type, group_state=state, group_type=kind)
+        protocol_type, state = group.type, group.state
+    return ListedGroup(group_id=group.group_id, protocol_type=protocol_type, group_state=state, group_type=group.type)

@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a node. Those of this cluster are its own, and stay."""
+"""UnregisterBroker: forget a node that was stopped; others get the replicas that it had."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from aiokproto.error_codes import ErrorCode
 
 
 async def handle(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
-    if request.broker_id in context.state.nodes:
-        error, text = ErrorCode.UNSUPPORTED_VERSION, "the nodes of an embedded cluster are fixed"
-    else:
+    node = context.state.nodes.get(request.broker_id)
+    if node is None:
         error, text = ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"
+    elif node.alive:
+        error, text = ErrorCode.INVALID_REQUEST, f"broker {request.broker_id} is running"
+    else:
+        context.state.remove_node(request.broker_id)
+        error, text = ErrorCode.NONE, None
     return UnregisterBrokerResponse(throttle_time_ms=0, error_code=error, error_message=text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, Wish
 from aiokproto.broker.groups.consumer.member import Beat, ConsumerMember
@@ -26,6 +27,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Place]):
         settings: Its options; they may change at any time.
         subscriptions: What its members read.
     """
+
+    type: ClassVar = "consumer"
 
     def __init__(self, group_id: str, topics: Topics, settings: Settings | None = None) -> None:
         super().__init__(group_id, INITIAL_EPOCH)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import ClassVar
 
 from aiokproto.broker.groups.consumer.subscriptions import Topics, metadata_hash
 from aiokproto.broker.groups.epochs import INITIAL_EPOCH, Settings
@@ -42,6 +43,8 @@ class ShareGroup:
         changed: Something that has to outlive this coordinator changed; who saves it clears this and ``dirty``.
         dirty: Ids of the members it concerns, some of which may be gone.
     """
+
+    type: ClassVar = "share"
 
     def __init__(self, group_id: str, topics: Topics, settings: Settings | None = None) -> None:
         self.group_id = group_id

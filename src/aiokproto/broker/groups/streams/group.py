@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from aiokproto.broker.groups.consumer.subscriptions import Topics
 from aiokproto.broker.groups.epochs import INITIAL_EPOCH, EpochGroup, Settings
@@ -59,6 +59,8 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         endpoint_epoch: Grows when it changes who has which task, of those that have an endpoint.
         shutdown_by: The member that wants all to end.
     """
+
+    type: ClassVar = "streams"
 
     def __init__(self, group_id: str, topics: Topics, settings: StreamsSettings | None = None) -> None:
         super().__init__(group_id, INITIAL_EPOCH)
