@@ -99,7 +99,9 @@ async def test_members_share_what_they_read(cluster: BehaviourCluster, topic: st
         await second.leave()
         await until(lambda: first.partitions == [0, 1, 2, 3], first)
         await first.leave()
-        assert ((await at.describe()).group_state, (await at.describe()).members) == ("Empty", [])
+        empty = await at.describe()
+        assert (empty.group_state, empty.members) == ("Empty", [])
+        assert empty.group_epoch == empty.assignment_epoch
 
 
 async def test_range_is_an_assignor_too(cluster: BehaviourCluster, topic: str) -> None:

@@ -196,6 +196,7 @@ async def test_topics_come_into_being_and_tasks_are_shared(cluster: BehaviourClu
         await first.leave()
         empty = await describe(at)
         assert (empty.group_state, empty.members) == ("Empty", [])
+        assert empty.group_epoch == empty.assignment_epoch
 
 
 async def test_endpoints_are_told_to_who_does_not_know_them(cluster: BehaviourCluster, topic: str) -> None:

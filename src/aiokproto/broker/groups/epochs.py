@@ -242,6 +242,8 @@ class EpochGroup(ABC, Generic[M, P]):
         del self.targets[member.member_id]
         self.epoch += 1
         self._look_at_topics()
+        if not self.members:
+            self._set_targets({})
 
     def _name(self, member: M, instance_id: str | None) -> None:
         """The member says that this is its instance id; None if it says nothing."""
