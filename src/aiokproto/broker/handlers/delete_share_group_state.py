@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.share_group_states import answers
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -16,24 +17,17 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: DeleteShareGroupStateRequest, context: Context) -> DeleteShareGroupStateResponse:
+    def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
+        context.share_states.delete(*key)
+        return PartitionResult(partition=asked.partition, error_code=ErrorCode.NONE, error_message=None)
+
     return DeleteShareGroupStateResponse(
         results=[
-            DeleteStateResult(
-                topic_id=topic.topic_id,
-                partitions=[_answer(request.group_id, topic.topic_id, asked, context) for asked in topic.partitions],
-            )
-            # Of a group without a name nothing is known, not even that it is an error.
-            for topic in (request.topics if request.group_id else ())
-            if topic.partitions
+            DeleteStateResult(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in answers(request, context, serve, _refuse)
         ]
     )
 
 
-def _answer(group: str, topic_id: bytes, asked: PartitionData, context: Context) -> PartitionResult:
-    key = SharePartitionKey(group, topic_id, asked.partition)
-    try:
-        context.share_states.check(key, context.node.node_id)
-        context.share_states.delete(*key)
-    except BrokerError as error:
-        return PartitionResult(partition=asked.partition, error_code=error.code, error_message=error.detail)
-    return PartitionResult(partition=asked.partition, error_code=ErrorCode.NONE, error_message=None)
+def _refuse(partition: int, error: BrokerError) -> PartitionResult:
+    return PartitionResult(partition=partition, error_code=error.code, error_message=error.detail)

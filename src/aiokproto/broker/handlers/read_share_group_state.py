@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.share_group_states import answers
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.read_share_group_state import (
     PartitionData,
@@ -17,46 +18,39 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: ReadShareGroupStateRequest, context: Context) -> ReadShareGroupStateResponse:
+    def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
+        state = context.share_states.read(*key, asked.leader_epoch)
+        return PartitionResult(
+            partition=asked.partition,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            state_epoch=state.state_epoch,
+            start_offset=state.start_offset,
+            state_batches=[
+                StateBatch(
+                    first_offset=batch.first_offset,
+                    last_offset=batch.last_offset,
+                    delivery_state=batch.delivery_state,
+                    delivery_count=batch.delivery_count,
+                )
+                for batch in state.batches
+            ],
+        )
+
     return ReadShareGroupStateResponse(
         results=[
-            ReadStateResult(
-                topic_id=topic.topic_id,
-                partitions=[_answer(request.group_id, topic.topic_id, asked, context) for asked in topic.partitions],
-            )
-            # Of a group without a name nothing is known, not even that it is an error.
-            for topic in (request.topics if request.group_id else ())
-            if topic.partitions
+            ReadStateResult(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in answers(request, context, serve, _refuse)
         ]
     )
 
 
-def _answer(group: str, topic_id: bytes, asked: PartitionData, context: Context) -> PartitionResult:
-    key = SharePartitionKey(group, topic_id, asked.partition)
-    try:
-        context.share_states.check(key, context.node.node_id)
-        state = context.share_states.read(*key, asked.leader_epoch)
-    except BrokerError as error:
-        return PartitionResult(
-            partition=asked.partition,
-            error_code=error.code,
-            error_message=error.detail,
-            state_epoch=0,
-            start_offset=0,
-            state_batches=[],
-        )
+def _refuse(partition: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(
-        partition=asked.partition,
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        state_epoch=state.state_epoch,
-        start_offset=state.start_offset,
-        state_batches=[
-            StateBatch(
-                first_offset=batch.first_offset,
-                last_offset=batch.last_offset,
-                delivery_state=batch.delivery_state,
-                delivery_count=batch.delivery_count,
-            )
-            for batch in state.batches
-        ],
+        partition=partition,
+        error_code=error.code,
+        error_message=error.detail,
+        state_epoch=0,
+        start_offset=0,
+        state_batches=[],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.share_group_states import answers
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.broker.share.state import PartitionState
 from aiokproto.codec.messages.read_share_group_state_summary import (
@@ -17,39 +18,32 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: ReadShareGroupStateSummaryRequest, context: Context) -> ReadShareGroupStateSummaryResponse:
+    def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
+        state = context.share_states.summary(*key) or PartitionState(-1, 0, 0, (), -1)
+        return PartitionResult(
+            partition=asked.partition,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+        )
+
     return ReadShareGroupStateSummaryResponse(
         results=[
-            ReadStateSummaryResult(
-                topic_id=topic.topic_id,
-                partitions=[_answer(request.group_id, topic.topic_id, asked, context) for asked in topic.partitions],
-            )
-            # Of a group without a name nothing is known, not even that it is an error.
-            for topic in (request.topics if request.group_id else ())
-            if topic.partitions
+            ReadStateSummaryResult(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in answers(request, context, serve, _refuse)
         ]
     )
 
 
-def _answer(group: str, topic_id: bytes, asked: PartitionData, context: Context) -> PartitionResult:
-    key = SharePartitionKey(group, topic_id, asked.partition)
-    try:
-        context.share_states.check(key, context.node.node_id)
-        state = context.share_states.summary(*key) or PartitionState(-1, 0, 0, (), -1)
-    except BrokerError as error:
-        return PartitionResult(
-            partition=asked.partition,
-            error_code=error.code,
-            error_message=error.detail,
-            state_epoch=0,
-            leader_epoch=0,
-            start_offset=0,
-        )
+def _refuse(partition: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(
-        partition=asked.partition,
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        state_epoch=state.state_epoch,
-        leader_epoch=state.leader_epoch,
-        start_offset=state.start_offset,
-        delivery_complete_count=state.delivery_complete_count,
+        partition=partition,
+        error_code=error.code,
+        error_message=error.detail,
+        state_epoch=0,
+        leader_epoch=0,
+        start_offset=0,
     )
