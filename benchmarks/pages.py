@@ -1,6 +1,7 @@
 """``python -m benchmarks.pages [RESULTS.json]``: puts a run's tables and chart into ``docs/performance.md``.
 
-Without a file it takes the newest whole run (not a quick one) of ``.cache/bench``.
+Without a file it takes the newest whole run (not a quick one) of ``.cache/bench``, and from the newest of those with
+``--long`` what takes minutes.
 """
 
 from __future__ import annotations
@@ -9,31 +10,38 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks import chart, codec, report, runner, tables
+from benchmarks.extras import EXTRAS
 
 PAGE = runner.ROOT / "docs" / "performance.md"
 CHART = "performance.svg"
+LONG = tuple(extra.title for extra in EXTRAS.values() if extra.long)
 
 
 class PageError(Exception):
     """There is nothing to make the page of, or no place in the page to put it."""
 
 
-def newest(folder: Path) -> Path:
-    """The results of the newest whole run."""
-    for path in sorted(folder.glob("*.json"), reverse=True):
-        if whole(json.loads(path.read_text())):
-            return path
-    raise PageError(f"{folder} has no results of a whole run: `make bench` makes them")
+def newest(folder: Path, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
+    """The results of the newest run that is such a one."""
+    runs = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json"), reverse=True))
+    return next(filter(wanted, runs), None)
 
 
 def whole(results: dict[str, Any]) -> bool:
     """Whether this is of a run that left nothing out because somebody was in a hurry."""
     return bool(results.get("whole"))
+
+
+def long(results: dict[str, Any]) -> bool:
+    """Whether this has all that takes minutes."""
+    kinds = {cell["kind"] for cell in results.get("cells", [])}
+    return all(name in kinds for name, extra in EXTRAS.items() if extra.long)
 
 
 def measured(results: dict[str, Any]) -> str:
@@ -42,6 +50,13 @@ def measured(results: dict[str, Any]) -> str:
     parts = [f"Measured at {results['at']} on {report.where(results)}.", report.how(results)]
     parts += [f"![CPU and wall time of each client]({CHART})"] if results.get("cells") else []
     return "\n" + "\n\n".join([*parts, markdown(made)]) + "\n\n"
+
+
+def at_length(results: dict[str, Any]) -> str:
+    """The part of the page that has what takes minutes."""
+    table = report.extras(results)
+    table = replace(table, title="At length", rows=[row for row in table.rows if row[0].startswith(LONG)])
+    return f"\n{markdown([table])}\n\nMeasured at {results['at']} on {report.where(results)}.\n\n"
 
 
 def markdown(made: Iterable[tables.Table]) -> str:
@@ -68,15 +83,20 @@ def main() -> int:
     parser.add_argument("--page", type=Path, default=PAGE, help="(default docs/performance.md)")
     arguments = parser.parse_args()
     try:
-        source = arguments.results or newest(runner.RESULTS)
-        results = json.loads(source.read_text())
-        arguments.page.write_text(put(arguments.page.read_text(), "measured", measured(results)))
+        results = json.loads(arguments.results.read_text()) if arguments.results else newest(runner.RESULTS, whole)
+        if results is None:
+            raise PageError(f"{runner.RESULTS} has no results of a whole run: `make bench` makes them")
+        page = put(arguments.page.read_text(), "measured", measured(results))
+        lengthy = newest(runner.RESULTS, long)
+        if lengthy is not None:
+            page = put(page, "long", at_length(lengthy))
+        arguments.page.write_text(page)
     except PageError as error:
         print(error, file=sys.stderr)
         return 1
     if results.get("cells"):
         arguments.page.with_name(CHART).write_text(chart.svg(results))
-    print(f"{arguments.page}: {source}")
+    print(f"{arguments.page}: measured at {results['at']}")
     return 0
 
 

@@ -78,11 +78,16 @@ def tables(results: Results) -> Iterator[Table]:
         for data, group in groupby((cell for cell in cells if cell["kind"] == kind), lambda cell: _data(cell)):
             if kind in SHOWN:
                 yield _cells(f"{HEADINGS[kind]}: {data}", kind, list(group), results["ratio_to"])
-    rows = list(_extra_rows(results))
-    if rows:
-        yield Table("Beside throughput", ("what", "messages", "client", "figures"), rows)
+    beside = extras(results)
+    if beside.rows:
+        yield beside
     if results.get("brokers"):
         yield from brokers.tables(results["brokers"])
+
+
+def extras(results: Results) -> Table:
+    """What is not throughput."""
+    return Table("Beside throughput", ("what", "messages", "client", "figures"), list(_extra_rows(results)))
 
 
 def settings(results: Results) -> Table:

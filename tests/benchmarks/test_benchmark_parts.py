@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -115,18 +116,28 @@ def test_a_page_gets_the_measured_section_and_keeps_the_rest() -> None:
         pages.put("nothing", "measured", "new")
 
 
-@pytest.mark.parametrize("section", ["measured", "profile-produce", "profile-consume"])
+@pytest.mark.parametrize("section", ["measured", "long", "profile-produce", "profile-consume"])
 def test_the_page_of_the_documentation_has_a_place_for_it(section: str) -> None:
     assert pages.put(pages.PAGE.read_text(), section, "new") != pages.PAGE.read_text()
 
 
-def test_only_whole_runs_go_into_the_page(tmp_path: Path) -> None:
-    (tmp_path / "1.json").write_text('{"whole": true}')
-    (tmp_path / "2.json").write_text('{"whole": false}')
-    assert pages.newest(tmp_path).name == "1.json"
-    (tmp_path / "1.json").unlink()
-    with pytest.raises(pages.PageError, match="no results of a whole run"):
-        pages.newest(tmp_path)
+def test_the_newest_run_goes_into_the_page_of_those_that_are_whole(tmp_path: Path) -> None:
+    assert pages.newest(tmp_path, pages.whole) is None
+    for name, is_whole in (("1", True), ("2", True), ("3", False)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"at": name, "whole": is_whole}))
+    assert pages.newest(tmp_path, pages.whole) == {"at": "2", "whole": True}
+
+
+def test_what_takes_minutes_goes_into_the_page() -> None:
+    growth, topics = (
+        Cell("aiokproto", kind, "", SMALL, 10, rounds=[measured(0.002, 0.004, mib=1.5)])
+        for kind in ("growth", "topics")
+    )
+    assert not pages.long(results(growth, OURS))
+    assert pages.long(results(growth, topics, OURS))
+    text = pages.at_length(results(growth, topics, OURS))
+    assert "| memory growth | 10 B, none | aiokproto | mib 1.50 |" in text
+    assert "post()" not in text
 
 
 def test_the_chart_shows_every_client_at_its_cheapest_call() -> None:
