@@ -22,7 +22,7 @@ WHICH = "import aiokproto; print(aiokproto.accelerated, aiokproto.__file__)"
 TESTS = ("accelerator", "codec", "records", "producer", "consumer", "behaviour")
 MARKS = "not java and not kafka and not spark"
 # Of the extra `test`, what these tests take: the rest brings Spark.
-TEST_PACKAGES = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout")
+TEST_PACKAGES = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "trustme")
 # The environment, less what would decide here which package is built or imported.
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in ("AIOKPROTO_PURE", "PYTHONPATH")}
 
