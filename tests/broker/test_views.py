@@ -108,6 +108,13 @@ async def test_a_wait_for_a_group_can_be_given_up(broker: Broker) -> None:
     assert broker._running.groups._awaited == []
 
 
+async def test_who_waits_for_a_group_is_told_when_the_cluster_closes() -> None:
+    async with Broker() as broker:
+        waiting = await begun(broker.wait_for_group("g"))
+    with pytest.raises(RuntimeError, match="the cluster was closed; group 'g'"):
+        await waiting
+
+
 def test_settled() -> None:
     stable = GroupView("g", "classic", "Stable", 1, frozenset("ab"))
     assert [stable.settled(members) for members in (None, 0, 1, 2)] == [True, False, False, True]

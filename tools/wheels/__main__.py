@@ -22,7 +22,7 @@ WHICH = "import aiokproto; print(aiokproto.accelerated, aiokproto.__file__)"
 TESTS = ("accelerator", "codec", "records", "producer", "consumer", "behaviour")
 MARKS = "not java and not kafka and not spark"
 # Of the extra `test`, what these tests take: the rest brings Spark.
-TEST_PACKAGES = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "trustme")
+TEST_PACKAGES = ("hypothesis", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "trustme")
 # The environment, less what would decide here which package is built or imported.
 OUTSIDE = {name: value for name, value in os.environ.items() if name not in ("AIOKPROTO_PURE", "PYTHONPATH")}
 
@@ -83,6 +83,7 @@ def prove(distribution: Path) -> None:
         if not told.startswith(expected):
             raise MissingError(f"accelerated, and where: expected {expected}, found {told}")
         pytest: list[str | Path] = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-r", "", "-m", MARKS]
+        pytest += ["-n", "2", "--dist", "loadfile"]
         tests = [folder / "tests" / part for part in TESTS]
         if subprocess.run([*pytest, *tests], cwd=folder, env=OUTSIDE, check=False).returncode != 0:
             raise MissingError(f"tests of the {kind.value} failed")

@@ -265,6 +265,9 @@ class Cluster:
 
         Returns:
             The group as it was at that moment. Cancelling it changes nothing.
+
+        Raises:
+            RuntimeError: The cluster is not started, or was closed meanwhile.
         """
         group = await self._running.groups.until(group_id, lambda each: GroupView.of(each).settled(members))
         return GroupView.of(group)

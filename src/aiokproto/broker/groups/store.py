@@ -126,11 +126,16 @@ class GroupStore:
                 self._load(partition)
 
     def close(self) -> None:
-        """Stop the timers and answer what is parked."""
+        """Stop the timers, and answer what is parked and who waits."""
         for entry in self._entries.values():
             self._drop(entry)
         self._entries.clear()
         self._unread.clear()
+        for awaited in self._awaited:
+            if not awaited.waiter.done():
+                awaited.waiter.set_exception(
+                    RuntimeError(f"the cluster was closed; group {awaited.group_id!r} is gone")
+                )
 
     def release(self) -> None:
         """Read what was held back, and hold nothing back from now on."""
@@ -140,7 +145,11 @@ class GroupStore:
             self._load(partition)
 
     async def until(self, group_id: str, holds: Callable[[AnyGroup], bool]) -> AnyGroup:
-        """Return a group once something holds for it, at the latest after the step that makes it hold."""
+        """Return a group once something holds for it, at the latest after the step that makes it hold.
+
+        Raises:
+            RuntimeError: The cluster was closed.
+        """
         awaited = _Awaited(group_id, holds, self._running().create_future())
         entry = self._entries.get(group_id)
         if entry is not None:
