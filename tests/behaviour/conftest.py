@@ -1,4 +1,4 @@
-"""Clusters where clients have to log in."""
+"""Clusters where clients have to log in, and what a cluster must be like."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.behaviour.secured import Secured, SecuredKafka, secured_broker, until_open
+from tests.clusters import BehaviourCluster
 from tests.conftest import ON_BOTH
 
 
@@ -28,3 +29,10 @@ async def secured(request: pytest.FixtureRequest) -> AsyncIterator[Secured]:
         address = request.getfixturevalue("secured_kafka").address_for_sasl
         await until_open(address)
         yield Secured("kafka", address)
+
+
+@pytest.fixture
+def alone(cluster: BehaviourCluster) -> None:
+    """For tests that speak to one broker and take it for the leader of all there is."""
+    if len(cluster.broker_ids) > 1:
+        pytest.skip("speaks to one broker, as if it led everything")

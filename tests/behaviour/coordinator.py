@@ -42,8 +42,8 @@ class Coordinator:
         self._wire: Wire | None = None
 
     async def connect(self) -> Wire:
-        """The connection; AssertionError while no broker knows the coordinator."""
-        if self._wire is None:
+        """The connection, once a broker knows the coordinator: a cluster where nobody has asked yet makes its topic."""
+        while self._wire is None:
             for server in self._cluster.bootstrap_servers.split(","):
                 host, port = server.split(":")
                 try:
@@ -56,7 +56,7 @@ class Coordinator:
                 if found.error_code == 0:
                     self._wire = Wire(*await asyncio.open_connection(found.host, found.port))
                     break
-        assert self._wire is not None, "no broker knows the coordinator yet"
+            await asyncio.sleep(0)
         return self._wire
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Coordinator:
         while True:
             try:
                 answer = await (await self.connect()).ask(request, version)
-            except (OSError, EOFError, AssertionError):
+            except (OSError, EOFError):
                 self.close()
                 await asyncio.sleep(0)
                 continue

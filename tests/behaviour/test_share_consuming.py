@@ -232,6 +232,7 @@ async def test_records_that_are_deleted_are_done_with(cluster: BehaviourCluster,
         assert await one.acquire() == of(2, 3, count=2)
 
 
+@pytest.mark.usefixtures("alone")
 async def test_partitions_come_into_a_session_and_leave_it(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic, partitions=2) as at, at.member() as one:
         await at.produce(1, partition=0)

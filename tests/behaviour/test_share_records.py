@@ -162,6 +162,7 @@ async def test_states_of_share_partitions_are_read_back(cluster: BehaviourCluste
         )
 
 
+@pytest.mark.usefixtures("alone")
 async def test_our_coordinators_go_on_from_what_is_written(
     cluster: BehaviourCluster, topic: str, tmp_path: Path
 ) -> None:

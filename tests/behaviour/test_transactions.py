@@ -357,10 +357,10 @@ async def test_a_tool_ends_a_transaction_in_a_partition(cluster: BehaviourCluste
             topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[0])],
             coordinator_epoch=0,
         )
-        node = cluster.broker_ids[0]
-        answer = await client.request(WriteTxnMarkersRequest(markers=[marker]), node=node, max_version=1)
+        answer = await client.request(WriteTxnMarkersRequest(markers=[marker]), node=leader, max_version=1)
         return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
+    leader = (await client.metadata([topic]))[topic].partitions[0].leader
     assert await write_marker("nowhere", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await write_marker(topic, producer.epoch) is ErrorCode.NONE
     await read_when(client, topic, [])
