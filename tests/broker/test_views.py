@@ -29,12 +29,6 @@ async def broker() -> AsyncIterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-async def wire(broker: Broker) -> AsyncIterator[Wire]:
-    async with connect(broker) as wire:
-        yield wire
-
-
 async def begun(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """A task that has come to where it waits."""
     task = asyncio.get_running_loop().create_task(coroutine)

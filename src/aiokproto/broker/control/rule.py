@@ -97,10 +97,11 @@ class Rule:
             RuntimeError: The rule was removed before.
         """
         while self.happened < times:
-            if self._removed:
-                raise RuntimeError(f"the rule was removed after it had happened {self.happened} times, not {times}")
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
+            # Only now: another thread that removes the rule wakes those whom it finds waiting.
+            if self._removed:
+                raise RuntimeError(f"the rule was removed after it had happened {self.happened} times, not {times}")
             await waiter
 
     def remove(self) -> None:
