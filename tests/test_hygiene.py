@@ -108,4 +108,4 @@ def run_inner(pytester: pytest.Pytester, code: str) -> pytest.RunResult:
     pytester.plugins = ["tests.hygiene"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", body)
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:randomly", body)

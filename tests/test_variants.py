@@ -32,7 +32,13 @@ def test_form(pure={pure}):
 
 @pytest.mark.parametrize(
     ("options", "loop", "pure"),
-    [((), "asyncio", False), (("--loop", "uvloop"), "uvloop", False), (("--pure",), "asyncio", True)],
+    [
+        ((), "asyncio", False),
+        (("--loop", "uvloop"), "uvloop", False),
+        (("--loop", "coarse"), "tests.loops", False),
+        (("--loop", "stalling"), "tests.loops", False),
+        (("--pure",), "asyncio", True),
+    ],
 )
 def test_the_tests_run_as_the_options_say(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], loop: str, pure: bool

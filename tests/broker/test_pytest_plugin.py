@@ -56,7 +56,18 @@ ASYNC = """
 def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
     pytester.makepyfile(helpers=HELPERS)
     # Under its own name it may be there already, as an entry point of the installed package.
-    arguments = ["-p", "no:aiokproto", "-p", "aiokproto.pytest", "-p", "no:cacheprovider", "--strict-markers", *options]
+    arguments = [
+        "-p",
+        "no:aiokproto",
+        "-p",
+        "aiokproto.pytest",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        "--strict-markers",
+        *options,
+    ]
     return pytester.runpytest_subprocess(*arguments)
 
 
