@@ -19,17 +19,18 @@ help:  ## list the verbs
 demo:  ## load flights through Kafka into Spark (BOOTSTRAP=host:port uses that cluster instead of the embedded broker)
 	@$(SETUP) demo -- $(BIN)/python examples/flights/main.py
 
-# Much of a run is waiting for real Kafka, so that two are done in little more than half the time. Each worker starts
-# clusters of its own. Spark takes all cores as it is, and its tests run before.
-WORKERS := 2
+# Much of a run is waiting for Java and for real Kafka, which all workers share: twice as many as there are cores.
+WORKERS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 SPLIT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# What says little about most changes, and takes long: `make test THOROUGH=1`, as continuous integration does.
+THOROUGH :=
+SELECTED := $(if $(THOROUGH),,-m "not thorough")
 
 # Set-up first: what the machine lacks is told before any work. Tests last: their summary closes the run.
 test: setup-test style types  ## style, types, and all tests (those that need Java or real Kafka are skipped where these are missing)
 	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --pure $(HERE) $(PURE)
 	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop uvloop $(HERE) $(UVLOOP)
-	@$(BIN)/python -m pytest -q -rfE -m spark
-	@$(SETUP) test -- $(BIN)/python -m pytest $(SPLIT) -m "not spark"
+	@$(SETUP) test -- $(BIN)/python -m pytest $(SPLIT) $(SELECTED)
 
 style:  ## ruff and the layer contracts
 	@$(SETUP) style -- $(BIN)/ruff check

@@ -126,7 +126,7 @@ def broker_at(bootstrap: str | None) -> Iterator[tuple[str, str]]:
     if bootstrap is not None:
         yield bootstrap, f"the cluster at {bootstrap}"
         return
-    with KafkaCluster(1, heap="1g") as cluster:
+    with KafkaCluster(1, heap="1g", jvm=()) as cluster:
         yield cluster.bootstrap_servers, f"Apache Kafka {kafka_version()}, one broker on the same machine"
 
 

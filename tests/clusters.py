@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from tests.kafka.cluster import KafkaCluster
+from tests.kafka.pool import RunningKafka
 
 if TYPE_CHECKING:
     from aiokproto.broker import Cluster as Embedded
@@ -68,7 +68,7 @@ class RealCluster:
 
     kind: Kind = "kafka"
 
-    def __init__(self, cluster: KafkaCluster, replication: int) -> None:
+    def __init__(self, cluster: RunningKafka, replication: int) -> None:
         # Imported here: it needs the codec, and a codec that does not import must not take every other test with it.
         from tests.kafka import admin
 
@@ -109,7 +109,7 @@ async def embedded_cluster(brokers: int, *, replication: int = 1) -> AsyncIterat
 
 
 @asynccontextmanager
-async def real_cluster(cluster: KafkaCluster, *, replication: int = 1) -> AsyncIterator[BehaviourCluster]:
+async def real_cluster(cluster: RunningKafka, *, replication: int = 1) -> AsyncIterator[BehaviourCluster]:
     real = RealCluster(cluster, replication)
     try:
         yield real

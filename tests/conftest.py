@@ -15,9 +15,18 @@ from hypothesis import HealthCheck, settings
 from tests.clusters import BehaviourCluster, embedded_cluster, real_cluster
 from tests.java import judge
 from tests.kafka import cluster as kafka
+from tests.kafka.pool import KafkaPool, RunningKafka
 from tools.setup.system import find_java, java_home
 
-pytest_plugins = ["pytester", "tests.variants", "tests.hygiene", "tests.figures", "tests.java.plugin"]
+pytest_plugins = [
+    "pytester",
+    "tests.variants",
+    "tests.hygiene",
+    "tests.figures",
+    "tests.java.plugin",
+    "tests.kafka.plugin",
+    "tests.ordering",
+]
 
 # How long an example takes tells of the machine and of what else it does, not of the code.
 settings.register_profile("aiokproto", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -72,17 +81,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
-def kafka1() -> Iterator[kafka.KafkaCluster]:
-    """One real broker, started by the first test that asks for it and shared by all (mark the test ``kafka``)."""
-    with kafka.KafkaCluster(1) as cluster:
+@pytest.fixture
+def kafka1(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
+    """One real broker, started by the first test that asks for it and shared by all (mark the test ``kafka``).
+
+    A test marked ``exclusive`` has it alone meanwhile.
+    """
+    alone = request.node.get_closest_marker("exclusive") is not None
+    with kafka_pool.lease("kafka1", alone=alone) as cluster:
         yield cluster
 
 
-@pytest.fixture(scope="session")
-def kafka3() -> Iterator[kafka.KafkaCluster]:
-    """Three real brokers, as `kafka1`."""
-    with kafka.KafkaCluster(3) as cluster:
+@pytest.fixture
+def kafka3(kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
+    """Three real brokers, as `kafka1`; always alone, since tests of three brokers stop them or move what they lead."""
+    with kafka_pool.lease("kafka3", alone=True) as cluster:
         yield cluster
 
 

@@ -33,10 +33,13 @@ SLOW_START_MS = 2000.0
 
 
 def measure(
-    tell: Callable[[str], None], brokers: Mapping[str, Start] = BROKERS, messages: int = MESSAGES
+    tell: Callable[[str], None],
+    brokers: Mapping[str, Start] = BROKERS,
+    messages: int = MESSAGES,
+    clients: Sequence[str] = CLIENTS,
 ) -> list[dict[str, Any]]:
     """What each broker is, or why it is missing or failed; how long it takes to start; and its cells."""
-    plan = Plan(("produce", "latency", "consume"), CLIENTS, DATA, messages, rounds=1, extras=("trip",))
+    plan = Plan(("produce", "latency", "consume"), tuple(clients), DATA, messages, rounds=1, extras=("trip",))
     _, described, launches = runner.describe(plan)
     cells = list(_cells(described))
     return [{"broker": name, **_broker(name, start, cells, launches, tell)} for name, start in brokers.items()]

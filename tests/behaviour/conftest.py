@@ -6,16 +6,17 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.behaviour.secured import Secured, SecuredKafka, secured_broker, until_open
+from tests.behaviour.secured import Secured, secured_broker, until_open
 from tests.clusters import BehaviourCluster
 from tests.conftest import ON_BOTH
+from tests.kafka.pool import KafkaPool, RunningKafka
 
 
-@pytest.fixture(scope="session")
-def secured_kafka() -> Iterator[SecuredKafka]:
-    """Real Kafka, started by the first test that asks for it."""
-    cluster = SecuredKafka()
-    with cluster:
+@pytest.fixture
+def secured_kafka(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
+    """Real Kafka, started by the first test that asks for it; alone, as `kafka1`, where a test is marked so."""
+    alone = request.node.get_closest_marker("exclusive") is not None
+    with kafka_pool.lease("secured", alone=alone) as cluster:
         yield cluster
 
 
@@ -26,7 +27,7 @@ async def secured(request: pytest.FixtureRequest) -> AsyncIterator[Secured]:
         async with secured_broker() as cluster:
             yield cluster
     else:
-        address = request.getfixturevalue("secured_kafka").address_for_sasl
+        address = request.getfixturevalue("secured_kafka").bootstrap_servers
         await until_open(address)
         yield Secured("kafka", address)
 

@@ -37,16 +37,21 @@ class SecuredKafka(KafkaCluster):
 
     def __init__(self) -> None:
         super().__init__(1)
-        self.address_for_sasl = ""
+        self._address_for_sasl = ""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where users log in."""
+        return self._address_for_sasl
 
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
-        self.address_for_sasl = f"{HOST}:{_free_ports((0,))[0].broker}"
+        self._address_for_sasl = f"{HOST}:{_free_ports((0,))[0].broker}"
         self._config = {
             **SECURED,
             "listeners": (
                 f"PLAINTEXT://{HOST}:{ports.broker},CONTROLLER://{HOST}:{ports.controller},"
-                f"SASL_PLAINTEXT://{self.address_for_sasl}"
+                f"SASL_PLAINTEXT://{self._address_for_sasl}"
             ),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",

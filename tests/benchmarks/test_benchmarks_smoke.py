@@ -63,6 +63,7 @@ async def test_a_tiny_round_measures_every_way_of_ours_on_the_embedded_broker(tm
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("client", [name for name in CLIENTS if name != "aiokproto"])
 async def test_every_other_client_that_is_here_does_each_kind_of_work(client: str, tmp_path: Path) -> None:
     async with Broker() as broker:
@@ -89,6 +90,7 @@ async def test_every_other_client_that_is_here_does_each_kind_of_work(client: st
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_an_extra_measurement_of_ours_has_its_figures(tmp_path: Path) -> None:
     async with Broker() as broker:
         results = await run(

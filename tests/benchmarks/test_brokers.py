@@ -86,7 +86,7 @@ def test_a_broker_that_is_missing_and_one_that_fails_do_not_stop_the_others() ->
         yield
 
     brokers = {"absent": partial(start, MissingError("no Go")), "dead": partial(start, StartError("no port"))}
-    assert measure.measure(lambda text: None, brokers) == [
+    assert measure.measure(lambda text: None, brokers, clients=(measure.OURS,)) == [
         {"broker": "absent", "missing": "no Go"},
         {"broker": "dead", "error": "no port"},
     ]
@@ -119,6 +119,7 @@ def test_the_meter_tells_the_cpu_time_of_another_process() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_the_embedded_broker_is_measured_with_every_client_that_is_here() -> None:
     (found,) = measure.measure(lambda text: None, {"own": partial(processes.own, in_memory=False)}, messages=300)
     assert tables.failures([found]) == []

@@ -18,7 +18,7 @@ from aiokproto.broker.log.compaction import Compaction
 from aiokproto.types import TopicPartition
 from tests.broker.test_compaction import CONFIG, batch, marker
 from tests.kafka import admin
-from tests.kafka.cluster import KafkaCluster
+from tests.kafka.pool import RunningKafka
 
 NOW = 1_700_000_000_000
 KEPT_FOREVER = {"retention.ms": "-1", "segment.bytes": "1048576"}
@@ -69,8 +69,9 @@ async def embedded(directory: Path) -> AsyncIterator[Broker]:
 
 
 @pytest.mark.kafka
+@pytest.mark.exclusive
 @pytest.mark.parametrize("in_order", [True, False])
-async def test_real_kafka_serves_our_log(kafka1: KafkaCluster, topic: str, tmp_path: Path, in_order: bool) -> None:
+async def test_real_kafka_serves_our_log(kafka1: RunningKafka, topic: str, tmp_path: Path, in_order: bool) -> None:
     """Also if it has to recover it, and so makes its own indexes and producers' states."""
     end = write(tmp_path / "t-0")
     admin.create_topic(kafka1, topic, 1, 1, KEPT_FOREVER)
@@ -95,7 +96,8 @@ async def test_real_kafka_serves_our_log(kafka1: KafkaCluster, topic: str, tmp_p
 
 
 @pytest.mark.kafka
-async def test_a_log_of_real_kafka_is_served(kafka1: KafkaCluster, topic: str, tmp_path: Path) -> None:
+@pytest.mark.exclusive
+async def test_a_log_of_real_kafka_is_served(kafka1: RunningKafka, topic: str, tmp_path: Path) -> None:
     admin.create_topic(kafka1, topic, 1, 1, KEPT_FOREVER)
     async with Producer(bootstrap_servers=kafka1.bootstrap_servers, compression_type="zstd") as producer:
         await producer.send_many(topic, [b"%d" % number + b"x" * 100 for number in range(20_000)])

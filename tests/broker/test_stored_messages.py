@@ -24,7 +24,7 @@ from tests.broker.test_kafka_files import KEPT_FOREVER, read
 from tests.broker.test_old_formats import fetch, rows
 from tests.broker.wire import Wire, connect
 from tests.kafka import admin
-from tests.kafka.cluster import KafkaCluster
+from tests.kafka.pool import RunningKafka
 from tests.records.java_reader import Judge, client_jars, described, same
 from tests.records.legacy_sets import message, wrapped
 
@@ -293,8 +293,9 @@ def test_what_java_writes_is_stored_and_what_we_compact_it_reads(jar: Path, tmp_
 
 
 @pytest.mark.kafka
+@pytest.mark.exclusive
 @pytest.mark.parametrize("magic", [0, 1])
-async def test_real_kafka_serves_the_same(kafka1: KafkaCluster, topic: str, tmp_path: Path, magic: int) -> None:
+async def test_real_kafka_serves_the_same(kafka1: RunningKafka, topic: str, tmp_path: Path, magic: int) -> None:
     """A broker of today has nothing against old messages in a log, and gives them out as they are."""
     end = archive(tmp_path / "t-0", magic, Compression.GZIP)
     archived = (tmp_path / "t-0" / FIRST).read_bytes()

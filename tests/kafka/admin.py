@@ -20,16 +20,17 @@ from aiokproto.codec.messages.elect_leaders import ElectLeadersRequest, TopicPar
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
-from tests.kafka.cluster import KafkaCluster, KafkaError
+from tests.kafka.cluster import KafkaError
+from tests.kafka.pool import RunningKafka
 
 R = TypeVar("R", bound=Response)
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 PREFERRED = 0
 
 
 def create_topic(
-    cluster: KafkaCluster, name: str, partitions: int, replication: int, config: Mapping[str, str] | None
+    cluster: RunningKafka, name: str, partitions: int, replication: int, config: Mapping[str, str] | None
 ) -> None:
     """Create a topic; returns once every running broker knows a leader for each of its partitions."""
     configs = [CreatableTopicConfig(name=key, value=value) for key, value in (config or {}).items()]
@@ -42,7 +43,7 @@ def create_topic(
         _await(f"broker {node_id} to know topic {name}", partial(_all_led, cluster, name, partitions, node_id))
 
 
-def move_leader(cluster: KafkaCluster, topic: str, partition: int) -> int:
+def move_leader(cluster: RunningKafka, topic: str, partition: int) -> int:
     """Make another broker the leader of a partition, moving its data there if need be; returns the new leader."""
     before = _partition(cluster, topic, partition)
     others = cluster.running - {before.leader_id}
@@ -66,7 +67,7 @@ def move_leader(cluster: KafkaCluster, topic: str, partition: int) -> int:
     return target
 
 
-def _elect_preferred(cluster: KafkaCluster, topic: str, partition: int) -> None:
+def _elect_preferred(cluster: RunningKafka, topic: str, partition: int) -> None:
     where = [TopicPartitions(topic=topic, partitions=[partition])]
     answer = _ask(cluster, ElectLeadersRequest(election_type=PREFERRED, topic_partitions=where), 2)
     _check("electing leaders", answer.error_code, None)
@@ -77,22 +78,22 @@ def _elect_preferred(cluster: KafkaCluster, topic: str, partition: int) -> None:
                 _check(f"electing the leader of {topic}-{partition}", outcome.error_code, outcome.error_message)
 
 
-def _all_led(cluster: KafkaCluster, topic: str, partitions: int, node_id: int) -> bool:
+def _all_led(cluster: RunningKafka, topic: str, partitions: int, node_id: int) -> bool:
     known = _partitions(cluster, topic, node_id)
     return len(known) == partitions and all(partition.leader_id >= 0 for partition in known)
 
 
-def _is_led_by(leader: int, cluster: KafkaCluster, topic: str, partition: int, node_id: int) -> bool:
+def _is_led_by(leader: int, cluster: RunningKafka, topic: str, partition: int, node_id: int) -> bool:
     return _partition(cluster, topic, partition, node_id).leader_id == leader
 
 
-def _is_on(cluster: KafkaCluster, topic: str, partition: int, replicas: list[int]) -> bool:
+def _is_on(cluster: RunningKafka, topic: str, partition: int, replicas: list[int]) -> bool:
     now = _partition(cluster, topic, partition)
     return now.replica_nodes == replicas and replicas[0] in now.isr_nodes
 
 
 def _partition(
-    cluster: KafkaCluster, topic: str, partition: int, node_id: int | None = None
+    cluster: RunningKafka, topic: str, partition: int, node_id: int | None = None
 ) -> MetadataResponsePartition:
     for known in _partitions(cluster, topic, node_id):
         if known.partition_index == partition:
@@ -100,12 +101,12 @@ def _partition(
     raise KafkaError(f"{topic}-{partition} does not exist")
 
 
-def _partitions(cluster: KafkaCluster, topic: str, node_id: int | None = None) -> list[MetadataResponsePartition]:
+def _partitions(cluster: RunningKafka, topic: str, node_id: int | None = None) -> list[MetadataResponsePartition]:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     return _ask(cluster, request, 12, node_id).topics[0].partitions
 
 
-def _ask(cluster: KafkaCluster, request: Request[R], version: int, node_id: int | None = None) -> R:
+def _ask(cluster: RunningKafka, request: Request[R], version: int, node_id: int | None = None) -> R:
     """One request to one broker, any if it does not matter: in KRaft a broker forwards to the controller itself."""
     address = cluster.address(min(cluster.running) if node_id is None else node_id)
     with socket.create_connection(address, timeout=WAIT_SECONDS) as connection, connection.makefile("rb") as replies:

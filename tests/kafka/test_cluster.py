@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka import KafkaCluster, KafkaError, probe
+from tests.kafka.pool import RunningKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,7 @@ def test_a_broker_answers_until_it_is_stopped() -> None:
     assert not probe.answers(address)
 
 
-def test_a_stopped_broker_of_three_comes_back(kafka3: KafkaCluster) -> None:
+def test_a_stopped_broker_of_three_comes_back(kafka3: RunningKafka) -> None:
     kafka3.stop_broker(2)
     try:
         assert kafka3.running == {1, 3}

@@ -22,7 +22,7 @@ from aiokproto.spark.options import parse_read_options
 from aiokproto.spark.planning import plan_now
 from aiokproto.spark.reading import read_range
 from aiokproto.spark.worker import Worker
-from tests.kafka.cluster import KafkaCluster
+from tests.kafka.pool import RunningKafka
 from tests.spark.test_reading import some_records
 
 pytestmark = pytest.mark.kafka
@@ -114,7 +114,7 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.fixture
-async def cluster(kafka1: KafkaCluster, topic: str) -> AsyncIterator[Cluster]:
+async def cluster(kafka1: RunningKafka, topic: str) -> AsyncIterator[Cluster]:
     from tests.kafka import admin
 
     # Old timestamps are what retention deletes first.
@@ -124,14 +124,14 @@ async def cluster(kafka1: KafkaCluster, topic: str) -> AsyncIterator[Cluster]:
         yield running
 
 
-def offsets(worker: Worker, kafka: KafkaCluster, topic: str, **options: str) -> list[int]:
+def offsets(worker: Worker, kafka: RunningKafka, topic: str, **options: str) -> list[int]:
     servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "columns": "offset"}
     parsed = parse_read_options({**servers, **options})
     ranges = plan_now(parsed).ranges
     return [offset for one in ranges for table in read_range(worker, one, parsed) for offset in table[0].to_pylist()]
 
 
-async def test_isolation_levels(kafka1: KafkaCluster, cluster: Cluster, worker: Worker, topic: str) -> None:
+async def test_isolation_levels(kafka1: RunningKafka, cluster: Cluster, worker: Worker, topic: str) -> None:
     """0-4 plain, 5-9 committed, 10 its marker, 11-15 aborted, 16 its marker, 17-21 plain, 22-26 open."""
     transactions = Transactions(cluster, topic)
     await transactions.start()

@@ -1,0 +1,56 @@
+"""A pytest plugin: the clusters of real Kafka that all tests of a run share, be it in one process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.pool import KafkaPool, LocalPool, PoolServer, RemotePool
+
+POOL = pytest.StashKey[KafkaPool]()
+OWNED = pytest.StashKey[tuple[LocalPool, PoolServer]]()
+
+
+def _secured() -> KafkaCluster:
+    # It needs the codec, which must not be loaded before a run has said in which form.
+    from tests.behaviour.secured import SecuredKafka
+
+    return SecuredKafka()
+
+
+CLUSTERS: Mapping[str, Callable[[], KafkaCluster]] = {
+    "kafka1": lambda: KafkaCluster(1),
+    "kafka3": lambda: KafkaCluster(3),
+    "secured": _secured,
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    told = getattr(config, "workerinput", None)
+    if told is not None:
+        config.stash[POOL] = RemotePool(*told["kafka_pool"])
+        return
+    pool = LocalPool(CLUSTERS)
+    config.stash[POOL] = pool
+    config.stash[OWNED] = (pool, PoolServer(pool))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    _, server = node.config.stash[OWNED]
+    node.workerinput["kafka_pool"] = server.address
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if OWNED in config.stash:
+        pool, server = config.stash[OWNED]
+        server.close()
+        pool.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_pool(pytestconfig: pytest.Config) -> KafkaPool:
+    return pytestconfig.stash[POOL]

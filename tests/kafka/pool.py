@@ -1,0 +1,238 @@
+"""Real clusters that all tests of a run share, whatever process these run in.
+
+The process that began the run owns the clusters: each starts when the first test asks for it, and all stop with the
+run. A test takes a lease for its duration, together with others or, when it stops brokers or changes what others would
+see, alone. Worker processes take theirs through a connection, which is the lease: if the worker dies, so does it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from multiprocessing.connection import Client, Connection, Listener
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from tests.kafka.cluster import KafkaCluster, KafkaError
+from tests.kafka.config import HOST
+
+
+class RunningKafka(Protocol):
+    """What a test may do with a cluster that it has leased; see `tests.kafka.cluster.KafkaCluster`."""
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]: ...
+    @property
+    def bootstrap_servers(self) -> str: ...
+    @property
+    def running(self) -> set[int]: ...
+    def address(self, node_id: int) -> tuple[str, int]: ...
+    def data_folder(self, node_id: int) -> Path: ...
+    def stop_broker(self, node_id: int, *, hard: bool = False) -> None: ...
+    def start_broker(self, node_id: int) -> None: ...
+
+
+class KafkaPool(Protocol):
+    """Gives leases of clusters by name."""
+
+    def lease(self, name: str, *, alone: bool = False) -> AbstractContextManager[RunningKafka]:
+        """A context with the running cluster, which is started if it was not."""
+        ...
+
+
+class ReadersWriter:
+    """A lock that many hold together, or one alone. Who wants it alone comes before those who come later."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._readers = 0
+        self._writer = False
+        self._writers_waiting = 0
+
+    @contextmanager
+    def held(self, *, alone: bool) -> Iterator[None]:
+        with self._changed:
+            if alone:
+                self._writers_waiting += 1
+                self._changed.wait_for(lambda: not self._readers and not self._writer)
+                self._writers_waiting -= 1
+                self._writer = True
+            else:
+                self._changed.wait_for(lambda: not self._writers_waiting and not self._writer)
+                self._readers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                if alone:
+                    self._writer = False
+                else:
+                    self._readers -= 1
+                self._changed.notify_all()
+
+
+class LocalPool:
+    """The owner of the clusters."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], KafkaCluster]]) -> None:
+        self._makers = makers
+        self._locks = {name: ReadersWriter() for name in makers}
+        self._starting = {name: threading.Lock() for name in makers}
+        self._running: dict[str, KafkaCluster] = {}
+
+    @contextmanager
+    def lease(self, name: str, *, alone: bool = False) -> Iterator[RunningKafka]:
+        with self._locks[name].held(alone=alone):
+            yield LeasedKafka(self._started(name), alone=alone)
+
+    def _started(self, name: str) -> KafkaCluster:
+        with self._starting[name]:
+            if name not in self._running:
+                cluster = self._makers[name]()
+                cluster.start()
+                self._running[name] = cluster
+            return self._running[name]
+
+    def stop(self) -> None:
+        while self._running:
+            self._running.popitem()[1].stop()
+
+
+class LeasedKafka:
+    """A cluster as the holder of a lease may use it."""
+
+    def __init__(self, cluster: KafkaCluster, *, alone: bool) -> None:
+        self._cluster = cluster
+        self._alone = alone
+        self.broker_ids = cluster.broker_ids
+        self.bootstrap_servers = cluster.bootstrap_servers
+        self.address = cluster.address
+        self.data_folder = cluster.data_folder
+
+    @property
+    def running(self) -> set[int]:
+        return self._cluster.running
+
+    def stop_broker(self, node_id: int, *, hard: bool = False) -> None:
+        self._check_alone()
+        self._cluster.stop_broker(node_id, hard=hard)
+
+    def start_broker(self, node_id: int) -> None:
+        self._check_alone()
+        self._cluster.start_broker(node_id)
+
+    def _check_alone(self) -> None:
+        if not self._alone:
+            raise KafkaError("other tests use this cluster meanwhile: mark a test that stops brokers `exclusive`")
+
+
+class PoolServer:
+    """Serves the leases of a `LocalPool` to other processes, each in a thread of its own."""
+
+    def __init__(self, pool: LocalPool) -> None:
+        self._pool = pool
+        self._key = secrets.token_bytes(16)
+        self._listener = Listener((HOST, 0), authkey=self._key)
+        threading.Thread(target=self._accept, name="kafka-pool", daemon=True).start()
+
+    @property
+    def address(self) -> tuple[str, int, str]:
+        """Where `RemotePool` finds it, and the key it needs."""
+        host, port = cast("tuple[str, int]", self._listener.address)
+        return host, port, self._key.hex()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="kafka-lease", daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        """One lease: it lasts as long as the connection."""
+        with connection, ExitStack() as stack:
+            try:
+                name, alone = connection.recv()
+                cluster = stack.enter_context(self._pool.lease(name, alone=alone))
+            except (KafkaError, OSError) as error:
+                connection.send((False, error))
+                return
+            with suppress(EOFError, OSError):
+                connection.send((True, None))
+                while True:
+                    connection.send(_done(cluster, *connection.recv()))
+
+
+def _done(cluster: RunningKafka, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[bool, Any]:
+    try:
+        found = getattr(cluster, name)
+        return True, found(*arguments, **options) if callable(found) else found
+    except KafkaError as error:
+        return False, error
+
+
+class RemotePool:
+    """The leases of another process's pool."""
+
+    def __init__(self, host: str, port: int, key: str) -> None:
+        self._address = (host, port)
+        self._key = bytes.fromhex(key)
+
+    @contextmanager
+    def lease(self, name: str, *, alone: bool = False) -> Iterator[RunningKafka]:
+        with Client(self._address, authkey=self._key) as connection:
+            connection.send((name, alone))
+            _answer(connection)
+            yield RemoteKafka(connection)
+
+
+class RemoteKafka:
+    """A leased cluster of another process."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # Tests drive brokers from worker threads.
+        self._lock = threading.Lock()
+
+    def _ask(self, name: str, *arguments: Any, **options: Any) -> Any:
+        with self._lock:
+            self._connection.send((name, arguments, options))
+            return _answer(self._connection)
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(self._ask("broker_ids"))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return str(self._ask("bootstrap_servers"))
+
+    @property
+    def running(self) -> set[int]:
+        return set(self._ask("running"))
+
+    def address(self, node_id: int) -> tuple[str, int]:
+        host, port = self._ask("address", node_id)
+        return host, port
+
+    def data_folder(self, node_id: int) -> Path:
+        return Path(self._ask("data_folder", node_id))
+
+    def stop_broker(self, node_id: int, *, hard: bool = False) -> None:
+        self._ask("stop_broker", node_id, hard=hard)
+
+    def start_broker(self, node_id: int) -> None:
+        self._ask("start_broker", node_id)
+
+
+def _answer(connection: Connection) -> Any:
+    done, outcome = connection.recv()
+    if not done:
+        raise outcome
+    return outcome

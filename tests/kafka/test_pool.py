@@ -1,0 +1,133 @@
+"""Leases of shared clusters: together or alone, from any process, started once, given back however the holder ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import cast
+
+import pytest
+
+from tests.kafka import KafkaCluster, KafkaError
+from tests.kafka.pool import KafkaPool, LocalPool, PoolServer, RemotePool
+from tests.patience import PATIENCE
+
+
+class FakeCluster:
+    """Counts what is done with it."""
+
+    broker_ids = (1,)
+    bootstrap_servers = "127.0.0.1:1"
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.running: set[int] = set()
+
+    def start(self) -> None:
+        self.started += 1
+        self.running = {1}
+
+    def stop(self) -> None:
+        self.running = set()
+
+    def address(self, node_id: int) -> tuple[str, int]:
+        return "127.0.0.1", node_id
+
+    def data_folder(self, node_id: int) -> str:
+        return f"/data/{node_id}"
+
+    def stop_broker(self, node_id: int, *, hard: bool = False) -> None:
+        if node_id not in self.running:
+            raise KafkaError(f"broker {node_id} is not running")
+        self.running.remove(node_id)
+
+    def start_broker(self, node_id: int) -> None:
+        self.running.add(node_id)
+
+
+def refuse() -> KafkaCluster:
+    raise KafkaError("no Java")
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def local(fake: FakeCluster) -> Iterator[LocalPool]:
+    pool = LocalPool({"one": lambda: cast("KafkaCluster", fake), "broken": refuse})
+    yield pool
+    pool.stop()
+    assert not fake.running
+
+
+@pytest.fixture(params=["local", "remote"])
+def pool(request: pytest.FixtureRequest, local: LocalPool) -> Iterator[KafkaPool]:
+    if request.param == "local":
+        yield local
+        return
+    server = PoolServer(local)
+    yield RemotePool(*server.address)
+    server.close()
+
+
+def test_a_cluster_starts_once_and_is_used_as_if_it_were_here(pool: KafkaPool, fake: FakeCluster) -> None:
+    for _ in range(2):
+        with pool.lease("one", alone=True) as kafka:
+            assert (kafka.broker_ids, kafka.bootstrap_servers, kafka.running) == ((1,), "127.0.0.1:1", {1})
+            assert (kafka.address(7), str(kafka.data_folder(7))) == (("127.0.0.1", 7), "/data/7")
+            kafka.stop_broker(1)
+            with pytest.raises(KafkaError, match="broker 1 is not running"):
+                kafka.stop_broker(1, hard=True)
+            kafka.start_broker(1)
+    assert fake.started == 1
+
+
+def test_who_shares_it_may_not_stop_brokers(pool: KafkaPool) -> None:
+    with pool.lease("one") as kafka:
+        with pytest.raises(KafkaError, match="`exclusive`"):
+            kafka.stop_broker(1)
+        assert kafka.running == {1}
+
+
+def test_a_cluster_that_does_not_start_says_why(pool: KafkaPool) -> None:
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="no Java"), pool.lease("broken"):
+            pass
+
+
+def test_many_hold_it_together_and_one_alone(pool: KafkaPool) -> None:
+    """Who wants it alone waits for those who have it, and those who come later wait for that one."""
+    order: list[str] = []
+
+    def hold(name: str, alone: bool) -> threading.Thread:
+        def run() -> None:
+            with pool.lease("one", alone=alone):
+                order.append(name)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    with ExitStack() as held:
+        held.enter_context(pool.lease("one"))
+        together = hold("together", False)
+        together.join(PATIENCE)
+        assert order == ["together"]
+        alone = hold("alone", True)
+    alone.join(PATIENCE)
+    assert order == ["together", "alone"]
+
+
+def test_a_lease_ends_with_its_connection(local: LocalPool) -> None:
+    """…as it does when the process that has it is killed."""
+    server = PoolServer(local)
+    remote = RemotePool(*server.address)
+    lease = remote.lease("one", alone=True)
+    kafka = lease.__enter__()
+    kafka._connection.close()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    with remote.lease("one", alone=True) as again:
+        assert again.running == {1}
+    server.close()

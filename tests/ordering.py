@@ -1,0 +1,86 @@
+"""A pytest plugin: in which order tests run, and how to run them in that order again.
+
+pytest-randomly shuffles the files, and the tests of each, by a seed. Two things come on top: what is slow begins first,
+since the last worker to finish decides how long a run takes, and all files with Spark go to one worker, since each
+process that uses it starts a Java process. Which of two tests comes first depends on the seed alone: one process that
+is given a worker's files and the seed does again what the worker did.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
+
+SPARK = "tests/spark/"
+SLOW = {"kafka", "java", "spark", "slow"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config), "ordering-recorder")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    files = [list(group) for _, group in groupby(items, lambda item: _file(item.nodeid))]
+    files.sort(key=_rank)
+    items[:] = [item for file in files for item in file]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if nodeid.startswith(SPARK) else _file(nodeid)
+
+    return ByFile(config, log)
+
+
+class Recorder:
+    """Notes which files each worker runs, and prints it when somebody may want to repeat it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        # Names in the order of their first test: a dictionary keeps it.
+        self._files: dict[str, dict[str, None]] = {}
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        node = getattr(report, "node", None)
+        worker = "all" if node is None else str(node.gateway.id)
+        self._files.setdefault(worker, {})[_file(report.nodeid)] = None
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        if not (exitstatus or os.environ.get("CI")):
+            return
+        terminalreporter.section("the order of this run")
+        for worker, files in sorted(self._files.items()):
+            terminalreporter.line(f"{worker}: pytest {' '.join([*self._options(), *files])}")
+
+    def _options(self) -> list[str]:
+        option = self._config.getoption
+        options = [f"--randomly-seed={option('randomly_seed', None)}"]
+        if option("pure"):
+            options.append("--pure")
+        if option("loop") != "asyncio":
+            options.append(f"--loop={option('loop')}")
+        if markers := option("markexpr"):
+            options.append(f"-m '{markers}'")
+        return options
+
+
+def _rank(items: list[pytest.Item]) -> int:
+    if items[0].nodeid.startswith(SPARK):
+        return 0
+    return 2 - any(mark.name in SLOW for item in items for mark in item.iter_markers())
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
