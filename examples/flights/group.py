@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 
 from rich.progress import Progress
 
 from aiokproto import Consumer
+from aiokproto.types import Record
 
 NEWCOMER = "third (joins half-way)"
 
 
 class Tally:
-    """What the members of the group have read together."""
+    """What the members of the group have read together.
 
-    def __init__(self, expected: int) -> None:
-        self.expected = expected
+    Half of each partition is kept for the time after the newcomer has joined, however long that takes: so all three
+    members have something to read.
+    """
+
+    def __init__(self, sizes: Mapping[int, int]) -> None:
+        self.sizes = sizes
+        self.expected = sum(sizes.values())
         self.seen: set[tuple[int, int]] = set()
         self.carriers: Counter[str] = Counter()
         self.members: Counter[str] = Counter()
@@ -25,22 +32,23 @@ class Tally:
         self.joined = asyncio.Event()
         self.done = asyncio.Event()
 
-    def add(self, member: str, partition: int, offset: int, key: bytes | None) -> None:
-        self.seen.add((partition, offset))
-        self.carriers[(key or b"").decode()] += 1
+    def add(self, member: str, record: Record) -> None:
+        self.seen.add((record.partition, record.offset))
+        self.carriers[(record.key or b"").decode()] += 1
         self.members[member] += 1
         self.total += 1
         if member == NEWCOMER:
             self.joined.set()
-        if self.total * 2 >= self.expected:
+        if len(self.seen) * 2 >= self.expected:
             self.half.set()
         if len(self.seen) >= self.expected:
             self.done.set()
 
-    def gently(self) -> bool:
-        """Whether to wait a little: while the newcomer is on its way in, something must be left for it to read."""
-        late = self.total * 4 >= self.expected * 3
-        return self.half.is_set() and not self.joined.is_set() and (late or self.total % 100 == 0)
+    def keeps_the_rest(self, record: Record) -> bool:
+        """Whether what follows this record in its partition is kept for now."""
+        # With less to read there may be nothing for the newcomer: it would be waited for in vain.
+        enough = min(self.sizes.values()) > 1
+        return enough and not self.joined.is_set() and (record.offset + 1) * 2 >= self.sizes[record.partition]
 
     def again(self) -> int:
         """How many records were read more than once."""
@@ -56,17 +64,35 @@ async def member(name: str, bootstrap: str, topic: str, tally: Tally, leave: asy
         auto_offset_reset="earliest",
         heartbeat_interval_ms=200,
     ) as consumer:
-        async for record in consumer:
-            tally.add(name, record.partition, record.offset, record.key)
-            if tally.gently():
-                await asyncio.sleep(0.01)
-            if leave.is_set():
-                break
+        going_on = asyncio.create_task(_go_on(consumer, tally))
+        try:
+            async for record in consumer:
+                tally.add(name, record)
+                if name != NEWCOMER and tally.keeps_the_rest(record):
+                    consumer.pause((topic, record.partition))
+                if leave.is_set():
+                    break
+        finally:
+            going_on.cancel()
+            await asyncio.gather(going_on, return_exceptions=True)
 
 
-async def read_all(bootstrap: str, topic: str, expected: int, progress: Progress) -> Tally:
-    """Two members begin, a third joins half-way, then the first leaves; ends when all records were seen."""
-    tally = Tally(expected)
+async def _go_on(consumer: Consumer, tally: Tally) -> None:
+    """Read the rest once the newcomer is in."""
+    await tally.joined.wait()
+    consumer.resume(*consumer.paused())
+
+
+async def read_all(bootstrap: str, topic: str, sizes: Mapping[int, int], progress: Progress) -> Tally:
+    """Two members begin, a third joins half-way, then the first leaves; ends when all records were seen.
+
+    Args:
+        bootstrap: The broker.
+        topic: What they read.
+        sizes: Partition → how many records it has.
+        progress: Where to show how far they are.
+    """
+    tally = Tally(sizes)
     leave, stay = asyncio.Event(), asyncio.Event()
     tasks = [
         asyncio.create_task(member("first (leaves)", bootstrap, topic, tally, leave)),

@@ -63,7 +63,8 @@ async def through_kafka(bootstrap: str, topic: str, flights: list[Flight], repor
         sent = await send_all(bootstrap, topic, flights, progress)
         report.step("produce, acknowledged", len(flights), began)
         began = time.perf_counter()
-        tally = await read_all(bootstrap, topic, len(flights), progress)
+        sizes = {partition: len(values) for partition, values in sent.items()}
+        tally = await read_all(bootstrap, topic, sizes, progress)
         report.step("consume, 2 to 3 members", tally.total, began)
     check_group(flights, tally, report)
     return sent
