@@ -13,6 +13,9 @@ WRITTEN_AND_READ := $(addprefix behaviour/test_,produce.py produce_tables.py pro
 PURE := $(addprefix tests/,accelerator records producer consumer $(WRITTEN_AND_READ))
 UVLOOP := $(addprefix tests/,net cluster producer consumer group broker/test_cluster.py broker/test_wire.py broker/test_peer.py $(WRITTEN_AND_READ))
 
+# The tests again on loops of slow machines: all that depend on time.
+TIMED := $(addprefix tests/,net cluster producer consumer group broker behaviour)
+
 help:  ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r verb text; do printf '  make %-12s %s\n' "$$verb" "$$text"; done
 
@@ -30,6 +33,10 @@ SELECTED := $(if $(THOROUGH),,-m "not thorough")
 test: setup-test style types  ## style, types, and all tests (those that need Java or real Kafka are skipped where these are missing)
 	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --pure $(HERE) $(PURE)
 	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop uvloop $(HERE) $(UVLOOP)
+ifdef THOROUGH
+	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop coarse $(HERE) $(TIMED)
+	@$(BIN)/python -m pytest -q -rfE $(SPLIT) --loop stalling $(HERE) $(TIMED)
+endif
 	@$(SETUP) test -- $(BIN)/python -m pytest $(SPLIT) $(SELECTED)
 
 style:  ## ruff and the layer contracts
