@@ -10,9 +10,9 @@ import pyarrow.dataset
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from aiokproto.spark.load import LoadResult
-from aiokproto.spark.load import load as load_topics
-from aiokproto.spark.load import read as read_output
+from aiokproto.spark import LoadResult
+from aiokproto.spark import load as load_topics
+from aiokproto.spark import read as read_output
 
 FIELDS = "carrier string, flight int, origin string, dest string, dep_delay double, arr_delay double"
 

@@ -21,5 +21,5 @@ def embedded_broker() -> Iterator[str]:
                 raise RuntimeError(f"the embedded broker ended with {process.wait()} before it was ready")
             yield address
         finally:
+            # It ends then, and is waited for.
             process.stdin.close()
-            process.wait(timeout=10)

@@ -24,6 +24,7 @@ from aiokproto.errors import check
 from aiokproto.records import BatchRecord, encode
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.spark.options import ReadOptions, parse_read_options
+from tests.patience import PATIENCE
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class Kafka:
             self._end()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
 
     @classmethod
     def of(cls, bootstrap_servers: str, client: Cluster) -> Kafka:
@@ -77,7 +78,7 @@ class Kafka:
         )
         for result in self.run(self.client.request(request)).results:
             check(result.error_code, f"adding partitions to {topic}", result.error_message)
-        self.run(self._refresh())
+        self.run(self._until_known(topic, count))
 
     def delete_topic(self, name: str) -> None:
         state = DeleteTopicState(name=name, topic_id=ZERO_UUID)
@@ -120,10 +121,13 @@ class Kafka:
     def read_options(self, **options: str) -> ReadOptions:
         return parse_read_options(self.options(**options))
 
-    async def _refresh(self) -> None:
-        generation = self.client.snapshot.generation
-        self.client.invalidate("partitions were added")
-        await self.client.changed(generation)
+    async def _until_known(self, topic: str, partitions: int) -> None:
+        """Wait for a picture with so many partitions; one that was being made before may come first."""
+        await self.client.topic(topic)
+        while len(self.client.snapshot.topics[topic].partitions) < partitions:
+            generation = self.client.snapshot.generation
+            self.client.invalidate("partitions were added")
+            await self.client.changed(generation)
 
     async def _start(self) -> None:
         self.broker = Broker()

@@ -17,7 +17,7 @@ def test_spark_finds_the_source_by_itself() -> None:
 
 def test_the_package_alone_does_not_load_spark() -> None:
     heavy = ("pyspark", "pyarrow", "numpy")
-    for module in ("aiokproto", "aiokproto.spark", "aiokproto.spark.load", "aiokproto.spark.reading"):
+    for module in ("aiokproto", "aiokproto.spark", "aiokproto.spark.loads.load", "aiokproto.spark.reading"):
         code = f"import sys, {module}; print(*[name for name in {heavy!r} if name in sys.modules])"
         found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert found.stdout.split() == [], module

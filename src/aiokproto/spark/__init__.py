@@ -2,7 +2,7 @@
 
 ::
 
-    from aiokproto.spark import register
+    from aiokproto.spark import load, register
 
     register(spark)
     flights = (
@@ -11,6 +11,7 @@
         .option("subscribe", "flights")
         .load()
     )
+    load(spark, "flights", "/data/flights", bootstrap_servers="localhost:9092")
 
 Needs the ``spark`` extra. Where this package is installed Spark finds the source by itself, and :func:`register` is not
 needed, save for sessions that were started before.
@@ -18,12 +19,32 @@ needed, save for sessions that were started before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from aiokproto.spark.loads.load import LoadResult, load, read, rerun, runs
+    from aiokproto.spark.loads.vacuum import vacuum
+
+__all__ = ["LoadResult", "load", "read", "register", "rerun", "runs", "vacuum"]
+
+_LOADS = {
+    "LoadResult": "load",
+    "load": "load",
+    "read": "load",
+    "rerun": "load",
+    "runs": "load",
+    "vacuum": "vacuum",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Executors import this package too, and have no use for what only a driver does.
+    if name not in _LOADS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"aiokproto.spark.loads.{_LOADS[name]}"), name)
 
 
 def register(spark: SparkSession) -> None:

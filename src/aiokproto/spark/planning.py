@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -21,17 +21,10 @@ from aiokproto.codec.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from aiokproto.config import ClusterConfig
-from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import (
-    BrokerConnectionError,
-    BrokerError,
-    ConfigurationError,
-    DeadlineError,
-    KafkaError,
-    error_for,
-)
+from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.spark.leaders import ask_leaders
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, Log, OffsetRange, resolve
-from aiokproto.spark.options import ReadOptions, Selection
+from aiokproto.spark.options import ReadOptions
 from aiokproto.types import TopicPartition
 
 logger = logging.getLogger("aiokproto.spark")
@@ -86,8 +79,8 @@ async def plan(cluster: Cluster, options: ReadOptions, resume: Mapping[TopicPart
         ConfigurationError: The options do not fit the partitions there are.
         DeadlineError, BrokerConnectionError, BrokerError: The cluster does not answer.
     """
-    topic_ids, partitions = await _partitions(cluster, options.selection)
-    _check_topic_ids(topic_ids, options.topic_ids)
+    partitions = await find_partitions(cluster, options)
+    topic_ids = {name: cluster.snapshot.topics[name].topic_id for name, _ in partitions}
     options.starting.check_covers(partitions)
     options.ending.check_covers(partitions)
     logs = await _logs(cluster, options, partitions, topic_ids)
@@ -108,7 +101,16 @@ async def plan(cluster: Cluster, options: ReadOptions, resume: Mapping[TopicPart
     return Plan(cluster.snapshot.cluster_id, tuple(ranges))
 
 
-async def _partitions(cluster: Cluster, selection: Selection) -> tuple[dict[str, bytes], list[TopicPartition]]:
+async def find_partitions(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
+    """The partitions that are to be read, in order.
+
+    Raises:
+        UnknownTopicError: A topic does not exist.
+        TopicChangedError: A topic has another id than it must have.
+        ConfigurationError: A partition does not exist.
+        DeadlineError, BrokerConnectionError, BrokerError: The cluster does not answer.
+    """
+    selection = options.selection
     if selection.pattern is not None:
         topics = await cluster.topics()
         names = [name for name in topics if re.fullmatch(selection.pattern, name) and not topics[name].is_internal]
@@ -124,7 +126,8 @@ async def _partitions(cluster: Cluster, selection: Selection) -> tuple[dict[str,
         if absent := [partition for partition in wanted if partition >= count]:
             raise ConfigurationError(f"assign: topic {name} has {count} partitions, no partition {absent[0]}")
         chosen.extend(TopicPartition(name, partition) for partition in wanted)
-    return {name: info.topic_id for name, info in topics.items()}, chosen
+    _check_topic_ids({name: info.topic_id for name, info in topics.items()}, options.topic_ids)
+    return chosen
 
 
 def _check_topic_ids(actual: Mapping[str, bytes], expected: Mapping[str, str]) -> None:
@@ -173,47 +176,19 @@ async def list_offsets(
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.
     """
-    found: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
-    retries = options.offset_retries
-    while True:
-        failure: KafkaError | None = None
-        for leader, asked in _by_leader(cluster, timestamps.keys() - found.keys()).items():
-            try:
-                wanted = {one: timestamps[one] for one in asked}
-                for one, answer in (await _ask(cluster, leader, wanted, options.fetch.isolation_level)).items():
-                    if answer.error_code:
-                        failure = error_for(answer.error_code, f"ListOffsets of {one} at broker {leader}")
-                    else:
-                        found[one] = answer
-            except (BrokerConnectionError, DeadlineError, BrokerError) as error:
-                failure = error
-        if failure is None:
-            return found
-        if not retries or (isinstance(failure, BrokerError) and not failure.retriable):
-            raise failure
-        cluster.invalidate(str(failure))
-        retries -= 1
-        await asyncio.sleep(options.offset_retry_interval)
 
+    async def ask(
+        leader: int, partitions: list[TopicPartition]
+    ) -> list[tuple[TopicPartition, ListOffsetsPartitionResponse]]:
+        request = _request({one: timestamps[one] for one in partitions}, options.fetch.isolation_level)
+        response = await cluster.request(request, node=leader)
+        return [
+            (TopicPartition(topic.name, answer.partition_index), answer)
+            for topic in response.topics
+            for answer in topic.partitions
+        ]
 
-async def _ask(
-    cluster: Cluster, leader: int | None, timestamps: Mapping[TopicPartition, int], isolation_level: int
-) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
-    if leader is None:
-        raise error_for(ErrorCode.LEADER_NOT_AVAILABLE, f"ListOffsets of {next(iter(timestamps))}")
-    response = await cluster.request(_request(timestamps, isolation_level), node=leader)
-    return {
-        TopicPartition(topic.name, answer.partition_index): answer
-        for topic in response.topics
-        for answer in topic.partitions
-    }
-
-
-def _by_leader(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
-    groups: dict[int | None, list[TopicPartition]] = {}
-    for partition in sorted(partitions):
-        groups.setdefault(cluster.snapshot.leader(*partition), []).append(partition)
-    return groups
+    return await ask_leaders(cluster, "ListOffsets", timestamps, ask, options)
 
 
 def _request(timestamps: Mapping[TopicPartition, int], isolation_level: int) -> ListOffsetsRequest:

@@ -11,11 +11,13 @@ import pytest
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.records import BatchRecord
-from aiokproto.spark.load import LoadResult, load, read, rerun, runs
-from aiokproto.spark.manifest import ManifestError
+from aiokproto.spark import LoadResult, load, read, rerun, runs
+from aiokproto.spark.loads.commits import CommitLog, commit_name
+from aiokproto.spark.loads.history import ConflictError
+from aiokproto.spark.loads.manifest import ManifestError
+from aiokproto.spark.loads.storage import storage
 from aiokproto.spark.offsets import DataLossError
 from aiokproto.spark.planning import TopicChangedError
-from aiokproto.spark.store import Store
 from tests.spark.kafka import Kafka
 
 if TYPE_CHECKING:
@@ -193,8 +195,9 @@ def test_a_topic_created_again_fails(output: Output) -> None:
 
 def test_another_cluster_fails(output: Output) -> None:
     output.load()
-    store = Store(output.path)
-    store.commit(replace(store.manifests()[0], cluster_id="another"))
+    there = storage(output.path)
+    manifest = replace(CommitLog(there).manifest(1), cluster_id="another")
+    there.write(commit_name(1), manifest.to_text())
     with pytest.raises(TopicChangedError, match="was loaded from cluster another"):
         output.load()
 
@@ -240,7 +243,7 @@ def test_of_two_loads_at_a_time_one_fails(output: Output) -> None:
         output.load()
         return frame
 
-    with pytest.raises(ManifestError, match="another load"):
+    with pytest.raises(ConflictError, match="another load"):
         output.load(transform=another)
     assert output.rows() == expected(10, 5)
 

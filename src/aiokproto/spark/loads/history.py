@@ -1,0 +1,136 @@
+"""What a sequence of manifests amounts to, and which manifest may follow it. Pure.
+
+A manifest that :meth:`History.then` takes holds, of every partition, records that no manifest before it holds. So
+whoever commits asks here first, and asks again when others were faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
+from aiokproto.types import TopicPartition
+
+FORMAT = 1
+
+
+class ConflictError(ManifestError):
+    """A manifest cannot follow those that others have committed. It was not committed."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a partition was loaded.
+
+    Attributes:
+        offset: The offset after the last one.
+        epoch: The leader epoch in which it was the end; -1 if unknown.
+    """
+
+    offset: int
+    epoch: int = -1
+
+
+@dataclass(frozen=True)
+class History:
+    """How far the loads of an output have come.
+
+    Attributes:
+        number: The number of the last manifest, 0 before the first.
+        cluster_id: The cluster that is read.
+        topic_ids: The ids of the topics that were read, in hex.
+        positions: For each partition where the next load starts.
+        current: Number of a load's first manifest → number of the one that counts, for loads that were run again.
+    """
+
+    number: int = 0
+    cluster_id: str | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
+    current: Mapping[str, int] = field(default_factory=dict)
+
+    def then(self, manifest: Manifest) -> History:
+        """The history with one more manifest.
+
+        Raises:
+            ConflictError: It cannot follow: it holds records that are held already, or replaces an attempt that is
+                replaced already, or is of another cluster or topic.
+        """
+        if manifest.number != self.number + 1:
+            raise ManifestError(f"manifest {manifest.number} cannot follow manifest {self.number}")
+        if manifest.replaces is not None:
+            return self._replaced(manifest)
+        if self.cluster_id is not None and manifest.cluster_id != self.cluster_id:
+            raise ConflictError(f"run {manifest.run_id} is of cluster {manifest.cluster_id}, not {self.cluster_id}")
+        topic_ids, positions = dict(self.topic_ids), dict(self.positions)
+        for one in manifest.partitions:
+            if topic_ids.setdefault(one.topic, one.topic_id) != one.topic_id:
+                raise ConflictError(f"run {manifest.run_id} is of another topic {one.topic}: its id is {one.topic_id}")
+            self._check_start(manifest, one)
+            positions[one.topic_partition] = Position(one.end, one.leader_epoch)
+        return History(manifest.number, manifest.cluster_id, topic_ids, positions, self.current)
+
+    def _check_start(self, manifest: Manifest, one: LoadedPartition) -> None:
+        before = self.positions.get(one.topic_partition)
+        if before is None or one.start >= before.offset:
+            return
+        diverged = one.diverged
+        if diverged is None or diverged.end != before.offset or diverged.offset > one.start:
+            raise ConflictError(
+                f"run {manifest.run_id} has offsets of {one.topic_partition} from {one.start} on, "
+                f"which were loaded up to {before.offset} already: another load was committed meanwhile"
+            )
+
+    def _replaced(self, manifest: Manifest) -> History:
+        if manifest.replaces != (counts := self.current_number(manifest.run_id)):
+            raise ConflictError(
+                f"run {manifest.run_id} was run again meanwhile: manifest {counts} counts, not {manifest.replaces}"
+            )
+        current = {**self.current, manifest.run_id: manifest.number}
+        return History(manifest.number, self.cluster_id, self.topic_ids, self.positions, current)
+
+    def current_number(self, run_id: str) -> int:
+        """The number of the manifest that counts for a load.
+
+        Raises:
+            ManifestError: There is no such load.
+        """
+        first = run_id.partition("-")[0]
+        if not first.isdecimal() or not 0 < int(first) <= self.number:
+            raise ManifestError(f"there is no run {run_id!r}")
+        return self.current.get(run_id, int(first))
+
+    def as_json(self) -> dict[str, Any]:
+        """What JSON has of it."""
+        positions: dict[str, dict[str, list[int]]] = {}
+        for (topic, partition), position in self.positions.items():
+            positions.setdefault(topic, {})[str(partition)] = [position.offset, position.epoch]
+        return {
+            "format": FORMAT,
+            "number": self.number,
+            "cluster_id": self.cluster_id,
+            "topic_ids": dict(self.topic_ids),
+            "positions": positions,
+            "current": dict(self.current),
+        }
+
+    @classmethod
+    def of_json(cls, fields: Mapping[str, Any]) -> History:
+        """Take what JSON has.
+
+        Raises:
+            ManifestError: It is something else.
+        """
+        try:
+            if fields["format"] != FORMAT:
+                raise ManifestError(f"a history has format {fields['format']}, this version reads {FORMAT}")
+            positions = {
+                TopicPartition(topic, int(partition)): Position(*position)
+                for topic, partitions in fields["positions"].items()
+                for partition, position in partitions.items()
+            }
+            return cls(fields["number"], fields["cluster_id"], fields["topic_ids"], positions, fields["current"])
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ManifestError(f"a history cannot be read: {error!r}") from error

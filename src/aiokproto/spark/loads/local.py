@@ -1,0 +1,94 @@
+"""Outputs on a local file system."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+from aiokproto.spark.loads.storage import LOCAL, Folder
+
+
+class LocalStorage:
+    """A directory. What was created is on the disk before :meth:`create` returns."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        # Not a URL's path: Hadoop takes the text as it is, without undoing any escapes.
+        self._root = Path(uri.removeprefix(LOCAL))
+
+    def read(self, name: str) -> bytes | None:
+        """See :meth:`Storage.read`."""
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def create(self, name: str, data: bytes) -> bool:
+        """See :meth:`Storage.create`. A link makes the name: it comes with the whole file, or not if there is one."""
+        path = self._root / name
+        with self._written(path, data) as hidden:
+            try:
+                os.link(hidden, path)
+            except FileExistsError:
+                return False
+        _sync(path.parent)
+        return True
+
+    def write(self, name: str, data: bytes) -> None:
+        """See :meth:`Storage.write`."""
+        path = self._root / name
+        with self._written(path, data) as hidden:
+            hidden.replace(path)
+
+    @contextlib.contextmanager
+    def _written(self, path: Path, data: bytes) -> Iterator[Path]:
+        """The data in a file that nobody looks at, next to where it is to be; gone in the end."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
+            with hidden.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            yield hidden
+        finally:
+            hidden.unlink(missing_ok=True)
+
+    def folders(self) -> Iterator[Folder]:
+        """See :meth:`Storage.folders`."""
+        with contextlib.suppress(FileNotFoundError):
+            for path in sorted(self._root.iterdir()):
+                if path.is_dir() and not path.name.startswith(("_", ".")):
+                    yield _folder(path)
+
+    def remove(self, name: str) -> None:
+        """See :meth:`Storage.remove`."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._root / name)
+
+
+def _folder(path: Path) -> Folder:
+    newest, size = None, 0
+    for file in path.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            found = file.stat()
+            newest = max(newest or 0.0, found.st_mtime)
+            size += found.st_size if file.is_file() else 0
+    modified = None if newest is None else datetime.fromtimestamp(newest, timezone.utc)
+    return Folder(path.name, modified, size)
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a directory on the disk."""
+    # Elsewhere a directory cannot be opened.
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

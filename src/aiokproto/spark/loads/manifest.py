@@ -1,0 +1,153 @@
+"""What a load writes down of itself: which offsets its files hold. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from aiokproto.errors import KafkaError
+from aiokproto.types import TopicPartition
+
+FORMAT = 2
+
+
+class ManifestError(KafkaError):
+    """A manifest cannot be read, or does not fit the ones before it."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where a log no longer holds what was loaded from it, as after an unclean leader election.
+
+    Attributes:
+        offset: The first offset that is not the record that was loaded.
+        end: The offset up to which had been loaded: what lies between is lost to Kafka, and only in the output.
+        epoch: The leader epoch in which ``end`` was the end of the log.
+        found_epoch: The epoch the log had at ``offset``; -1 if the leader could not tell.
+    """
+
+    offset: int
+    end: int
+    epoch: int
+    found_epoch: int
+
+
+@dataclass(frozen=True)
+class LoadedPartition:
+    """What a load holds of a partition.
+
+    Attributes:
+        topic: The topic.
+        topic_id: Its id, in hex.
+        partition: The partition.
+        start: The first offset to be read.
+        end: The offset after the last one to be read; the next load starts there.
+        leader_epoch: The leader epoch in which ``end`` was found; -1 if unknown.
+        rows: Rows written.
+        first_offset: The first offset among them, None without rows.
+        last_offset: The last one.
+        diverged: Where ``start`` lies before the end of the load before, why.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    leader_epoch: int = -1
+    rows: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    diverged: Divergence | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One committed attempt at a load.
+
+    Attributes:
+        number: Its place in the sequence of commits, from 1.
+        run_id: The load's name, the same for each attempt: the number of its first manifest, a dash, and a token.
+        attempt: 1, and one more each time that the load is run again.
+        replaces: The number of the attempt that this one replaces, None for the first.
+        cluster_id: The cluster's id.
+        data: The directory of its files, relative to the output. No other attempt has it.
+        created: When it was committed, ISO 8601, UTC.
+        read_committed: Whether only committed records were read.
+        include_headers: Whether there is a column with the headers.
+        source_rows: Records read, before any transformation.
+        partitions: What was read.
+    """
+
+    number: int
+    run_id: str
+    attempt: int
+    replaces: int | None
+    cluster_id: str | None
+    data: str
+    created: str
+    read_committed: bool
+    include_headers: bool
+    source_rows: int
+    partitions: tuple[LoadedPartition, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows written, of all partitions."""
+        return sum(one.rows for one in self.partitions)
+
+    def numbered(self, number: int) -> Manifest:
+        """The same at another place in the sequence, where a first attempt gives the load its name."""
+        if self.replaces is not None:
+            return replace(self, number=number)
+        token = self.run_id.rpartition("-")[2]
+        return replace(self, number=number, run_id=f"{number:06}-{token}")
+
+    def as_json(self) -> dict[str, Any]:
+        """What JSON has of it."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def of_json(cls, fields: dict[str, Any], name: str) -> Manifest:
+        """Take what JSON has.
+
+        Raises:
+            ManifestError: It is something else, or of another format; ``name`` says which file it stands in.
+        """
+        try:
+            fields = dict(fields)
+            found = fields.pop("format")
+            if found != FORMAT:
+                raise ManifestError(f"manifest {name} has format {found}, this version reads {FORMAT}")
+            fields["partitions"] = tuple(_partition(dict(one)) for one in fields["partitions"])
+            return cls(**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ManifestError(f"manifest {name} cannot be read: {error!r}") from error
+
+    def to_text(self) -> bytes:
+        """Its file."""
+        return (json.dumps(self.as_json(), indent=1) + "\n").encode()
+
+    @classmethod
+    def from_text(cls, text: bytes, name: str) -> Manifest:
+        """Read its file.
+
+        Raises:
+            ManifestError: See :meth:`of_json`.
+        """
+        try:
+            return cls.of_json(json.loads(text), name)
+        except ValueError as error:
+            raise ManifestError(f"manifest {name} cannot be read: {error}") from error
+
+
+def _partition(fields: dict[str, Any]) -> LoadedPartition:
+    if (diverged := fields.pop("diverged")) is not None:
+        diverged = Divergence(**diverged)
+    return LoadedPartition(**fields, diverged=diverged)

@@ -1,0 +1,94 @@
+"""Outputs on object stores and other remote file systems, through fsspec."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from aiokproto.spark.loads.storage import Folder, StorageError
+
+# Hadoop's names for schemes that fsspec has under another one.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
+
+
+class RemoteStorage:
+    """A bucket, or a directory in one.
+
+    Files are created on the condition that they do not exist: ``If-None-Match`` on S3, a generation of 0 on Google's
+    store. Nothing is renamed: stores do that by copying and deleting, so that it can be done in part.
+    """
+
+    def __init__(self, uri: str) -> None:
+        if importlib.util.find_spec("fsspec") is None:
+            raise StorageError(f"{uri} is reached through fsspec, which is not installed")
+        import fsspec
+
+        self.uri = uri
+        scheme, _, self._root = uri.partition("://")
+        try:
+            # Others write, too: nothing that was listed or read is kept.
+            self._fs: Any = fsspec.filesystem(_SCHEMES.get(scheme, scheme), use_listings_cache=False)
+        except (ImportError, ValueError) as error:
+            raise StorageError(f"{uri} cannot be reached: {error}") from error
+
+    def read(self, name: str) -> bytes | None:
+        """See :meth:`Storage.read`."""
+        try:
+            return bytes(self._fs.cat_file(self._path(name)))
+        except FileNotFoundError:
+            return None
+
+    def create(self, name: str, data: bytes) -> bool:
+        """See :meth:`Storage.create`."""
+        path = self._path(name)
+        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+        try:
+            self._fs.pipe_file(path, data, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def write(self, name: str, data: bytes) -> None:
+        """See :meth:`Storage.write`."""
+        path = self._path(name)
+        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+        self._fs.pipe_file(path, data)
+
+    def folders(self) -> Iterator[Folder]:
+        """See :meth:`Storage.folders`."""
+        with contextlib.suppress(FileNotFoundError):
+            for entry in self._fs.ls(self._root, detail=True):
+                name = entry["name"].rstrip("/").rpartition("/")[2]
+                if entry["type"] == "directory" and not name.startswith(("_", ".")):
+                    yield self._folder(name)
+
+    def remove(self, name: str) -> None:
+        """See :meth:`Storage.remove`."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm(self._path(name), recursive=True)
+
+    def _folder(self, name: str) -> Folder:
+        files = self._fs.find(self._path(name), detail=True).values()
+        times = [_modified(file) for file in files]
+        known = [time for time in times if time is not None]
+        modified = max(known) if known and len(known) == len(times) else None
+        return Folder(name, modified, sum(file.get("size") or 0 for file in files))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+def _modified(file: dict[str, Any]) -> datetime | None:
+    """When a file was written, by whichever name its file system has for it."""
+    for key in ("LastModified", "last_modified", "updated", "mtime", "created"):
+        found = file.get(key)
+        if isinstance(found, str):
+            found = datetime.fromisoformat(found.replace("Z", "+00:00"))
+        if isinstance(found, int | float):
+            found = datetime.fromtimestamp(found, timezone.utc)
+        if isinstance(found, datetime):
+            return found.astimezone(timezone.utc)
+    return None

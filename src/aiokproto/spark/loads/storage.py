@@ -1,0 +1,90 @@
+"""Where the manifests of an output are kept: what the commit protocol needs of a file system, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from aiokproto.errors import KafkaError
+
+LOCAL = "file://"
+
+
+class StorageError(KafkaError):
+    """The file system cannot be used for loads, or failed. What it was asked for may have taken effect all the same."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A directory of data.
+
+    Attributes:
+        name: Relative to the output.
+        modified: When the newest of its files was written; None if it has none, or the file system does not say.
+        size: Bytes in its files.
+    """
+
+    name: str
+    modified: datetime | None
+    size: int
+
+
+class Storage(Protocol):
+    """The files of an output; names are relative to it, with slashes.
+
+    Any call may raise whatever its file system raises, before or after it took effect.
+    """
+
+    @property
+    def uri(self) -> str:
+        """The output, for Spark."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """A file's content; None if there is no such file. Sees what any call has written that came back before."""
+        ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file that does not exist; False if it does. Of several at a time one succeeds, with all its data."""
+        ...
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file, in place of the one there may be. Readers see the one or the other."""
+        ...
+
+    def folders(self) -> Iterator[Folder]:
+        """The directories in the output, less those whose names begin with an underscore; some may be missing yet."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a directory and all that is in it, if it is there."""
+        ...
+
+
+def storage(out: str | Path, spark: object | None = None) -> Storage:
+    """The storage of an output: a path (a local one, whatever Spark's default file system), or a URI.
+
+    ``hdfs://`` and ``viewfs://`` go through the file system classes of ``spark``'s Hadoop, everything else through
+    fsspec.
+
+    Raises:
+        StorageError: There is nothing to reach it with, or it cannot create a file exclusively.
+    """
+    uri = str(out) if "://" in str(out) else LOCAL + str(Path(out).absolute())
+    uri = uri.rstrip("/")
+    scheme = uri.partition("://")[0].lower()
+    # Imported where they are used: each needs another library.
+    if scheme == "file":
+        from aiokproto.spark.loads.local import LocalStorage
+
+        return LocalStorage(uri)
+    if scheme in ("hdfs", "viewfs"):
+        from aiokproto.spark.loads.hadoop import HadoopStorage
+
+        return HadoopStorage(uri, spark)
+    from aiokproto.spark.loads.remote import RemoteStorage
+
+    return RemoteStorage(uri)

@@ -1,0 +1,195 @@
+"""Whatever happens to loads, at whatever step: what is committed is the log, each record once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+
+import pytest
+
+from aiokproto.spark.loads.commits import CHECKPOINT_EVERY, CommitLog, CommitUncertainError
+from aiokproto.spark.loads.history import ConflictError
+from aiokproto.spark.loads.manifest import Manifest
+from aiokproto.spark.loads.storage import Storage
+from aiokproto.types import TopicPartition
+from tests.spark.loads.scene import (
+    Fault,
+    KilledError,
+    Log,
+    MemoryStorage,
+    Outcome,
+    Race,
+    committed,
+    everything,
+    load,
+    rerun,
+    rows,
+)
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+Work = Callable[[Storage], Manifest | None]
+
+
+def at(step: int, what: str) -> Fault:
+    return lambda now, call, name: what if now == step else None
+
+
+def lost_and_killed(lost: int, killed: int, now: int, call: str, name: str) -> str | None:
+    return "after" if now == lost else "kill" if now == killed else None
+
+
+def loaded(storage: Storage, log: Log, times: int) -> list[str]:
+    """Loads, each with some records more; their names."""
+    names = []
+    for _ in range(times):
+        log.ends = {partition: end + 3 for partition, end in log.ends.items()}
+        done = load(storage, log)
+        assert done is not None
+        names.append(done.run_id)
+    return names
+
+
+def check(storage: Storage, log: Log, outcomes: list[Outcome]) -> None:
+    """The promises, once nobody is at work any more."""
+    numbers = [manifest.number for manifest in CommitLog(storage).manifests()]
+    assert numbers == list(range(1, len(numbers) + 1))
+    found = rows(storage)
+    assert not found - everything(log), "a row twice, or one that the log does not have"
+    for outcome in outcomes:
+        if isinstance(outcome, Manifest):
+            assert CommitLog(storage).manifest(outcome.number) == outcome, "who was told of a commit has one"
+        elif outcome is not None:
+            assert isinstance(outcome, KilledError | ConflictError | CommitUncertainError | TimeoutError), outcome
+    load(storage, log)
+    assert rows(storage) == everything(log), "the next load has what is missing, and nothing else"
+    assert load(storage, log) is None
+
+
+SCENES: list[tuple[str, int]] = [("load", 0), ("load", 1), ("load", CHECKPOINT_EVERY - 1), ("rerun", 1), ("rerun", 12)]
+
+
+def scene(kind: str, before: int) -> tuple[MemoryStorage, Log, Work]:
+    """An output after so many loads, with new records in the log; and what is to be done with it."""
+    storage, log = MemoryStorage(), Log({A: 0, B: 2})
+    names = loaded(storage, log, before)
+    log.ends = {A: log.ends[A] + 4, B: log.ends[B] + 1}
+    return storage, log, (lambda there: load(there, log)) if kind == "load" else (lambda there: rerun(there, names[-1]))
+
+
+def steps_of(kind: str, before: int) -> int:
+    storage, _, work = scene(kind, before)
+    race = Race(storage, [work])
+    race.run([])
+    return len(race.steps[0].calls)
+
+
+@pytest.mark.parametrize(("kind", "before"), SCENES)
+@pytest.mark.parametrize("what", ["kill", "before", "after"])
+def test_one_that_is_killed_or_fails_at_any_step(kind: str, before: int, what: str) -> None:
+    for step in range(steps_of(kind, before)):
+        storage, log, work = scene(kind, before)
+        outcomes = Race(storage, [work]).run([], [at(step, what)])
+        check(storage, log, outcomes)
+
+
+@pytest.mark.parametrize(("kind", "before"), SCENES)
+def test_one_that_is_killed_after_any_call_took_effect_whose_answer_was_lost(kind: str, before: int) -> None:
+    for first in range(steps_of(kind, before)):
+        for later in range(first + 1, first + 4):
+            storage, log, work = scene(kind, before)
+            fault = partial(lost_and_killed, first, later)
+            check(storage, log, Race(storage, [work]).run([], [fault]))
+
+
+PAIRS = [("load", "load"), ("load", "rerun"), ("rerun", "rerun")]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize("before", [1, CHECKPOINT_EVERY - 1])
+def test_two_in_any_order_of_their_steps(one: str, other: str, before: int) -> None:
+    """One goes so far, the other so far, then the first to its end, then the other."""
+    limit = max(steps_of(one, before), steps_of(other, before)) + 6
+    for first, second in product(range(limit), range(limit)):
+        storage, log, work = scene(one, before)
+        work_of = {one: work}
+        if other not in work_of:
+            names = [manifest.run_id for manifest in committed(storage)]
+            work_of["rerun"] = lambda there, names=names: rerun(there, names[-1])  # type: ignore[misc]
+        outcomes = Race(storage, [work_of[one], work_of[other]]).run([0] * first + [1] * second + [0] * 100)
+        done = [outcome for outcome in outcomes if isinstance(outcome, Manifest)]
+        if one != other:
+            assert len(done) == 2, "a load and a rerun have nothing to do with each other"
+        elif 0 < second < limit:
+            assert done, "one of them succeeds"
+        check(storage, log, outcomes)
+
+
+@pytest.mark.parametrize("kinds", [("load", "load", "rerun"), ("load", "load", "load"), ("rerun", "rerun", "load")])
+def test_three_in_any_order_of_their_steps(kinds: tuple[str, str, str]) -> None:
+    stops = range(0, 14, 2)
+    for first, second, third in product(stops, stops, stops):
+        storage, log, _ = scene("load", 1)
+        names = [manifest.run_id for manifest in committed(storage)]
+        works: dict[str, Work] = {"load": partial(load, log=log), "rerun": partial(rerun, run_id=names[-1])}
+        schedule = [0] * first + [1] * second + [2] * third + [0] * 100 + [1] * 100
+        check(storage, log, Race(storage, [works[kind] for kind in kinds]).run(schedule))
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_two_of_which_one_has_a_fault_where_they_meet(one: str, other: str) -> None:
+    """The calls that create the commit fail, before or after they took effect, once and again and for good."""
+    for stop, what, times in product(range(12), ("before", "after"), (1, 2, 100)):
+        storage, log, _ = scene("load", 1)
+        names = [manifest.run_id for manifest in committed(storage)]
+        works: dict[str, Work] = {"load": partial(load, log=log), "rerun": partial(rerun, run_id=names[-1])}
+        left = [times]
+
+        def fault(now: int, call: str, name: str, left: list[int] = left, what: str = what) -> str | None:
+            if call != "create" or not left[0]:
+                return None
+            left[0] -= 1
+            return what
+
+        outcomes = Race(storage, [works[one], works[other]]).run([0] * stop + [1] * 100, [fault])
+        if what == "after":
+            assert not isinstance(outcomes[0], CommitUncertainError), "it looks, and finds out"
+        check(storage, log, outcomes)
+
+
+def test_loads_of_different_topics_do_not_disturb_each_other() -> None:
+    for first in range(16):
+        storage = MemoryStorage()
+        ours, theirs = Log({A: 5}), Log({B: 7})
+        outcomes = Race(storage, [partial(load, log=ours), partial(load, log=theirs)]).run([0] * first + [1] * 100)
+        assert all(isinstance(outcome, Manifest) for outcome in outcomes)
+        both = Log({**ours.ends, **theirs.ends})
+        assert rows(storage) == everything(both)
+
+
+def test_the_thousandth_load_asks_no_more_than_the_tenth() -> None:
+    storage, log = MemoryStorage(), Log({A: 0, B: 0})
+    asked = []
+    for _ in range(1000):
+        log.ends = {partition: end + 1 for partition, end in log.ends.items()}
+        race = Race(storage, [partial(load, log=log)])
+        race.run([])
+        asked.append(len(race.steps[0].calls))
+    assert max(asked[10:]) == max(asked[10:30])
+    reading = Race(storage, [lambda there: [*CommitLog(there).manifests()][-1]])
+    reading.run([])
+    assert len(reading.steps[0].calls) <= 1000 // CHECKPOINT_EVERY + 2, "checkpoints are read, not a thousand manifests"
+    assert rows(storage) == everything(log)
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"{", b'{"checkpoint": 7}', b'{"checkpoint": 1000}'])
+def test_a_hint_that_is_lost_or_wrong_changes_nothing(damage: bytes | None) -> None:
+    storage, log = MemoryStorage(), Log({A: 0})
+    loaded(storage, log, 25)
+    if damage is None:
+        storage.files = {name: data for name, data in storage.files.items() if "last" not in name}
+    else:
+        storage.files["_aiokproto/last.json"] = damage
+    assert CommitLog(storage).latest().number == 25
+    loaded(storage, log, 1)
+    assert rows(storage) == everything(log)

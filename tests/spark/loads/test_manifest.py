@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aiokproto.spark.loads.history import ConflictError, History, Position
+from aiokproto.spark.loads.manifest import Divergence, LoadedPartition, Manifest, ManifestError
+from aiokproto.types import TopicPartition
+
+ID = "0a" * 16
+
+numbers = st.integers(-1, 2**63 - 1)
+partitions = st.builds(
+    LoadedPartition,
+    topic=st.text(),
+    topic_id=st.just(ID),
+    partition=st.integers(0, 9),
+    start=numbers,
+    end=numbers,
+    rows=numbers,
+    first_offset=st.none() | numbers,
+    diverged=st.none() | st.builds(Divergence, numbers, numbers, numbers, numbers),
+)
+
+
+def manifest(number: int, *loaded: LoadedPartition, replaces: int | None = None, run: int | None = None) -> Manifest:
+    return Manifest(
+        number=number,
+        run_id=f"{run or number:06}-aa",
+        attempt=1,
+        replaces=replaces,
+        cluster_id="c",
+        data=f"run={number}",
+        created="2026-01-01T00:00:00+00:00",
+        read_committed=False,
+        include_headers=False,
+        source_rows=0,
+        partitions=loaded,
+    )
+
+
+def loaded(
+    partition: int, start: int, end: int, topic: str = "t", diverged: Divergence | None = None
+) -> LoadedPartition:
+    return LoadedPartition(topic, ID, partition, start, end, diverged=diverged)
+
+
+@given(st.lists(partitions, max_size=3))
+def test_manifests_survive_json(found: list[LoadedPartition]) -> None:
+    written = manifest(1, *found)
+    assert Manifest.from_text(written.to_text(), "name") == written
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"\xff", b"[]", b"{}", b'{"format": 2}', b'{"format": 2, "partitions": [{"topic": "t"}]}', b'{"format": 1}'],
+)
+def test_what_is_no_manifest_is_refused_by_its_name(text: bytes) -> None:
+    with pytest.raises(ManifestError, match=r"manifest 7\.json"):
+        Manifest.from_text(text, "7.json")
+
+
+def test_a_history_is_where_each_partition_ended() -> None:
+    history = History().then(manifest(1, loaded(0, 0, 5), loaded(1, 0, 7), loaded(0, 0, 3, "u")))
+    history = history.then(manifest(2, loaded(0, 5, 9), loaded(1, 7, 7)))
+    ends = {("t", 0): 9, ("t", 1): 7, ("u", 0): 3}
+    assert history.positions == {TopicPartition(*where): Position(end) for where, end in ends.items()}
+    assert (history.number, history.cluster_id, history.topic_ids) == (2, "c", {"t": ID, "u": ID})
+    assert History.of_json(history.as_json()) == history
+
+
+@pytest.mark.parametrize("fields", [{}, {"format": 7}, {"format": 1}, {"format": 1, "positions": []}])
+def test_what_is_no_history_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(ManifestError, match="a history"):
+        History.of_json(fields)
+
+
+def test_what_was_loaded_is_not_loaded_again() -> None:
+    history = History().then(manifest(1, loaded(0, 0, 5)))
+    with pytest.raises(ConflictError, match="offsets of t-0 from 4 on, which were loaded up to 5"):
+        history.then(manifest(2, loaded(0, 4, 9)))
+    assert history.then(manifest(2, loaded(0, 6, 9))).number == 2, "what was gone before it could be loaded"
+
+
+def test_a_log_that_diverged_is_gone_on_from_there() -> None:
+    history = History().then(manifest(1, loaded(0, 0, 50)))
+    history.then(manifest(2, loaded(0, 30, 60, diverged=Divergence(30, 50, 1, 0))))
+    for wrong in (Divergence(31, 50, 1, 0), Divergence(30, 49, 1, 0)):
+        with pytest.raises(ConflictError):
+            history.then(manifest(2, loaded(0, 30, 60, diverged=wrong)))
+
+
+def test_one_attempt_replaces_the_one_that_counts() -> None:
+    history = History().then(manifest(1, loaded(0, 0, 5))).then(manifest(2, loaded(0, 5, 9)))
+    history = history.then(manifest(3, loaded(0, 0, 5), replaces=1, run=1))
+    assert history.current_number("000001-aa") == 3
+    assert history.current_number("000002-aa") == 2
+    assert history.positions[TopicPartition("t", 0)] == Position(9)
+    with pytest.raises(ConflictError, match="manifest 3 counts, not 1"):
+        history.then(manifest(4, loaded(0, 0, 5), replaces=1, run=1))
+    assert history.then(manifest(4, loaded(0, 0, 5), replaces=3, run=1)).current_number("000001-aa") == 4
+
+
+@pytest.mark.parametrize("run_id", ["", "x", "000003-aa", "000000-aa", "-1-aa", "²-aa"])
+def test_a_run_that_there_is_not(run_id: str) -> None:
+    history = History().then(manifest(1)).then(manifest(2))
+    with pytest.raises(ManifestError, match="there is no run"):
+        history.current_number(run_id)
+
+
+def test_the_sequence_has_no_gaps() -> None:
+    with pytest.raises(ManifestError, match="manifest 3 cannot follow manifest 1"):
+        History().then(manifest(1)).then(manifest(3))
+
+
+def test_another_cluster_or_topic_is_refused() -> None:
+    history = History().then(manifest(1, loaded(0, 0, 5)))
+    with pytest.raises(ConflictError, match="of another topic t"):
+        history.then(manifest(2, LoadedPartition("t", "ff", 0, 5, 6)))

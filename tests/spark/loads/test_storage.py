@@ -1,0 +1,88 @@
+"""Each kind of storage does what the commits rely on."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from aiokproto.spark.loads.storage import Storage, StorageError, storage
+
+
+@pytest.fixture(params=["local", "memory"])
+def there(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+    if request.param == "local":
+        yield storage(tmp_path / "with space%20")
+    else:
+        yield storage(f"memory://{secrets.token_hex(4)}/out")
+
+
+def test_files_are_created_once(there: Storage) -> None:
+    assert there.read("_a/b.json") is None
+    assert there.create("_a/b.json", b"one")
+    assert not there.create("_a/b.json", b"two")
+    assert there.read("_a/b.json") == b"one"
+
+
+def test_files_are_replaced_whole(there: Storage) -> None:
+    there.write("_a/b.json", b"one")
+    there.write("_a/b.json", b"two")
+    assert there.read("_a/b.json") == b"two"
+    assert not there.create("_a/b.json", b"three")
+
+
+def test_of_many_that_create_one_succeeds(there: Storage) -> None:
+    created: list[bytes] = []
+    begin = threading.Barrier(8)
+
+    def create(data: bytes) -> None:
+        begin.wait()
+        if there.create("_a/b.json", data):
+            created.append(data)
+
+    threads = [threading.Thread(target=create, args=(b"%d" % number * 1000,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [there.read("_a/b.json")] == created
+
+
+def test_directories_are_listed_and_removed(there: Storage) -> None:
+    assert list(there.folders()) == []
+    there.write("_a/b.json", b"x")
+    there.write("run=1/part-0", b"xyz")
+    there.write("run=1/deep/part-1", b"z")
+    there.write("run=2/part-0", b"")
+    found = {folder.name: folder for folder in there.folders()}
+    assert found.keys() == {"run=1", "run=2"}
+    assert found["run=1"].size == 4
+    modified = found["run=1"].modified
+    assert modified is not None
+    assert abs(modified - datetime.now(timezone.utc)) < timedelta(days=1)
+    there.remove("run=1")
+    there.remove("run=1")
+    assert [folder.name for folder in there.folders()] == ["run=2"]
+
+
+def test_a_local_file_that_is_being_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    there = storage(tmp_path)
+    there.create("_a/b.json", b"one")
+    there.create("_a/b.json", b"two")
+    there.write("_a/c.json", b"three")
+    assert sorted(path.name for path in (tmp_path / "_a").iterdir()) == ["b.json", "c.json"]
+
+
+def test_a_path_is_local_whatever_sparks_file_system_is(tmp_path: Path) -> None:
+    assert storage(str(tmp_path)).uri == f"file://{tmp_path}"
+    assert storage(f"file://{tmp_path}/").uri == f"file://{tmp_path}"
+
+
+@pytest.mark.parametrize("uri", ["nosuch://bucket/out", "hdfs://host/out"])
+def test_what_cannot_be_reached_says_why(uri: str) -> None:
+    with pytest.raises(StorageError, match=uri):
+        storage(uri)
