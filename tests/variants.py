@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("pure") and accelerated():
         raise pytest.UsageError("--pure comes too late: the accelerator is loaded already")
-    loop = config.getoption("loop")
+    loop = str(config.getoption("loop"))
     if loop != "asyncio":
         config.pluginmanager.register(OnLoop(loop, factory(config, loop)), "on-loop")
 
@@ -45,7 +45,7 @@ def factory(config: pytest.Config, loop: str) -> LoopFactory:
     if loop == "coarse":
         return CoarseLoop
     # The seed stands in the order of tests too: one number repeats both.
-    return partial(StallingLoop, int(config.getoption("randomly_seed", 0)))
+    return partial(StallingLoop, int(config.getoption("randomly_seed", 0) or 0))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -15,7 +15,7 @@ from aiokproto.spark import LoadResult, load, read, rerun, runs
 from aiokproto.spark.loads.commits import CommitLog, commit_name
 from aiokproto.spark.loads.history import ConflictError
 from aiokproto.spark.loads.manifest import ManifestError
-from aiokproto.spark.loads.storage import storage
+from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.offsets import DataLossError
 from aiokproto.spark.planning import TopicChangedError
 from tests.spark.kafka import Kafka
@@ -195,7 +195,7 @@ def test_a_topic_created_again_fails(output: Output) -> None:
 
 def test_another_cluster_fails(output: Output) -> None:
     output.load()
-    there = storage(output.path)
+    there = open_storage(output.path)
     manifest = replace(CommitLog(there).manifest(1), cluster_id="another")
     there.write(commit_name(1), manifest.to_text())
     with pytest.raises(TopicChangedError, match="was loaded from cluster another"):

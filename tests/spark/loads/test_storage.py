@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from aiokproto.spark.loads.storage import Storage, StorageError, storage
+from aiokproto.spark.loads.opening import open_storage
+from aiokproto.spark.loads.storage import Storage, StorageError
 
 
 @pytest.fixture(params=["local", "memory"])
 def there(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     if request.param == "local":
-        yield storage(tmp_path / "with space%20")
+        yield open_storage(tmp_path / "with space%20")
     else:
-        yield storage(f"memory://{secrets.token_hex(4)}/out")
+        yield open_storage(f"memory://{secrets.token_hex(4)}/out")
 
 
 def test_files_are_created_once(there: Storage) -> None:
@@ -70,7 +71,7 @@ def test_directories_are_listed_and_removed(there: Storage) -> None:
 
 
 def test_a_local_file_that_is_being_written_leaves_nothing_behind(tmp_path: Path) -> None:
-    there = storage(tmp_path)
+    there = open_storage(tmp_path)
     there.create("_a/b.json", b"one")
     there.create("_a/b.json", b"two")
     there.write("_a/c.json", b"three")
@@ -78,11 +79,11 @@ def test_a_local_file_that_is_being_written_leaves_nothing_behind(tmp_path: Path
 
 
 def test_a_path_is_local_whatever_sparks_file_system_is(tmp_path: Path) -> None:
-    assert storage(str(tmp_path)).uri == f"file://{tmp_path}"
-    assert storage(f"file://{tmp_path}/").uri == f"file://{tmp_path}"
+    assert open_storage(str(tmp_path)).uri == f"file://{tmp_path}"
+    assert open_storage(f"file://{tmp_path}/").uri == f"file://{tmp_path}"
 
 
 @pytest.mark.parametrize("uri", ["nosuch://bucket/out", "hdfs://host/out"])
 def test_what_cannot_be_reached_says_why(uri: str) -> None:
     with pytest.raises(StorageError, match=uri):
-        storage(uri)
+        open_storage(uri)

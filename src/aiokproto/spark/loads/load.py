@@ -14,8 +14,9 @@ from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.spark.loads.attempt import carry_out, new_directory
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
+from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.loads.planning import check_log, plan_load
-from aiokproto.spark.loads.storage import Storage, storage
+from aiokproto.spark.loads.storage import Storage
 from aiokproto.spark.offsets import DataLossError, format_offsets
 from aiokproto.spark.options import OFFSET_OPTIONS, TOPIC_IDS, parse_read_options
 from aiokproto.spark.planning import TopicChangedError
@@ -92,7 +93,7 @@ def load(
     """
     if on_truncation not in ("fail", "continue"):
         raise ConfigurationError(f"on_truncation={on_truncation!r}: it is 'fail' or 'continue'")
-    output = storage(out, spark)
+    output = open_storage(out, spark)
     history = CommitLog(output).latest()
     given = _options(bootstrap_servers, options)
     given["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
@@ -163,7 +164,7 @@ def rerun(
         TopicChangedError, TruncationError, CommitUncertainError, ManifestError, ConfigurationError, KafkaError: As for
             :func:`load`.
     """
-    output = storage(out, spark)
+    output = open_storage(out, spark)
     log = CommitLog(output)
     history = log.latest()
     before = log.manifest(history.current_number(run_id))
@@ -196,7 +197,7 @@ def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:
         ManifestError: A manifest cannot be read, or they contradict each other.
     """
     counting: dict[str, Manifest] = {}
-    for manifest in CommitLog(storage(out, spark)).manifests():
+    for manifest in CommitLog(open_storage(out, spark)).manifests():
         counting[manifest.run_id] = manifest
     return list(counting.values())
 
@@ -207,7 +208,7 @@ def read(spark: SparkSession, out: str | Path) -> DataFrame:
     Raises:
         ManifestError: There is none yet; or they contradict each other, as when two hold the same offsets.
     """
-    output = storage(out, spark)
+    output = open_storage(out, spark)
     paths = [f"{output.uri}/{manifest.data}" for manifest in runs(out, spark)]
     if not paths:
         raise ManifestError(f"nothing was loaded into {output.uri} yet")

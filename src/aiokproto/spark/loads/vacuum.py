@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.commits import CommitLog
-from aiokproto.spark.loads.storage import Folder, storage
+from aiokproto.spark.loads.opening import open_storage
+from aiokproto.spark.loads.storage import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +43,7 @@ def vacuum(
     """
     if older_than < timedelta(0):
         raise ConfigurationError(f"older_than={older_than}: it cannot be negative")
-    output = storage(out, spark)
+    output = open_storage(out, spark)
     limit = datetime.now(timezone.utc) - older_than
     # Before the commits: what is committed in between was not here yet, or is seen to count.
     folders = [folder for folder in output.folders() if folder.name.startswith("run=")]
