@@ -17,6 +17,7 @@ from aiokproto.broker.dispatch import Dispatcher
 from aiokproto.broker.handlers import SERVED
 from aiokproto.broker.listener import Listener
 from aiokproto.broker.options import BrokerOptions, Value
+from aiokproto.broker.port import Port
 from aiokproto.broker.quotas.quotas import Quotas
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.server import Server
@@ -100,6 +101,7 @@ class Cluster:
         self._security = security or Security()
         self._core: Core | None = None
         self._servers: dict[int, Server] = {}
+        self._ports: dict[int, Port] = {}
         self._deaths: dict[int, Timer] = {}
         self.faults = Faults(self._clock)
 
@@ -154,6 +156,9 @@ class Cluster:
         finally:
             core, self._core = self._core, None
             self._servers.clear()
+            for port in self._ports.values():
+                port.release()
+            self._ports.clear()
             for node in self._nodes.values():
                 node.alive = False
             await core.close(in_order)
@@ -287,7 +292,7 @@ class Cluster:
         """Start a stopped node again, at the port it had. It leads again what nobody else could take over.
 
         Raises:
-            OSError: The port was taken by somebody else meanwhile.
+            OSError: It cannot be listened on.
         """
         node = self._nodes.get(broker_id)
         if node is None or broker_id in self._servers:
@@ -325,6 +330,7 @@ class Cluster:
         if broker_id in self._servers:
             await self.stop_broker(broker_id)
         self._running.state.remove_node(broker_id)
+        self._ports.pop(broker_id).release()
 
     # ---- mishaps
 
@@ -399,7 +405,8 @@ class Cluster:
         quotas = Quotas(core.guard.limits, self._options)
         listener = Listener(core.guard, quotas, core.tls, self._options, self._clock)
         dispatcher = Dispatcher(core, node, self.faults, self._served, quotas)
-        return Server(node, dispatcher, listener, self.faults.network)
+        port = self._ports.setdefault(node.node_id, Port())
+        return Server(node, port, dispatcher, listener, self.faults.network)
 
     @property
     def _running(self) -> Core:

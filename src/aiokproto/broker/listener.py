@@ -42,6 +42,7 @@ class Listener:
         # When each began to wait for a request; who has waited for longest comes first.
         self._silent: dict[Peer, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
 
     def close(self) -> None:
         """Stop looking for who is silent."""
@@ -83,7 +84,7 @@ class Listener:
         """
         self._silent[client] = asyncio.get_running_loop().time()
         if self._timer is None:
-            self._look_again(self._max_idle)
+            self._look_again()
         try:
             size = await client.size()
             limit = self._max_frame if connection.proven else self._max_before_authentication
@@ -98,15 +99,18 @@ class Listener:
         """Let a client wait that has used too much: nothing is read from it meanwhile."""
         await sleep(self._clock, seconds)
 
-    def _look_again(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._close_silent)
+    def _look_again(self) -> None:
+        # In the system's time, whatever the broker's clock shows: so does the client reckon.
+        loop = asyncio.get_running_loop()
+        waiting = next((since for client, since in self._silent.items() if not client.closing), loop.time())
+        self._due = waiting + self._max_idle
+        self._timer = loop.call_at(self._due, self._close_silent)
 
     def _close_silent(self) -> None:
-        # In the system's time, whatever the broker's clock shows: so does the client reckon.
-        now = asyncio.get_running_loop().time()
+        # The loop may call a timer early by its clock's resolution.
+        now = max(asyncio.get_running_loop().time(), self._due)
         for client, since in list(self._silent.items()):
-            if now - since < self._max_idle:
+            if since + self._max_idle > now:
                 break
             client.close()
-        waiting = next((since for client, since in self._silent.items() if not client.closing), now)
-        self._look_again(max(waiting + self._max_idle - now, 0.0))
+        self._look_again()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from aiokproto.broker.context import Hangup
 from aiokproto.broker.control.network import Network
 from aiokproto.broker.dispatch import Dispatcher
 from aiokproto.broker.listener import TLS_HANDSHAKE_SECONDS, Listener
 from aiokproto.broker.peer import Peer
+from aiokproto.broker.port import Port
 from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.state import Node
 
@@ -23,8 +25,9 @@ class Server:
     holds up its own connection and no other.
     """
 
-    def __init__(self, node: Node, dispatcher: Dispatcher, listener: Listener, network: Network) -> None:
+    def __init__(self, node: Node, port: Port, dispatcher: Dispatcher, listener: Listener, network: Network) -> None:
         self._node = node
+        self._port = port
         self._dispatcher = dispatcher
         self._listener = listener
         self._network = network
@@ -35,21 +38,31 @@ class Server:
         """Listen; a port of 0 becomes the one that was free, and stays the node's."""
         node = self._node
         tls = self._listener.tls
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Peer(self._accept),
-            node.host,
-            node.port,
-            ssl=tls,
-            ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS if tls else None,
-        )
+        held = self._port.take()
+        where: dict[str, Any] = {"host": node.host, "port": node.port} if held is None else {"sock": held}
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: Peer(self._accept),
+                **where,
+                ssl=tls,
+                ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS if tls else None,
+            )
+        except BaseException:
+            if held is not None:
+                held.close()
+            raise
         node.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Stop listening and cut all connections, whatever is parked on them."""
+        """Stop listening and cut all connections, whatever is parked on them. The port is held from then on."""
         if self._server is None:
             return
         server, self._server = self._server, None
+        addresses = [(each.family, each.getsockname()) for each in server.sockets]
         server.close()
+        # A name with several addresses may have a port for each.
+        if len(addresses) == 1:
+            self._port.hold(*addresses[0])
         self._listener.close()
         for task, client in self._connections.items():
             task.cancel()

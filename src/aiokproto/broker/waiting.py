@@ -8,16 +8,27 @@ from collections.abc import Sequence
 from aiokproto.broker.topics import Partition
 
 
-async def until_news(partitions: Sequence[Partition], seconds: float) -> None:
-    """Wait until something happens to one of some partitions, but no longer than ``seconds``."""
+async def until_news(partitions: Sequence[Partition], deadline: float) -> bool:
+    """Wait until something happens to one of some partitions, but no longer than to a time of the loop's.
+
+    Returns:
+        Whether the time is over. Only this tells: the loop may end a wait early by its clock's resolution, and whoever
+        looked at the clock and waited for the rest would do so again and again.
+    """
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
+    over = False
 
     def wake() -> None:
         if not woken.done():
             woken.set_result(None)
 
-    timer = loop.call_later(seconds, wake)
+    def end() -> None:
+        nonlocal over
+        over = True
+        wake()
+
+    timer = loop.call_at(deadline, end)
     for partition in partitions:
         partition.watchers.add(wake)
     try:
@@ -26,3 +37,4 @@ async def until_news(partitions: Sequence[Partition], seconds: float) -> None:
         timer.cancel()
         for partition in partitions:
             partition.watchers.discard(wake)
+    return over

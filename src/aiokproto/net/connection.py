@@ -290,7 +290,9 @@ class Connection(asyncio.BufferedProtocol):
         elif not calls and now - self._last_used >= self._config.connections_max_idle:
             self._fail(BrokerConnectionError(f"the connection to {self.peer} was closed: idle for too long"))
         elif calls:
-            self._watch(min(call.overdue if call.answer.done() else call.deadline for call in calls))
+            due = min(call.overdue if call.answer.done() else call.deadline for call in calls)
+            # Answers may come long before: from then on the connection is idle, and that is to be seen in time.
+            self._watch(min(due, now + self._config.connections_max_idle))
         else:
             self._watch(self._last_used + self._config.connections_max_idle)
 

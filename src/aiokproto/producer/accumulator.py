@@ -334,11 +334,14 @@ class Accumulator:
 
     def next_deadline(self) -> float:
         """When the next batch has lingered or waited long enough (s); ``inf`` when there is none."""
-        limits = self._limits
-        lingered = self._lingering[0].created + limits.linger if self._lingering else INFINITY
+        lingered = self._lingering[0].created + self._limits.linger if self._lingering else INFINITY
+        return min(lingered, self.next_expiry())
+
+    def next_expiry(self) -> float:
+        """When the next batch has waited long enough (s); ``inf`` when there is none."""
         for oldest in self._incomplete:
-            return min(lingered, oldest.created + limits.delivery_timeout)
-        return lingered
+            return oldest.created + self._limits.delivery_timeout
+        return INFINITY
 
     def has_due(self, now: float) -> bool:
         """Whether anything would be sent now, were everything else as it should be."""
@@ -409,8 +412,10 @@ class Accumulator:
         records = list(RecordBatch(batch.data))
         middle = len(records) // 2
         parts = [batch.part(records[:middle], 0, self.losses), batch.part(records[middle:], middle, self.losses)]
-        reserved = max(batch.reserved, parts[0].size + parts[1].size - BATCH_OVERHEAD)
-        self.used += reserved - batch.reserved
+        reserved = batch.reserved
+        if isinstance(batch, StoredBatch):
+            reserved = max(reserved, parts[0].size + parts[1].size - BATCH_OVERHEAD)
+            self.used += reserved - batch.reserved
         parts[0].reserved = min(parts[0].size, reserved)
         parts[1].reserved = reserved - parts[0].reserved
         queue.in_flight.remove(batch)

@@ -9,16 +9,18 @@ from collections.abc import Callable
 class Alarm:
     """Calls one function, again and again. To set it twice before it rings is to set it once.
 
-    It may ring earlier than was asked for, never later.
+    It may ring earlier than was asked for, never later, and says what time it is. Where the clock goes in steps, timers
+    run up to a step before their time: a time that the alarm was set for has come when it rings, or whoever looks at
+    the clock would find nothing due and set it again, in every turn of the loop until the next step.
     """
 
     __slots__ = ("_loop", "_ring", "_soon", "_timer", "_when")
 
-    def __init__(self, ring: Callable[[], None]) -> None:
+    def __init__(self, ring: Callable[[float], None]) -> None:
         """Make an alarm; must be called in the running loop.
 
         Args:
-            ring: What to call.
+            ring: What to call, with the time (s, the loop's clock).
         """
         self._loop = asyncio.get_running_loop()
         self._ring = ring
@@ -53,8 +55,8 @@ class Alarm:
 
     def _ring_now(self) -> None:
         self._soon = None
-        self._ring()
+        self._ring(self._loop.time())
 
     def _ring_at(self) -> None:
         self._timer = None
-        self._ring()
+        self._ring(max(self._loop.time(), self._when))

@@ -128,11 +128,10 @@ class Sender:
         if not self._end.done():
             self._end.set_exception(error)
 
-    def _round(self) -> None:
+    def _round(self, now: float) -> None:
         """Expire what is too old and send what can be sent."""
         if self._end.done() or self._compressing:
             return
-        now = self._loop.time()
         try:
             expired = self._accumulator.expire(now)
             for batch in expired:
@@ -162,7 +161,8 @@ class Sender:
         if accumulator.has_due(now) and not self._asking_for_id:
             self._asking_for_id = True
             self._spawn(self._ask_for_id())
-        deadline = accumulator.next_deadline()
+        # What has lingered long enough waits for the id: for its sake the alarm would ring in every turn of the loop.
+        deadline = accumulator.next_expiry() if self._asking_for_id else accumulator.next_deadline()
         if deadline < INFINITY:
             self.alarm.at(deadline)
 

@@ -47,17 +47,16 @@ async def handle(request: FetchRequest, context: Context) -> FetchResponse:
         session = context.sessions.begin(request, context.version)
     except BrokerError as error:
         return FetchResponse(error_code=error.code, responses=[])
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + request.max_wait_ms / 1000
+    deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+    over = request.max_wait_ms <= 0
     while True:
         found = _look(session, request, context)
         size = sum(span.size for _, _, span in found if span is not None)
         urgent = not found or any(answer.error_code or answer.diverging_epoch.epoch >= 0 for _, answer, _ in found)
-        remaining = deadline - loop.time()
-        if urgent or size >= request.min_bytes or remaining <= 0:
+        if urgent or size >= request.min_bytes or over:
             break
         partitions = [partition for key in session.wanted if (partition := _find(key, context)) is not None]
-        await until_news(partitions, remaining)
+        over = await until_news(partitions, deadline)
     turns = Turns()
     for key, answer, span in found:
         answer.records = b"" if span is None else _read(answer, span)

@@ -132,20 +132,21 @@ def _said(request: ShareFetchRequest) -> dict[Place, list[AcknowledgementBatch]]
 async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Context) -> list[Found]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
+    over = request.max_wait_ms <= 0
     settings = context.shares.settings(session.who.group)
     while True:
         found = _look(session, request, settings, context)
         urgent = not found or any(each.answer.error_code for each in found)
-        remaining = deadline - loop.time()
         enough = sum(each.size for each in found) >= request.min_bytes
-        if urgent or enough or remaining <= 0:
+        if urgent or enough or over:
             acquired = _acquire(session, found, request, settings, context)
-            if acquired or urgent or remaining <= 0 or not any(each.size for each in found):
+            if acquired or urgent or over or not any(each.size for each in found):
                 return found
             # All that was read is archived: go on behind it.
             await asyncio.sleep(0)
+            over = loop.time() >= deadline
             continue
-        await until_news([each.partition for each in found if each.partition is not None], remaining)
+        over = await until_news([each.partition for each in found if each.partition is not None], deadline)
         if not context.share_sessions.has(session):
             return []
 

@@ -78,7 +78,7 @@ class SaslAuthenticator:
         """
         stage = self._stage
         if stage is _Stage.COMPLETE:
-            expired = self._ends is not None and self._clock.time() > self._ends
+            expired = self._ends is not None and self._clock.time() >= self._ends
             if expired and api_key != SaslHandshakeRequest.api_key:
                 self._fail("its session has expired, and it did not authenticate again")
             return None

@@ -28,6 +28,9 @@ _SETTLED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_
 _RETRY_SECONDS = 10.0
 """When an abort that could not be kept is tried again: how often Kafka looks for transactions that are overdue."""
 
+_STEP_MS = 20
+"""The least to wait for the wall clock to go on: for a loop with a coarse clock, less than its step is no time."""
+
 
 class TransactionCoordinator:
     """All transactions of the cluster, whichever node coordinates them."""
@@ -296,7 +299,7 @@ class TransactionCoordinator:
             timer.cancel()
         if transaction.deadline is not None:
             clock = self._state.clock
-            due = clock.time() + max(transaction.deadline - clock.wall(), 1) / 1000
+            due = clock.time() + max(transaction.deadline - clock.wall(), _STEP_MS) / 1000
             self._timers[transactional_id] = clock.call_at(due, self._time_out, transactional_id)
 
     # ---- inside
