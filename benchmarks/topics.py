@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -23,7 +24,7 @@ from aiokproto.error_codes import ErrorCode
 R = TypeVar("R", bound=Response)
 Address = tuple[str, int]
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 # A broker is done with thousands of topics long after it has answered.
 MANY_TIMEOUT = 300.0
 LATEST = -1
@@ -157,12 +158,21 @@ class Topics:
 
     def _ask(self, request: Request[R], address: Address) -> R:
         version = VERSIONS[type(request)]
-        if address not in self._connections:
-            self._connections[address] = socket.create_connection(address, TIMEOUT)
-        connection = self._connections[address]
+        connection = self._connection(address)
         connection.sendall(frames.encode_request(request, version, 1, "benchmarks"))
         (length,) = struct.unpack(">i", _exactly(connection, 4))
         return frames.decode_response(_exactly(connection, length), cast("type[R]", request.response), version)
+
+    def _connection(self, address: Address) -> socket.socket:
+        known = self._connections.get(address)
+        # Nothing is asked while a client is measured, and brokers close connections that are silent for long. With no
+        # answer to come, that is all there can be to read.
+        if known is not None and select.select([known], [], [], 0)[0]:
+            known.close()
+            known = None
+        if known is None:
+            known = self._connections[address] = socket.create_connection(address, TIMEOUT)
+        return known
 
 
 def _rounds(left: dict[int, int], values: Iterator[bytes], fill: Fill) -> Iterator[list[PartitionProduceData]]:

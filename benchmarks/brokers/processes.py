@@ -21,7 +21,7 @@ from tools.setup.project import kafka_version
 
 MEMORY = Path("/dev/shm")
 """Where Linux has a file system in memory."""
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 
 

@@ -14,7 +14,7 @@ from benchmarks.clients import Run, Stated
 from benchmarks.loops import Asyncio
 from benchmarks.work import CHUNK, Kind, Settings, Work
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 
 
 def _producer(work: Work, linger_ms: int) -> Any:

@@ -10,7 +10,7 @@ from benchmarks.work import Settings, Work
 
 CONSUME_AT_ONCE = 1000
 QUEUE_BACKOFF_MS = 10
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 NOTES = (
     f"fetch.queue.backoff.ms={QUEUE_BACKOFF_MS} (default 1000)",
     "check.crcs (default off)",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tools.setup.project import CACHE, MESSAGES_RELEASES, kafka_jars, kafka_ready, messages_jars, messages_ready
@@ -38,8 +41,9 @@ def _go(name: str, sources: Path) -> list[str]:
     if compiler is None:
         raise MissingError("Go is not installed")
     program = BUILT / name
-    # An older Go would else look for the one that go.mod asks for, and wait long for what it may not find.
-    _build([compiler, "build", "-trimpath", "-o", str(program), "."], sources, GOTOOLCHAIN="local")
+    with _alone():
+        # An older Go would else look for the one that go.mod asks for, and wait long for what it may not find.
+        _build([compiler, "build", "-trimpath", "-o", str(program), "."], sources, GOTOOLCHAIN="local")
     return [str(program)]
 
 
@@ -54,9 +58,19 @@ def java() -> list[str]:
     jar = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
     classes, sources = BUILT / "java", HERE / "java"
     libraries = os.pathsep.join(map(str, sorted(kafka_jars().glob("*.jar"))))
-    if not _is_newer(classes / "Cell.class", sources):
-        _build([str(runtime), "-jar", str(jar), "-17", "-cp", libraries, "-d", str(classes), str(sources)], HERE)
+    with _alone():
+        if not _is_newer(classes / "Cell.class", sources):
+            _build([str(runtime), "-jar", str(jar), "-17", "-cp", libraries, "-d", str(classes), str(sources)], HERE)
     return [str(runtime), "-cp", os.pathsep.join((str(classes), libraries)), "Cell"]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one process at a time build: others would run what is half written."""
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with (BUILT / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _is_newer(built: Path, sources: Path) -> bool:
@@ -65,7 +79,6 @@ def _is_newer(built: Path, sources: Path) -> bool:
 
 
 def _build(command: list[str], folder: Path, **environment: str) -> None:
-    BUILT.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         command,
         cwd=folder,

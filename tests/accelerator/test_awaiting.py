@@ -15,6 +15,7 @@ from aiokproto.producer.accumulator import Accumulator, Limits
 from aiokproto.producer.record import Unplaced
 from aiokproto.types import Record, RecordMetadata
 from tests.accelerator.twins import each_form
+from tests.patience import PATIENCE
 
 HANDING = "aiokproto.consumer.handing"
 LIMITS = Limits(
@@ -102,7 +103,7 @@ async def test_cancelling_takes_none(form: Any) -> None:
         await task
     assert not source.waiting
     source.fill(7)
-    assert (await asyncio.wait_for(records.__anext__(), 10)).offset == 7
+    assert (await asyncio.wait_for(records.__anext__(), PATIENCE)).offset == 7
 
 
 @pytest.mark.parametrize("form", each_form(HANDING, "RecordIterator"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -106,6 +107,8 @@ def test_a_place_outside_of_the_data_is_not_looked_at(binary_array: Any, start: 
 def blocks(count: int) -> int:
     """Python's blocks of memory that are in use more, with the columns of so many records at hand."""
     batch = next(decode(encode(simple_records(count))))
+    # Garbage of other tests that goes meanwhile would be counted.
+    gc.collect()
     before = sys.getallocatedblocks()
     table = to_columns([batch]).to_arrow("flights", 0)
     found = sys.getallocatedblocks() - before

@@ -109,12 +109,14 @@ class Asked(NamedTuple):
     refusal: ErrorCode
 
 
-def everything(resource_type: int = 1, name: str | None = None, pattern: int = 1) -> DescribeAclsRequest:
+def everything(
+    resource_type: int = 1, name: str | None = None, pattern: int = 1, principal: str | None = None
+) -> DescribeAclsRequest:
     return DescribeAclsRequest(
         resource_type_filter=resource_type,
         resource_name_filter=name,
         pattern_type_filter=pattern,
-        principal_filter=None,
+        principal_filter=principal,
         host_filter=None,
         operation=1,
         permission_type=1,

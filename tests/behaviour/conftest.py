@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -30,6 +31,12 @@ async def secured(request: pytest.FixtureRequest) -> AsyncIterator[Secured]:
         address = request.getfixturevalue("secured_kafka").bootstrap_servers
         await until_open(address)
         yield Secured("kafka", address)
+
+
+@pytest.fixture
+def user() -> str:
+    """Somebody whom no other test knows: what he may do, nobody else gives him or takes from him."""
+    return f"user-{secrets.token_hex(4)}"
 
 
 @pytest.fixture

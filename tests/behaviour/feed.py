@@ -9,10 +9,12 @@ from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import check
+from aiokproto.errors import BrokerConnectionError, check
 from aiokproto.records import BatchRecord, Compression, encode
 from tests.clusters import BehaviourCluster
+from tests.patience import PATIENCE
 
+HOUR_MS = 3_600_000
 EPOCH = int(time.time() * 1000)
 """Timestamp of the first record. Not long ago: brokers delete what their retention time has passed for."""
 
@@ -30,21 +32,30 @@ async def append(
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=-1,
-        timeout_ms=10_000,
+        timeout_ms=int(PATIENCE * 1000),
         topic_data=[TopicProduceData(name=topic, topic_id=info.topic_id, partition_data=partitions)],
     )
     while True:
         leader = cluster.snapshot.leader(topic, partition)
-        assert leader is not None
-        answer = (await cluster.send(request, leader)).responses[0].partition_responses[0]
-        if not ErrorCode(answer.error_code).refresh_metadata:
-            break
-        # Just elected: the broker has not heard of it yet.
+        if leader is not None and await _reached(cluster, leader):
+            answer = (await cluster.send(request, leader)).responses[0].partition_responses[0]
+            if not ErrorCode(answer.error_code).refresh_metadata:
+                break
+        # Just elected: a broker has not heard of it yet, be it who told of the leader before.
         generation = cluster.snapshot.generation
         cluster.invalidate("the leader moved")
         await cluster.changed(generation)
     check(answer.error_code, f"Produce to {topic}-{partition}")
     return answer.base_offset
+
+
+async def _reached(cluster: Cluster, node: int) -> bool:
+    """Whether a broker is there; nothing is sent to it that could come to be sent twice."""
+    try:
+        await cluster.version(ProduceRequest, node)
+    except BrokerConnectionError:
+        return False
+    return True
 
 
 async def fill(
@@ -58,7 +69,9 @@ async def fill(
     compression: Compression = Compression.NONE,
 ) -> None:
     """Records ``start`` to ``start + count`` into each partition: value ``value-N``, timestamp ``EPOCH + N``."""
-    async with Cluster(ClusterConfig.parse({"bootstrap_servers": broker.bootstrap_servers})) as cluster:
+    # The broker gives up sooner, by its own clock: that of a test may run ahead while others are busy on the same loop.
+    options = {"bootstrap_servers": broker.bootstrap_servers, "request_timeout_ms": HOUR_MS}
+    async with Cluster(ClusterConfig.parse(options)) as cluster:
         for partition in partitions:
             for first in range(start, start + count, per_batch):
                 numbers = range(first, min(first + per_batch, start + count))

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiokproto.broker import Broker, Security
+from aiokproto.codec.messages.create_acls import AclCreation
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.broker.secure import AUTHORIZER, USERS, authenticate, plain
+from aiokproto.codec.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.behaviour.asked import errors, everything
+from tests.behaviour.waiting import until
+from tests.broker.secure import AUTHORIZER, USERS, acl, authenticate, plain, unsecured
 from tests.broker.wire import Wire, connect
 from tests.kafka.cluster import KafkaCluster, _free_ports
 from tests.kafka.config import HOST
@@ -46,7 +51,9 @@ class SecuredKafka(KafkaCluster):
 
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
-        self._address_for_sasl = f"{HOST}:{_free_ports((0,))[0].broker}"
+        # What was given to this node is free as well, as long as it has not started.
+        more = [port for each in _free_ports((0, 1)).values() for port in (each.broker, each.controller)]
+        self._address_for_sasl = f"{HOST}:{next(port for port in more if port not in (ports.broker, ports.controller))}"
         self._config = {
             **SECURED,
             "listeners": (
@@ -86,13 +93,40 @@ async def until_open(address: str) -> None:
 
 @asynccontextmanager
 async def as_user(secured: Secured, user: str) -> AsyncIterator[Wire]:
-    """A connection of a user."""
+    """A connection of anybody at all: of those who have no password by a token that nobody has signed."""
+    proof = ("PLAIN", plain(user)) if user in USERS else ("OAUTHBEARER", unsecured(user))
     async with connect(secured) as wire:
-        assert (await authenticate(wire, "PLAIN", plain(user))).error_code == 0
+        answer = await authenticate(wire, *proof)
+        # Whose token is not believed hears so in another.
+        assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b"")
         yield wire
 
 
 async def create(admin: Wire, topic: str, partitions: int = 1) -> None:
-    """Create a topic."""
+    """Create a topic; returns once the broker knows of it."""
     new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
     assert (await admin.ask(CreateTopicsRequest(topics=[new]), 7)).topics[0].error_code == 0
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    known = await until(lambda: admin.ask(asked, 9), lambda answer: not errors(answer))
+    assert len(known.topics[0].partitions) == partitions
+
+
+def rule(user: str, resource_type: int, name: str, operation: int, **more: Any) -> AclCreation:
+    """An entry for the authorizer, of one user."""
+    return acl(resource_type, name, operation, **{"principal": f"User:{user}", **more})
+
+
+async def revoke(admin: Wire, user: str) -> None:
+    """Take back all that was said of a user; returns once the broker goes by that."""
+    all_of_his = DeleteAclsFilter(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=f"User:{user}",
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    assert not errors(await admin.ask(DeleteAclsRequest(filters=[all_of_his]), 3))
+    while (await admin.ask(everything(principal=f"User:{user}"), 3)).resources:
+        pass

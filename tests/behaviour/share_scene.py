@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from aiokproto.client import Client
 from aiokproto.codec.messages import share_acknowledge, share_fetch
+from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.codec.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -24,8 +25,11 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.records import decode
 from tests.broker.wire import Wire, batch, connect_to
 from tests.clusters import BehaviourCluster
+from tests.patience import PATIENCE
 
 GROUP_RESOURCE = 32
+INTERVAL_MS = 5001
+"""Of heartbeats: no group has it that was not given it."""
 
 Ack = tuple[int, int, Sequence[int]]
 """First offset, last offset, and what is said of them."""
@@ -193,11 +197,14 @@ class Scene:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             while code:
                 assert code.retriable, code
-                answer = await self.client.request(ProduceRequest(acks=-1, timeout_ms=9000, topic_data=[written]))
+                answer = await self.client.request(
+                    ProduceRequest(acks=-1, timeout_ms=int(PATIENCE * 1000), topic_data=[written])
+                )
                 code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     async def configure(self, **options: str) -> None:
-        """Set options of the group, named with underscores."""
+        """Set options of the group, named with underscores; returns once all brokers have heard of them."""
+        options["heartbeat_interval_ms"] = str(INTERVAL_MS)
         changes = [
             AlterableConfig(name=f"share.{name.replace('_', '.')}", config_operation=0, value=value)
             for name, value in options.items()
@@ -205,6 +212,15 @@ class Scene:
         resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=changes)
         answer = await self.client.request(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
         assert answer.responses[0].error_code == 0, answer
+        wanted = {change.name: change.value for change in changes}
+        asked = DescribeConfigsResource(
+            resource_type=GROUP_RESOURCE, resource_name=self.group, configuration_keys=list(wanted)
+        )
+        for node in self.client.brokers:
+            known = None
+            while known != wanted:
+                found = await self.client.request(DescribeConfigsRequest(resources=[asked]), node=node)
+                known = {each.name: each.value for each in found.results[0].configs}
 
     @asynccontextmanager
     async def member(self, partition: int = 0) -> AsyncIterator[Member]:
@@ -215,8 +231,9 @@ class Scene:
         (node,) = [node for node in known.brokers if node.node_id == leader]
         async with connect_to(f"{node.host}:{node.port}") as wire:
             member = Member(self, wire, str(uuid4()))
-            while not member.assigned:
-                await member.beat()
+            # A real broker describes options a moment before the group has them; those go by them whom it tells so.
+            while (await member.beat()).heartbeat_interval_ms != INTERVAL_MS or not member.assigned:
+                pass
             yield member
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -49,21 +50,15 @@ async def server(reply: bytes | None) -> AsyncIterator[str]:
         await listening.wait_closed()
 
 
-async def free_port() -> int:
-    """A port on which nothing listens."""
-    listening = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port: int = listening.sockets[0].getsockname()[1]
-    listening.close()
-    await listening.wait_closed()
-    return port
-
-
 @pytest.mark.parametrize("face", FACES)
 async def test_nobody_at_the_address(face: Callable[..., Producer]) -> None:
-    address = f"127.0.0.1:{await free_port()}"
-    with pytest.raises(BootstrapError, match=address):
-        async with face(bootstrap_servers=address, bootstrap_resolve_timeout_ms=100):
-            pass
+    with socket.socket() as silent:
+        # Taken, so that nobody else gets it, but not listened on.
+        silent.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(BootstrapError, match=address):
+            async with face(bootstrap_servers=address, bootstrap_resolve_timeout_ms=100):
+                pass
 
 
 @pytest.mark.parametrize("face", FACES)

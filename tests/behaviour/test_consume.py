@@ -24,6 +24,7 @@ from aiokproto.records import BatchRecord, Compression, encode
 from aiokproto.types import Record, TimestampType, TopicPartition
 from tests.behaviour.feed import EPOCH, append, fill, value
 from tests.clusters import BehaviourCluster, embedded_cluster
+from tests.patience import PATIENCE
 
 Place = tuple[int, int]
 Reset = Literal["earliest", "latest", "none"]
@@ -81,8 +82,7 @@ async def test_every_partition_gets_its_turn(cluster: BehaviourCluster, topic: s
     await fill(cluster, topic, 200, [0, 1])
     async with reader(cluster, topic) as consumer:
         while any(not consumer.lag((topic, number)) for number in (0, 1)):
-            await consumer.position((topic, 0))
-            await asyncio.sleep(0)
+            await consumer.end_offsets()
         first = await take(consumer, 60)
         assert {record.partition for record in first} == {0, 1}
 
@@ -142,7 +142,7 @@ async def test_poll_is_bounded_in_records_and_time(cluster: BehaviourCluster, to
     async with reader(cluster, topic) as consumer:
         seen: list[Place] = []
         while len(seen) < 25:
-            some = await consumer.poll(max_records=7, timeout_ms=10_000)
+            some = await consumer.poll(max_records=7, timeout_ms=PATIENCE * 1000)
             assert 1 <= len(some) <= 7
             seen += places(some)
         assert seen == everything(1, 25)
@@ -322,7 +322,7 @@ async def test_out_of_range_raises_when_told_so(cluster: BehaviourCluster, topic
         consumer.seek((topic, 0), 99)
         for _ in range(2):
             with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0: offset 99"):
-                await consumer.poll(timeout_ms=10_000)
+                await consumer.poll(timeout_ms=PATIENCE * 1000)
         consumer.seek((topic, 0), 19)
         assert places(await take(consumer, 1)) == [(0, 19)]
 
@@ -334,9 +334,9 @@ async def test_every_assigned_partition_tells_what_it_does(cluster: BehaviourClu
         assert consumer.partition_state((topic, 0)).status is PartitionStatus.UNASSIGNED
         consumer.assign([(topic, 0)])
         await take(consumer, 10)
-        assert await consumer.poll(timeout_ms=50) == []
-        state = consumer.partition_state((topic, 0))
-        assert state.status is PartitionStatus.FETCHING, str(state)
+        # Between two fetches it says something else.
+        while consumer.partition_state((topic, 0)).status is not PartitionStatus.FETCHING:
+            assert await consumer.poll(timeout_ms=10) == []
         assert consumer.lag((topic, 0)) == 0
 
 
@@ -361,8 +361,9 @@ async def test_a_dead_task_is_loud(cluster: BehaviourCluster, topic: str) -> Non
     await cluster.create_topic(topic)
     async with reader(cluster, topic) as consumer:
         waiting = asyncio.create_task(anext(consumer))
-        await asyncio.sleep(0)
-        [victim] = [task for task in asyncio.all_tasks() if task.get_name() == "aiokproto-consumer-fetch"]
+        while not (found := [task for task in asyncio.all_tasks() if task.get_name() == "aiokproto-consumer-fetch"]):
+            await consumer.end_offsets()
+        [victim] = found
         victim.cancel()
         with pytest.raises(ClientClosedError, match="fetch task"):
             await waiting
@@ -375,13 +376,20 @@ async def test_closing_ends_in_time_with_all_brokers_dead(topic: str) -> None:
         await brokers.create_topic(topic)
         await fill(brokers, topic, 5)
         servers = brokers.bootstrap_servers
-        consumer = Consumer(topic, bootstrap_servers=servers, group_id=topic, auto_offset_reset="earliest")
+        hour_ms = 3_600_000
+        consumer = Consumer(
+            topic,
+            bootstrap_servers=servers,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            default_api_timeout_ms=hour_ms,
+        )
         await consumer.start()
         await take(consumer, 5)
         for node in (0, 1, 2):
             await brokers.stop_broker(node)
-        # The answer in time is the proof: without a deadline it would wait for a coordinator for a minute.
-        await asyncio.wait_for(consumer.close(timeout_ms=1000), 10)
+        # That it ends is the proof: without a deadline of its own it would wait an hour for a coordinator.
+        await asyncio.wait_for(consumer.close(timeout_ms=1000), PATIENCE)
         with pytest.raises(ClientClosedError):
             await anext(consumer)
 
@@ -395,7 +403,7 @@ def test_cancelling_at_any_point_loses_and_repeats_nothing(waits: list[int], sty
         if style == "record":
             return places([await anext(consumer)])
         if style == "poll":
-            return places(await consumer.poll(max_records=7, timeout_ms=10_000))
+            return places(await consumer.poll(max_records=7, timeout_ms=PATIENCE * 1000))
         return places(list(await anext(consumer.batches())))
 
     async def run() -> None:

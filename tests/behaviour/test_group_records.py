@@ -7,39 +7,49 @@ from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import State
 from aiokproto.broker.groups.records import decode_key, decode_offset_value, restore_group
+from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from aiokproto.codec.payloads.group_metadata import GroupMetadataKey
 from aiokproto.codec.payloads.offset_commit import OffsetCommitKey
+from aiokproto.error_codes import ErrorCode
+from aiokproto.records import BatchRecord, decode
 from tests.behaviour.coordinator import Coordinator, coordinator
 from tests.behaviour.test_classic_groups import join, leave, sync
 from tests.behaviour.test_consumer_groups import Member, until
 from tests.broker.consumer_scene import Topics
-from tests.broker.wire import fetch_request, records_of
+from tests.broker.wire import Wire, fetch_request
 from tests.clusters import BehaviourCluster
 
 OFFSETS = "__consumer_offsets"
-
-
-MARKER_KEY_SIZE = 4
-"""Version and type; the key of a group's record has more."""
+EARLIEST = -2
+"""The timestamp that asks for the first offset of a log."""
 
 
 async def written(at: Coordinator) -> dict[bytes, bytes]:
     """The records that count, of all groups in the group's partition."""
     latest: dict[bytes, bytes] = {}
-    wire = await at.connect()
-    offset = 0
-    while records := records_of(await wire.ask(fetch_request(OFFSETS, offset, partition=await at.partition()), 12)):
-        for record in records:
-            offset = record.offset + 1
-            assert record.key is not None
-            if len(record.key) == MARKER_KEY_SIZE:
-                # Transactions of others have ended here.
-                continue
-            if record.value is None:
-                latest.pop(record.key, None)
-            else:
-                latest[record.key] = record.value
+    for record in await everything(await at.connect(), OFFSETS, await at.partition()):
+        assert record.key is not None
+        if record.value is None:
+            latest.pop(record.key, None)
+        else:
+            latest[record.key] = record.value
     return latest
+
+
+async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord]:
+    """All records of a log, from its beginning, which may have moved; where transactions of others ended is none."""
+    asked = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+    start = (await wire.ask(request)).topics[0].partitions[0]
+    assert start.error_code == 0, ErrorCode(start.error_code)
+    offset, found = start.offset, list[BatchRecord]()
+    while True:
+        answer = await wire.ask(fetch_request(topic, offset, partition=partition), 12)
+        batches = list(decode(answer.responses[0].partitions[0].records or b""))
+        if not batches:
+            return found
+        offset = batches[-1].next_offset
+        found += [record for batch in batches if not batch.is_control for record in batch]
 
 
 async def test_a_consumer_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:

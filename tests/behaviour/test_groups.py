@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from aiokproto.errors import CommitError, ConfigurationError, GroupError, Offset
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 from tests.behaviour.feed import fill
 from tests.clusters import BehaviourCluster, embedded_cluster
+from tests.patience import PATIENCE
 
 Place = tuple[int, int]
 
@@ -75,10 +77,11 @@ class Worker:
         await self.consumer.close()
 
 
-async def gathered(seen: Counter[Place], news: asyncio.Event, count: int) -> None:
-    while sum(seen.values()) < count:
+async def told(news: asyncio.Event, condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds; whenever that may have come, there are news."""
+    while not condition():
         news.clear()
-        await asyncio.wait_for(news.wait(), 60)
+        await asyncio.wait_for(news.wait(), PATIENCE)
 
 
 async def test_what_is_finished_is_committed_and_gone_on_from(cluster: BehaviourCluster, topic: str) -> None:
@@ -127,7 +130,7 @@ async def test_closing_in_finally_tells_failure_from_success(cluster: BehaviourC
                 raise ZeroDivisionError
             return record.offset
         finally:
-            await asyncio.wait_for(consumer.close(), 30)
+            await asyncio.wait_for(consumer.close(), PATIENCE)
 
     with pytest.raises(ZeroDivisionError):
         await work(True)
@@ -141,8 +144,8 @@ async def test_batches_and_polled_lists_are_committed_as_a_whole(cluster: Behavi
 
     async def fail_in_second_list() -> None:
         async with member(cluster, topic) as consumer:
-            assert len(await consumer.poll(timeout_ms=30_000, max_records=5)) == 5
-            assert len(await consumer.poll(timeout_ms=30_000, max_records=5)) == 5
+            assert len(await consumer.poll(timeout_ms=PATIENCE * 1000, max_records=5)) == 5
+            assert len(await consumer.poll(timeout_ms=PATIENCE * 1000, max_records=5)) == 5
             raise ZeroDivisionError
 
     async def fail_in_batch() -> None:
@@ -184,8 +187,8 @@ async def test_commit_by_hand(cluster: BehaviourCluster, topic: str) -> None:
         assert known is not None
         assert (known.offset, known.metadata) == (3, "a note")
         await take(consumer, 5)
-        with pytest.raises(CommitError, match="other-0 not committed"):
-            await consumer.commit({TopicPartition("other", 0): 1})
+        with pytest.raises(CommitError, match=f"{topic}-not-0 not committed"):
+            await consumer.commit({TopicPartition(f"{topic}-not", 0): 1})
     async with member(cluster, topic, enable_auto_commit=False) as consumer:
         assert await take(consumer, 1) == [(0, 3)]
 
@@ -225,7 +228,12 @@ async def test_every_record_exactly_once_while_members_come_and_go(
     workers: list[Worker] = []
 
     def worker() -> Worker:
-        return Worker(member(cluster, topic, partition_assignment_strategy=strategy), seen, news)
+        consumer = member(cluster, topic, partition_assignment_strategy=strategy)
+        consumer.subscribe(topic, on_assigned=lambda _: news.set())
+        return Worker(consumer, seen, news)
+
+    def gathered(count: int) -> bool:
+        return sum(seen.values()) >= count
 
     def shared() -> bool:
         sizes = [len(one.consumer.assignment()) for one in workers]
@@ -238,10 +246,9 @@ async def test_every_record_exactly_once_while_members_come_and_go(
             else:
                 workers.append(await worker().start())
             feeding = asyncio.create_task(fill(cluster, topic, 20, partitions, start=20 * round_number, per_batch=2))
-            await gathered(seen, news, 120 * (round_number + 1))
+            await told(news, partial(gathered, 120 * (round_number + 1)))
             await feeding
-            while not shared():
-                await asyncio.sleep(0)
+            await told(news, shared)
         assert seen == Counter(everything(6, 80))
         assert all(one.mine for one in workers)
     finally:
@@ -326,14 +333,14 @@ async def test_a_rebalance_waits_for_the_record_in_hand(cluster: BehaviourCluste
             getting = asyncio.create_task(take(joining, 1))
             in_hand = TopicPartition(topic, handed[-1][0])
             while first.partition_state(in_hand).status is not PartitionStatus.REVOKING:
-                await asyncio.sleep(0)
+                await first.committed(in_hand)
             assert len(first.assignment()) == 2
             assert not getting.done()
             handed += await take(first, 1)
             # By then the group has a new generation, and the other member reads its part.
             after = await getting
             while sum(len(one.assignment()) for one in (first, joining)) < 2:
-                await asyncio.sleep(0)
+                await first.committed(in_hand)
             mine = {partition.partition for partition in first.assignment()}
             assert {handed[-1][0]} == mine
             assert set(handed).isdisjoint(after)
@@ -355,8 +362,8 @@ async def test_a_killed_member_is_missed_and_replaced(cluster: BehaviourCluster,
     for task in [task for task in asyncio.all_tasks() if task.get_name() == "aiokproto-consumer-group"]:
         task.cancel()
     await dying._engine.cluster.close()
-    async with member(cluster, topic, session_timeout_ms=6000) as consumer:
-        assert await asyncio.wait_for(take(consumer, 1), 30) == [(0, 5)]
+    async with member(cluster, topic) as consumer:
+        assert await asyncio.wait_for(take(consumer, 1), PATIENCE) == [(0, 5)]
     await dying.close(timeout_ms=100)
 
 
@@ -364,11 +371,17 @@ async def test_a_member_that_asks_for_nothing_leaves_until_it_does(cluster: Beha
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     lost: list[TopicPartition] = []
-    async with member(cluster, topic, max_poll_interval_ms=300, auto_commit_interval_ms=20) as idle:
-        idle.subscribe(topic, on_lost=lost.extend)
+    gone = asyncio.Event()
+
+    def on_lost(partitions: list[TopicPartition]) -> None:
+        lost.extend(partitions)
+        gone.set()
+
+    # Long enough for a slow machine to ask in it for what is at hand.
+    async with member(cluster, topic, max_poll_interval_ms=2000, auto_commit_interval_ms=20) as idle:
+        idle.subscribe(topic, on_lost=on_lost)
         assert await take(idle, 3) == [(0, 0), (0, 1), (0, 2)]
-        while idle.assignment():
-            await asyncio.sleep(0)
+        await asyncio.wait_for(gone.wait(), PATIENCE)
         async with member(cluster, topic) as other:
             assert await take(other, 1) == [(0, 2)]
         assert lost == [TopicPartition(topic, 0)]
@@ -448,6 +461,6 @@ async def test_a_group_outlives_its_coordinator(cluster3: BehaviourCluster, topi
         await fill(cluster3, topic, 20, [0, 1], start=20)
         seen += await take(consumer, 40)
         assert sorted(seen) == everything(2, 40)
-        await consumer.commit(timeout_ms=30_000)
+        await consumer.commit(timeout_ms=PATIENCE * 1000)
         committed = await consumer.committed()
         assert [known and known.offset for known in committed.values()] == [40, 40]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
@@ -11,10 +10,10 @@ from aiokproto import Client, Consumer, Producer
 from aiokproto.codec.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from aiokproto.errors import InvalidRecordError
 from aiokproto.types import Record, TopicPartition
+from tests.behaviour.waiting import until
 from tests.clusters import BehaviourCluster
 
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000"}
-CLEANER_SECONDS = 60
 
 
 async def read(cluster: BehaviourCluster, topic: str) -> list[Record]:
@@ -38,13 +37,7 @@ async def test_compaction(cluster: BehaviourCluster, topic: str) -> None:
             await producer.send(topic, value, key=b"k%d" % (number % 4), timestamp=now - 10_000)
         # The newest segment is left alone; this begins it.
         await producer.send(topic, b"newest", key=b"k0", timestamp=now)
-    found: list[Record] = []
-
-    async def compacted() -> None:
-        while not found or len(found) > 6:
-            found[:] = await read(cluster, topic)
-
-    await asyncio.wait_for(compacted(), CLEANER_SECONDS)
+    found = await until(lambda: read(cluster, topic), lambda found: 0 < len(found) <= 6)
     kept = [(record.offset, record.key, record.value) for record in found]
     assert kept == [
         # The newest segment was not there yet for the others to be compared with.

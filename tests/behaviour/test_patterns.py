@@ -14,11 +14,10 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.asked import NO_TOPIC, OK, errors
 from tests.behaviour.coordinator import coordinator
-from tests.behaviour.secured import Secured, as_user, create
+from tests.behaviour.secured import Secured, as_user, create, revoke, rule
 from tests.behaviour.test_acls import coordinator as until_coordinated
-from tests.behaviour.test_acls import revoke
 from tests.behaviour.test_consumer_groups import JOIN, Member, until
-from tests.broker.secure import DESCRIBE, GROUP, READ, TOPIC, acl, grant
+from tests.broker.secure import DESCRIBE, GROUP, READ, TOPIC, grant
 from tests.broker.wire import Wire
 from tests.clusters import BehaviourCluster
 
@@ -75,36 +74,38 @@ async def beat(wire: Wire, group: str, epoch: int, **fields: Any) -> ConsumerGro
     return await wire.ask(ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch, **fields))
 
 
-async def test_a_pattern_does_not_tell_of_topics_that_are_hidden(secured: Secured, topic: str) -> None:
+async def test_a_pattern_does_not_tell_of_topics_that_are_hidden(secured: Secured, topic: str, user: str) -> None:
     group, seen, hidden = f"g-{topic}", f"{topic}-1", f"{topic}-2"
-    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
         await create(admin, hidden)
         await create(admin, seen, 2)
         await until_coordinated(admin, group)
-        await grant(admin, acl(GROUP, group, READ), acl(TOPIC, seen, DESCRIBE))
+        await grant(admin, rule(user, GROUP, group, READ), rule(user, TOPIC, seen, DESCRIBE))
         joining = {"rebalance_timeout_ms": 60_000, "topic_partitions": []}
-        answer = await beat(alice, group, 0, subscribed_topic_regex=f"{topic}-.*", **joining)
+        answer = await beat(somebody, group, 0, subscribed_topic_regex=f"{topic}-.*", **joining)
         while answer.assignment is None or not answer.assignment.topic_partitions:
             assert answer.error_code == OK
-            answer = await beat(alice, group, answer.member_epoch)
+            answer = await beat(somebody, group, answer.member_epoch)
         assert [each.partitions for each in answer.assignment.topic_partitions] == [[0, 1]]
         described = await admin.ask(
             ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         )
         (member,) = described.groups[0].members
         assert [each.topic_name for each in member.assignment.topic_partitions] == [seen]
-        assert (await beat(alice, group, -1)).error_code == OK
-        await revoke(admin, group, seen)
+        assert (await beat(somebody, group, -1)).error_code == OK
+        await revoke(admin, user)
 
 
-async def test_a_hidden_topic_cannot_be_subscribed_to_nor_seen_in_a_group(secured: Secured, topic: str) -> None:
+async def test_a_hidden_topic_cannot_be_subscribed_to_nor_seen_in_a_group(
+    secured: Secured, topic: str, user: str
+) -> None:
     group = f"g-{topic}"
-    async with as_user(secured, "admin") as admin, as_user(secured, "alice") as alice:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
         await create(admin, topic)
         await until_coordinated(admin, group)
-        await grant(admin, acl(GROUP, group, READ))
+        await grant(admin, rule(user, GROUP, group, READ))
         joining = {"subscribed_topic_names": [topic], "rebalance_timeout_ms": 60_000, "topic_partitions": []}
-        refused = await beat(alice, group, 0, **joining)
+        refused = await beat(somebody, group, 0, **joining)
         assert (refused.error_code, refused.member_id, refused.assignment) == (NO_TOPIC, None, None)
         answer = await beat(admin, group, 0, **joining)
         while answer.assignment is None or not answer.assignment.topic_partitions:
@@ -112,8 +113,8 @@ async def test_a_hidden_topic_cannot_be_subscribed_to_nor_seen_in_a_group(secure
             answer = await beat(admin, group, answer.member_epoch)
         asked = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         assert errors(await admin.ask(asked)) == set()
-        described = await alice.ask(asked)
+        described = await somebody.ask(asked)
         assert errors(described) == {NO_TOPIC}
         assert described.groups[0].members == []
         assert (await beat(admin, group, -1)).error_code == OK
-        await revoke(admin, group)
+        await revoke(admin, user)

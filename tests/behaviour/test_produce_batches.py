@@ -21,6 +21,7 @@ from tests.behaviour.test_produce import stored, stored_batches
 from tests.behaviour.transactional import V1
 from tests.behaviour.transactional import Producer as Transactional
 from tests.clusters import BehaviourCluster
+from tests.patience import PATIENCE
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 START = time.time_ns() // 1_000_000
@@ -125,7 +126,7 @@ async def test_confluent_kafka_reads_the_copy(cluster: BehaviourCluster, topic: 
         consumer = confluent.Consumer(options)
         consumer.assign([confluent.TopicPartition(copy, 0, 0)])
         try:
-            messages = consumer.consume(len(RECORDS), 30)
+            messages = consumer.consume(len(RECORDS), PATIENCE)
         finally:
             consumer.close()
         assert not any(message.error() for message in messages)

@@ -10,7 +10,7 @@ import pytest
 from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
 from aiokproto.producer import murmur2
 from aiokproto.types import RecordMetadata
-from tests.behaviour.test_produce import producer, stored
+from tests.behaviour.test_produce import KEEP, producer, stored
 from tests.clusters import BehaviourCluster
 
 NOW = 1_760_000_000_000
@@ -46,7 +46,7 @@ async def test_a_table_of_values(cluster: BehaviourCluster, topic: str, wrap: An
 
 
 async def test_every_column(cluster: BehaviourCluster, topic: str) -> None:
-    await cluster.create_topic(topic, partitions=3)
+    await cluster.create_topic(topic, partitions=3, config=KEEP)
     table = pa.table(
         {
             "key": pa.array([b"k0", None, b"k2", b"", None], pa.binary()),

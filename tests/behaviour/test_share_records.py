@@ -32,10 +32,9 @@ from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, BatchRecord
 from tests.behaviour.coordinator import Coordinator, coordinator
 from tests.behaviour.sharing import ShareMember, alter_when_known, delete, describe, offsets, until
-from tests.behaviour.test_group_records import OFFSETS, written
+from tests.behaviour.test_group_records import OFFSETS, everything, written
 from tests.behaviour.test_share_groups import deleted
 from tests.broker.consumer_scene import Topics
-from tests.broker.wire import Wire, fetch_request, records_of
 from tests.clusters import BehaviourCluster
 
 STATES = "__share_group_state"
@@ -55,15 +54,6 @@ async def states_of(at: Coordinator, group: str) -> list[tuple[int, BatchRecord]
             assert read is not None
             if read[0].group == group:
                 found.append((partition, record))
-    return found
-
-
-async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord]:
-    found: list[BatchRecord] = []
-    while more := records_of(
-        await wire.ask(fetch_request(topic, found[-1].offset + 1 if found else 0, partition=partition), 12)
-    ):
-        found += more
     return found
 
 

@@ -34,8 +34,8 @@ from tests.behaviour.transactional import (
     read,
     read_when,
     stable_offset,
-    until,
 )
+from tests.behaviour.waiting import until
 from tests.clusters import BehaviourCluster
 
 both_versions = pytest.mark.parametrize("version", [V1, V2])
@@ -176,7 +176,8 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
     await cluster.create_topic(topic)
-    producer = Producer(client, version, timeout_ms=100)
+    # Long enough for a slow machine to write in it.
+    producer = Producer(client, version, timeout_ms=2000)
     await producer.init()
     await producer.write(topic, 0, b"late")
     found = await until(producer.describe, lambda answer: answer.transaction_state == "CompleteAbort")

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from aiokproto.client import Client
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -39,8 +37,8 @@ from aiokproto.codec.messages.txn_offset_commit import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchBuilder, decode
 from aiokproto.records.isolation import visible
-
-T = TypeVar("T")
+from tests.behaviour.waiting import until
+from tests.patience import PATIENCE
 
 UNCOMMITTED, COMMITTED = 0, 1
 
@@ -112,7 +110,7 @@ class Producer:
         request = ProduceRequest(
             transactional_id=self.name if name == "" else name,
             acks=-1,
-            timeout_ms=10_000,
+            timeout_ms=int(PATIENCE * 1000),
             topic_data=[
                 TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
             ],
@@ -183,16 +181,6 @@ class Producer:
     async def describe(self) -> TransactionState:
         answer = await self.client.request(DescribeTransactionsRequest(transactional_ids=[self.name]), key=self.name)
         return answer.transaction_states[0]
-
-
-async def until(ask: Callable[[], Awaitable[T]], done: Callable[[T], bool]) -> T:
-    """Ask until the answer is what it will be; the last one, if that takes too long."""
-    answer = await ask()
-    for _ in range(2_000):
-        if done(answer):
-            break
-        answer = await ask()
-    return answer
 
 
 def settled(code: int) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from aiokproto.broker import Broker
+from aiokproto.broker import Broker, Cluster
 from benchmarks import codec
 from benchmarks.clients import CLIENTS
 from benchmarks.extras import EXTRAS
+from benchmarks.topics import Topics
 from benchmarks.work import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,6 +104,17 @@ async def test_an_extra_measurement_of_ours_has_its_figures(tmp_path: Path) -> N
     assert cell["rounds"][0]["sent"] == cell["rounds"][0]["settled"] + 2
     assert cell["median"].keys() >= {"p50 ms", "p99 ms", "max ms", "messages/s"}
     assert EXTRAS["loaded"].messages < cell["rounds"][0]["settled"]
+
+
+async def test_a_connection_that_the_broker_has_closed_is_made_anew() -> None:
+    """As it does with one that was silent for ten minutes."""
+    async with Cluster(1) as cluster:
+        topics = Topics(cluster.bootstrap_servers)
+        await asyncio.to_thread(topics.create, "t", 2)
+        await cluster.stop_broker(0)
+        await cluster.start_broker(0)
+        assert await asyncio.to_thread(topics.count, "t") == 0
+        topics.close()
 
 
 async def test_what_cannot_be_reached_is_said(tmp_path: Path) -> None:

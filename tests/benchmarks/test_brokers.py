@@ -95,7 +95,9 @@ def test_a_broker_that_is_missing_and_one_that_fails_do_not_stop_the_others() ->
 def test_the_embedded_broker_runs_as_a_process_and_is_gone_afterwards() -> None:
     with processes.own(in_memory=False) as running:
         host, _, port = running.bootstrap.rpartition(":")
-        assert probe.known_brokers((host, int(port))) == {0}
+        while not (known := probe.known_brokers((host, int(port)))):
+            pass
+        assert known == {0}
         assert memory("VmHWM", running.process_id) > 0
     assert running.start_ms > 0
     assert not probe.answers((host, int(port)))

@@ -9,16 +9,18 @@ import shlex
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from typing_extensions import Self
 
+from tests.patience import PATIENCE
 from tools.setup.project import MESSAGES_RELEASES, messages_jars, tools_jars
 from tools.setup.system import find_java
 
-SECONDS = 60
+SECONDS = 3 * PATIENCE
 """The longest that a tool may take."""
 
 PACKAGES = {
@@ -125,7 +127,8 @@ class Step:
         typed: The words that are typed, each in a line.
         told: What is to be among what it writes; or after ``not``, what is not.
         fails: ``!``, whether it is to exit with an error.
-        own: ``~``, whether what it writes is each broker's own.
+        own: ``~`` or ``?``, whether what it writes is each broker's own.
+        ends_early: ``?``, whether it may end before it has seen all there is.
     """
 
     line: str
@@ -134,48 +137,98 @@ class Step:
     told: str
     fails: bool
     own: bool
+    ends_early: bool
 
     @classmethod
     def parse(cls, line: str) -> Step:
         rest, _, told = line.partition(" => ")
         rest, _, typed = rest.partition(" << ")
-        fails, own = rest.startswith("! "), rest.startswith("~ ")
-        words = shlex.split(rest[2:] if fails or own else rest)
-        return cls(line, words, "".join(f"{word}\n" for word in typed.split()), told, fails, own)
+        sign, rest = (rest[0], rest[2:]) if rest[0] in "!~?" else ("", rest)
+        typed = "".join(f"{word}\n" for word in typed.split())
+        return cls(line, shlex.split(rest), typed, told, sign == "!", sign in ("~", "?"), sign == "?")
+
+    @property
+    def looks(self) -> bool:
+        """Whether it changes nothing."""
+        return self.words[0] == "GetOffsetShell" or not _LOOKS.isdisjoint(self.words)
 
     def fits(self, text: str) -> bool:
         """Whether that may have been written."""
         return self.told[4:] not in text if self.told.startswith("not ") else self.told in text
+
+    def transcript(self, written: Written, servers: str) -> list[str]:
+        """The line, and what was written, in lines that can be compared."""
+        if self.fails:
+            return [self.line, *sorted(set(re.findall(r"errors\.(\w+)", written.text)))]
+        return [self.line, *([] if self.own else sorted(filter(None, mask(written.text, servers).splitlines())))]
+
+
+_LOOKS = {
+    "--describe",
+    "--list",
+    "cluster-id",
+    "describe",
+    "describe-producers",
+    "find-hanging",
+    "list",
+    "list-endpoints",
+}
 
 
 def steps(scene: str) -> list[Step]:
     return [Step.parse(line.strip()) for line in scene.strip().splitlines()]
 
 
-def play(tools: Tools, servers: str, scene: str, *, patience: float = 0, **names: str) -> list[str]:
-    """Run the steps of a scene against a cluster; returns them with what each has written, masked.
+Told = list[list[str]]
+"""What each step of a scene has written."""
 
-    In a step ``{servers}`` and ``names`` are filled in. One without ``{servers}`` gets ``--bootstrap-server``. With
-    ``patience``, in seconds, a step is repeated until it writes what it is to: nodes hear of changes one by one.
+
+def _nothing() -> None:
+    """A cluster that does at once what it is asked to."""
+
+
+def play(
+    tools: Tools,
+    servers: str,
+    scene: str,
+    names: Mapping[str, str] | None = None,
+    *,
+    like: Told | None = None,
+    settle: Callable[[], None] = _nothing,
+) -> Told:
+    """Run the steps of a scene against a cluster.
+
+    In a step ``{servers}`` and ``names`` are filled in. One without ``{servers}`` gets ``--bootstrap-server``.
+
+    Args:
+        tools: The tools.
+        servers: The cluster.
+        scene: The steps.
+        names: What to fill in.
+        like: What another cluster has told. The nodes of this one do not do all at once: a step is repeated until it
+            writes what it is to, and one that only looks until it tells the same.
+        settle: Called after each step that changes something; returns when all nodes have done so.
     """
-    transcript = []
+    transcript: Told = []
     for step in steps(scene):
         tool, *arguments = [word.replace("{servers}", servers) for word in step.words]
-        for name, value in names.items():
+        for name, value in (names or {}).items():
             arguments = [word.replace(f"{{{name}}}", value) for word in arguments]
         if "{servers}" not in step.line:
             arguments = ["--bootstrap-server", servers, *arguments]
-        until = time.monotonic() + patience
-        written = tools.call(tool, *arguments, typed=step.typed)
-        while not step.fits(written.text) and time.monotonic() < until:
+        wanted = like[len(transcript)] if like is not None and step.looks else None
+        until = time.monotonic() + (PATIENCE if like is not None or step.ends_early else 0)
+        while True:
             written = tools.call(tool, *arguments, typed=step.typed)
+            told = step.transcript(written, servers)
+            if (step.fits(written.text) and wanted in (None, told)) or time.monotonic() >= until:
+                break
         assert (written.code != 0) == step.fails, f"{step.line}\n{written.text}"
         assert step.fits(written.text), f"{step.line}\n{written.text}"
-        transcript.append(step.line)
-        if step.fails:
-            transcript += sorted(set(re.findall(r"errors\.(\w+)", written.text)))
-        elif not step.own:
-            transcript += sorted(filter(None, mask(written.text, servers).splitlines()))
+        assert wanted in (None, told), step.line
+        transcript.append(told)
+        if not step.looks:
+            settle()
     return transcript
 
 

@@ -71,9 +71,8 @@ async def test_logs_take_a_new_default_at_once(tmp_path: Path) -> None:
 
 
 async def test_what_was_changed_outlives_the_broker(tmp_path: Path) -> None:
-    cluster = Cluster(1, data_dir=tmp_path)
     for started in range(3):
-        async with cluster, connect(cluster) as wire:
+        async with Cluster(1, data_dir=tmp_path) as cluster, connect(cluster) as wire:
             expected = {"log.retention.ms": [(CHANGED, "7")]} if started == 1 else {}
             assert await sources(wire, BROKER, EVERYONE) == expected
             await alter(wire, EVERYONE, "log.retention.ms", "7", SET if started == 0 else DELETE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -44,7 +45,9 @@ from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupReque
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
-from tests.broker.wire import Wire, batch, connect, fetch_request, produce, produce_request, records_of
+from tests.broker.ports import free_port
+from tests.broker.wire import Wire, batch, connect, fetch_request, parked, produce, produce_request, records_of
+from tests.patience import PATIENCE
 
 SUBSCRIPTION = b"\0\x01" + ConsumerProtocolSubscription(topics=["t"]).encode(1)
 
@@ -156,7 +159,7 @@ def test_unknown_options_are_errors() -> None:
 
 
 async def test_starting_and_closing() -> None:
-    broker = Broker()
+    broker = Broker(port=free_port())
     await broker.close()
     async with broker:
         with pytest.raises(RuntimeError):
@@ -178,8 +181,8 @@ async def test_one_directory_one_broker(tmp_path: Path) -> None:
 
 
 async def test_a_port_that_is_taken(tmp_path: Path) -> None:
-    async with Broker() as broker:
-        port = int(broker.bootstrap_servers.split(":")[1])
+    port = free_port()
+    async with Broker(port=port):
         with pytest.raises(OSError, match="in use"):
             await Broker(port=port, data_dir=tmp_path).start()
     async with Broker(port=port, data_dir=tmp_path) as broker:
@@ -335,7 +338,7 @@ async def test_closing_with_parked_joins_is_prompt(broker: Broker, wire: Wire) -
         await other.writer.drain()
         while (await described(wire)).group_state == "Stable":
             await asyncio.sleep(0)
-        await asyncio.wait_for(broker.close(), 5)
+        await asyncio.wait_for(broker.close(), PATIENCE)
         assert await other.closed()
 
 
@@ -415,7 +418,7 @@ async def test_moving_a_leader(cluster: Cluster) -> None:
     async with connect(cluster, old) as wire:
         await produce(wire, "t", batch([b"x"]))
         wire.send(fetch_request("t", 1, max_wait_ms=600_000), 11)
-        await wire.writer.drain()
+        await parked(cluster)
         new = await cluster.move_leader("t", 0)
         assert new == cluster.leader("t", 0) != old
         assert await wire.frame(), "a parked fetch is answered"
@@ -462,6 +465,21 @@ async def test_a_node_stops_and_comes_back(cluster: Cluster) -> None:
     assert cluster.bootstrap_servers == servers
     async with connect(cluster, victim) as wire:
         assert sorted((await partition_of(wire, "t")).isr_nodes) == [0, 1, 2]
+
+
+async def test_the_port_of_a_stopped_node_stays_its_own() -> None:
+    async with Cluster(2) as cluster:
+        for stop in (cluster.stop_broker, cluster.kill_broker):
+            await stop(1)
+            host, port = cluster.bootstrap_servers.split(",")[1].split(":")
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind((host, int(port)))
+            with pytest.raises(ConnectionRefusedError):
+                async with connect(cluster, 1):
+                    pass
+            await cluster.start_broker(1)
+        await cluster.stop_broker(1)
+        await cluster.remove_broker(1)
 
 
 async def test_a_partition_without_replicas_waits_for_its_node(cluster: Cluster) -> None:

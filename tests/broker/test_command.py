@@ -16,6 +16,7 @@ from aiokproto.cli.main import main
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.registry import api_keys
 from tests.broker.wire import Wire, batch, connect_to, fetch_request, produce, records_of
+from tests.patience import PATIENCE
 
 
 @contextmanager
@@ -49,7 +50,7 @@ async def test_a_broker_serves_until_it_is_told_to_end(tmp_path: Path, number: s
                 assert [record.value for record in found] == already
                 assert (await produce(wire, "t", batch([b"x"]))).error_code == 0
             running.send_signal(number)
-            assert running.wait(20) == 0
+            assert running.wait(PATIENCE) == 0
 
 
 async def test_several_brokers_of_an_old_release() -> None:
@@ -67,7 +68,7 @@ def test_it_ends_with_the_process_that_started_it() -> None:
         assert address(running)
         assert running.stdin is not None
         running.stdin.close()
-        assert running.wait(20) == 0
+        assert running.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(

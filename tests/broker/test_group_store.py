@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from aiokproto.codec.payloads.offset_commit import OffsetCommitValue
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_scene import Topics
 from tests.broker.wire import Wire, connect
+from tests.patience import PATIENCE
 
 SUBSCRIPTION = b"\0\x01" + ConsumerProtocolSubscription(topics=["t"]).encode(1)
 QUICK = {"offsets.topic.num.partitions": 1}
@@ -340,7 +342,9 @@ async def test_confluent_members_of_the_consumer_protocol() -> None:
             return consumer
 
         def share(wanted: list[int], *consumers: Any) -> None:
+            end = time.monotonic() + PATIENCE
             while [len(each.assignment()) for each in consumers] != wanted:
+                assert time.monotonic() < end, [each.assignment() for each in consumers]
                 for each in consumers:
                     each.poll(0.01)
 
@@ -350,7 +354,7 @@ async def test_confluent_members_of_the_consumer_protocol() -> None:
         first.commit(offsets=[confluent.TopicPartition("t", at.partition, 1)], asynchronous=False)
         second.close()
         share([4], first)
-        (found,) = first.committed([at], 20)
+        (found,) = first.committed([at], PATIENCE)
         assert found.offset == 1
         first.close()
 

@@ -19,16 +19,19 @@ from aiokproto.codec.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.broker.conftest import GUESTS, kafka_libraries
+from tests.patience import PATIENCE
 from tools.setup.system import find_java
 
 COUNT = 200
+SECONDS = 4 * PATIENCE
+"""The longest that a program may take, all its work together."""
 
 
 async def run(command: list[str], folder: Path | None = None) -> str:
     """What a program writes; fails if it does."""
 
     def wait() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
 
     done = await asyncio.to_thread(wait)
     assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-500:]
@@ -61,6 +64,10 @@ async def test_franz_go(franz_go: str, how: list[str]) -> None:
         assert await run([franz_go, address, "t", "g", str(COUNT), *how]) == f"{COUNT}\n"
 
 
+LONG_LOCKS = {"group.share.max.record.lock.duration.ms": 3_600_000, "group.share.record.lock.duration.ms": 3_600_000}
+"""What is delivered comes again if its lock ends before a slow program says what became of it."""
+
+
 async def from_the_beginning(cluster: Cluster, group: str) -> None:
     """Have a share group begin with the first record."""
     change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
@@ -71,7 +78,7 @@ async def from_the_beginning(cluster: Cluster, group: str) -> None:
 
 
 async def test_franz_go_shares(franz_go: str) -> None:
-    async with Cluster(2) as cluster:
+    async with Cluster(2, config=LONG_LOCKS) as cluster:
         await cluster.create_topic("t", 3)
         await from_the_beginning(cluster, "g")
         address = cluster.bootstrap_servers.split(",")[0]
@@ -107,7 +114,7 @@ async def test_kafkas_own_clients(guest_classes: Path, protocol: str) -> None:
     ],
 )
 async def test_kafkas_own_share_consumers(guest_classes: Path, mode: str, summary: str) -> None:
-    async with Cluster(2) as cluster:
+    async with Cluster(2, config=LONG_LOCKS) as cluster:
         await cluster.create_topic("t", 3)
         await from_the_beginning(cluster, "g")
         servers = cluster.bootstrap_servers
@@ -144,14 +151,14 @@ def produce_and_consume(module: Any, servers: str, release: tuple[int, ...] | No
         options["api_version"] = release
     producer = module.KafkaProducer(acks="all", **options)
     for future in [producer.send("t", value) for value in values]:
-        future.get(20)
+        future.get(PATIENCE)
     producer.close()
     consumer = module.KafkaConsumer(
         "t",
         group_id="g" if with_group else None,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=PATIENCE * 1000,
         **options,
     )
     found = [record.value for _, record in zip(range(COUNT), consumer, strict=False)]
@@ -196,11 +203,11 @@ async def test_librdkafka_with_old_brokers(release: str) -> None:
         producer = confluent.Producer(options)
         for number in range(COUNT):
             producer.produce("t", b"%d" % number)
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE) == 0
         consumer = confluent.Consumer({**options, "group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
         try:
-            return len([message for message in consumer.consume(COUNT, 20) if message.error() is None])
+            return len([message for message in consumer.consume(COUNT, PATIENCE) if message.error() is None])
         finally:
             consumer.close()
 

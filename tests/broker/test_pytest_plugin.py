@@ -9,6 +9,7 @@ import pytest
 
 from aiokproto.broker import Broker, VirtualClock
 from aiokproto.broker.threaded import ThreadedCluster
+from tests.broker.ports import free_port
 
 HELPERS = """
     import asyncio
@@ -16,7 +17,7 @@ HELPERS = """
 
     def is_there(address):
         host, port = address.split(":")
-        with socket.create_connection((host, int(port)), 10) as connection:
+        with socket.create_connection((host, int(port)), 60) as connection:
             connection.sendall(bytes([0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 1, 0, 0]))
             return len(connection.recv(8)) == 8
 """
@@ -130,8 +131,8 @@ def test_what_is_wrong_is_said(pytester: pytest.Pytester) -> None:
 
 
 def test_a_threaded_cluster_is_used_from_outside_its_thread() -> None:
-    clock = VirtualClock()
-    kafka = ThreadedCluster(Broker(clock=clock))
+    clock, port = VirtualClock(), free_port()
+    kafka = ThreadedCluster(Broker(port=port, clock=clock))
     with pytest.raises(RuntimeError, match="not started"):
         kafka.call(clock.advance, 1)
     with kafka:
@@ -142,10 +143,10 @@ def test_a_threaded_cluster_is_used_from_outside_its_thread() -> None:
             kafka.call(lambda: kafka.create_topic("deadlock"))
         with pytest.raises(RuntimeError, match="already started"):
             kafka.start()
-        address = kafka.bootstrap_servers
+        assert kafka.bootstrap_servers == f"127.0.0.1:{port}"
     kafka.close()
-    with ThreadedCluster(Broker(port=int(address.split(":")[1]))) as taken:
-        other = ThreadedCluster(Broker(port=int(taken.bootstrap_servers.split(":")[1])))
+    with ThreadedCluster(Broker(port=port)):
+        other = ThreadedCluster(Broker(port=port))
         with pytest.raises(OSError, match="address"):
             other.start()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from aiokproto.broker import Broker, VirtualClock
 from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.quotas import charge
 from aiokproto.broker.quotas.charge import Stopwatch
 from aiokproto.broker.quotas.limits import ANY, DEFAULT, EXACT, Component, Limits, Share
 from aiokproto.broker.quotas.meters import Rate, TokenBucket
@@ -225,21 +227,29 @@ def test_connections_are_counted_by_address() -> None:
     assert [used.connect("10.0.0.9", 0.0) for _ in range(50)] == [0.0] * 50
 
 
-async def test_waiting_is_not_time_that_was_used() -> None:
+async def test_waiting_is_not_time_that_was_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(charge, "time", SimpleNamespace(perf_counter=lambda: now))
     gate = asyncio.get_running_loop().create_future()
 
     async def work() -> str:
-        return str(await gate)
+        nonlocal now
+        now += 1
+        done = str(await gate)
+        now += 2
+        return done
 
     async def measured(watch: Stopwatch[str]) -> str:
         return await watch
 
-    begun = asyncio.get_running_loop().time()
     watch = Stopwatch(work())
     task = asyncio.ensure_future(measured(watch))
-    asyncio.get_running_loop().call_later(0.05, gate.set_result, "done")
+    await asyncio.sleep(0)
+    assert watch.seconds == 1
+    now += 100
+    gate.set_result("done")
     assert await task == "done"
-    assert 0 < watch.seconds < asyncio.get_running_loop().time() - begun - 0.04
+    assert watch.seconds == 3
 
 
 async def test_cancelling_reaches_the_work() -> None:

@@ -74,13 +74,23 @@ async def test_a_session_ends(mechanism: str, token: bytes, max_reauth_ms: int, 
     clock = VirtualClock()
     sasl = authenticator(clock, max_reauth_ms)
     assert log_in(sasl, token, mechanism) == lifetime_ms
-    await clock.advance(lifetime_ms / 1000)
+    await clock.advance(lifetime_ms / 1000 - 0.5)
     assert sasl.admit(METADATA) is None
     assert sasl.failure is None
-    await clock.advance(0.001)
+    await clock.advance(0.5)
     # In time or not: authenticating again is always heard.
     assert log_in(sasl, token, mechanism) == lifetime_ms
-    await clock.advance(lifetime_ms / 1000 + 0.001)
+    await clock.advance(lifetime_ms / 1000)
+    sasl.admit(METADATA)
+    assert sasl.failure == "its session has expired, and it did not authenticate again"
+
+
+def test_a_session_of_no_time_serves_nothing() -> None:
+    """Not even within one step of the clock."""
+    clock = VirtualClock()
+    expired = Token("alice", clock.wall())
+    sasl = SaslAuthenticator({"OAUTHBEARER": lambda: OAuthBearerExchange(lambda _: expired)}, 0, clock)
+    assert log_in(sasl, b"n,,\x01auth=Bearer alice\x01\x01", "OAUTHBEARER") == 0
     sasl.admit(METADATA)
     assert sasl.failure == "its session has expired, and it did not authenticate again"
 

@@ -10,6 +10,7 @@ import pytest
 
 from aiokproto.broker import Broker, Security
 from tests.broker.secure import Certificates, unsecured
+from tests.patience import PATIENCE
 
 USERS = {"alice": "alice-secret"}
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -60,7 +61,7 @@ async def test_aiokafka(protocol: str, mechanism: str, certificates: Certificate
         async with aiokafka.AIOKafkaProducer(**options) as producer:
             await producer.send_and_wait("t", b"value")
         async with aiokafka.AIOKafkaConsumer("t", auto_offset_reset="earliest", **options) as consumer:
-            assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"value"
+            assert (await asyncio.wait_for(consumer.getone(), PATIENCE)).value == b"value"
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), CASES)
@@ -88,10 +89,10 @@ async def test_confluent_kafka(protocol: str, mechanism: str, certificates: Cert
             }
         producer = confluent.Producer(options)
         producer.produce("t", b"value")
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE) == 0
         consumer = confluent.Consumer({**options, "group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe(["t"])
-        assert [message.value() for message in consumer.consume(1, 20)] == [b"value"]
+        assert [message.value() for message in consumer.consume(1, PATIENCE)] == [b"value"]
         consumer.close()
 
     async with secured(protocol, certificates) as broker:
@@ -114,9 +115,11 @@ async def test_kafka_python(protocol: str, mechanism: str, certificates: Certifi
                 "sasl_plain_password": USERS["alice"],
             }
         producer = kafka.KafkaProducer(**options)
-        producer.send("t", b"value").get(20)
-        producer.close(5)
-        consumer = kafka.KafkaConsumer("t", auto_offset_reset="earliest", consumer_timeout_ms=20_000, **options)
+        producer.send("t", b"value").get(PATIENCE)
+        producer.close(PATIENCE)
+        consumer = kafka.KafkaConsumer(
+            "t", auto_offset_reset="earliest", consumer_timeout_ms=PATIENCE * 1000, **options
+        )
         assert next(consumer).value == b"value"
         consumer.close()
 

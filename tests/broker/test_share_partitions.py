@@ -25,6 +25,7 @@ from aiokproto.codec.messages.alter_client_quotas import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from tests.behaviour.share_scene import Member, Scene, deliveries, parts_of, scene
+from tests.broker.wire import parked
 from tests.clusters import EmbeddedCluster
 
 TERMS = Terms(max_locks=100, delivery_limit=5, lock_seconds=30.0)
@@ -85,31 +86,30 @@ async def shared(
         yield broker, at
 
 
-async def parked(broker: Broker, member: Member) -> asyncio.Task[dict[int, int]]:
+async def waits(broker: Broker, member: Member) -> asyncio.Task[dict[int, int]]:
     """A fetch that waits at the broker for something to be had."""
     task = asyncio.create_task(member.acquire(wait=60_000))
-    while not broker._running.state.partition("t", 0).watchers:
-        await asyncio.sleep(0)
+    await parked(broker)
     return task
 
 
 async def test_who_waits_is_woken_when_there_is_something_to_be_had() -> None:
     clock = VirtualClock()
     async with shared(clock) as (broker, at), at.member() as one, at.member() as other:
-        waiting = await parked(broker, one)
+        waiting = await waits(broker, one)
         await at.produce(3)
         assert await waiting == {0: 1, 1: 1, 2: 1}
-        waiting = await parked(broker, other)
+        waiting = await waits(broker, other)
         assert await one.say((0, 0, [RELEASE])) is ErrorCode.NONE
         assert await waiting == {0: 2}
-        waiting = await parked(broker, other)
+        waiting = await waits(broker, other)
         await clock.advance(30.1)
         assert await waiting == {0: 3, 1: 2, 2: 2}
-        waiting = await parked(broker, one)
+        waiting = await waits(broker, one)
         assert (await other.acknowledge((0, 1, [ACCEPT]), epoch=-1)).error_code == 0
         assert await waiting == {2: 3}
         other.epoch = 0
-        waiting = await parked(broker, other)
+        waiting = await waits(broker, other)
         one.wire.writer.close()
         assert await waiting == {2: 4}, "its session has ended with its connection"
 

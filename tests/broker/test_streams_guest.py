@@ -17,11 +17,12 @@ from aiokproto.codec.messages.streams_group_describe import DescribedGroup, Stre
 from aiokproto.consumer import Consumer
 from aiokproto.producer import Producer
 from tests.broker.conftest import GUESTS
+from tests.patience import PATIENCE
 from tools.setup.project import MESSAGES_RELEASES, messages_jars, tools_jars
 from tools.setup.system import find_java
 
 APPLICATION = "word-count"
-SECONDS = 100
+SECONDS = 2 * PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -86,7 +87,9 @@ async def test_kafka_streams_counts_words(word_count: list[str], guarantee: str,
             for line in (b"a b a", b"b c", b"a"):
                 await producer.send("lines", line)
             await asyncio.wait_for(counted(consumer, {"a": 3, "b": 2, "c": 1}), SECONDS)
-            group = await described(cluster)
+            # One of its threads can do all the work before the other one joins.
+            while len((group := await described(cluster)).members) < 2 or group.group_state != "Stable":
+                pass
             tasks = [
                 (each.subtopology_id, index)
                 for member in group.members

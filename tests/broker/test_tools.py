@@ -6,17 +6,21 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aiokproto.broker import Cluster
-from tests.broker.kafka_tools import Tools, play, steps
+from tests.broker.kafka_tools import Told, Tools, play, steps
+from tests.broker.settled import leftovers, settle
 from tests.kafka.cluster import KafkaCluster
+from tests.patience import PATIENCE
 
-pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.timeout(240)]
+# A scene is many runs of tools, each of which may take its time.
+pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.timeout(900)]
 
 CONFIG = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -33,12 +37,49 @@ WITHOUT_ELR = """
 """
 
 
+class Real:
+    """A real cluster with the nodes 1 and 2, which nobody else uses."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._cluster: KafkaCluster | None = None
+
+    def start(self) -> str:
+        """Start it unless it runs; returns its address."""
+        if self._cluster is None:
+            self._cluster = KafkaCluster(2, config=CONFIG, heap="384m")
+            self._cluster.start()
+            servers = self._cluster.bootstrap_servers
+            play(self._tools, servers, WITHOUT_ELR, settle=partial(settled, servers))
+        return self._cluster.bootstrap_servers
+
+    def stop(self) -> None:
+        """Stop it for good: the next one is another."""
+        if self._cluster is not None:
+            self._cluster.stop()
+            self._cluster = None
+
+
+def settled(servers: str) -> None:
+    asyncio.run(settle(servers))
+
+
 @pytest.fixture(scope="module")
-def real(tools: Tools) -> Iterator[str]:
-    """The address of a real cluster with the nodes 1 and 2, which nobody else uses."""
-    with KafkaCluster(2, config=CONFIG, heap="384m") as cluster:
-        play(tools, cluster.bootstrap_servers, WITHOUT_ELR)
-        yield cluster.bootstrap_servers
+def reals(tools: Tools) -> Iterator[Real]:
+    real = Real(tools)
+    yield real
+    real.stop()
+
+
+@pytest.fixture
+async def real(reals: Real) -> AsyncIterator[str]:
+    """The address of a real cluster where nothing is yet."""
+    servers = await asyncio.to_thread(reals.start)
+    yield servers
+    left = await leftovers(servers)
+    if left:
+        await asyncio.to_thread(reals.stop)
+    assert not left, "what a test leaves behind would be in the way of the others"
 
 
 @pytest.fixture
@@ -51,22 +92,26 @@ async def embedded() -> AsyncIterator[str]:
 
 @dataclass(frozen=True)
 class Stage:
-    """Both clusters."""
+    """Both clusters, and what the embedded one has told of each scene."""
 
     tools: Tools
     embedded: str
     real: str
     tally: Counter[str]
+    ours: dict[str, Told] = field(default_factory=dict)
 
-    async def play(self, servers: str, scene: str, **names: str) -> list[str]:
+    async def play(self, servers: str, scene: str, **names: str) -> Told:
         self.tally["runs of Kafka's command line tools"] += len(steps(scene))
-        patience = 20 if servers == self.real else 0
-        return await asyncio.to_thread(play, self.tools, servers, scene, patience=patience, **names)
+        if servers == self.real:
+            like, done = self.ours[scene], partial(settled, servers)
+            return await asyncio.to_thread(play, self.tools, servers, scene, names, like=like, settle=done)
+        self.ours[scene] = await asyncio.to_thread(play, self.tools, servers, scene, names)
+        return self.ours[scene]
 
     async def compare(self, scene: str, **names: str) -> None:
         await self.compare_acts(lambda servers: self.play(servers, scene, **names))
 
-    async def compare_acts(self, act: Callable[[str], Awaitable[list[str]]]) -> None:
+    async def compare_acts(self, act: Callable[[str], Awaitable[Told]]) -> None:
         ours = await act(self.embedded)
         assert ours == await act(self.real)
 
@@ -170,6 +215,10 @@ async def test_options_of_users_clients_and_groups(stage: Stage) -> None:
         ! ConfigCommand --alter --group g --add-config nonsense=5
         ConfigCommand --alter --group g --delete-config consumer.session.timeout.ms
         ConfigCommand --describe --group g
+        ConfigCommand --alter --user alice --delete-config producer_byte_rate
+        ConfigCommand --alter --user-defaults --delete-config request_percentage
+        ConfigCommand --alter --user alice --client app --delete-config producer_byte_rate
+        ConfigCommand --alter --client app --delete-config controller_mutation_rate
     """)
 
 
@@ -177,8 +226,8 @@ async def test_groups(stage: Stage) -> None:
     await stage.compare("""
         TopicCommand --create --topic g --replica-assignment 1:2,2:1
         ConsoleProducer --topic g --reader-property parse.key=true --reader-property key.separator=: << a:1 b:2 c:3 d:4
-        ConsoleConsumer --topic g --from-beginning --max-messages 4 --timeout-ms 20000 --group g1
-        ConsoleConsumer --topic g --from-beginning --max-messages 4 --timeout-ms 20000 \
+        ConsoleConsumer --topic g --from-beginning --max-messages 4 --timeout-ms 60000 --group g1
+        ConsoleConsumer --topic g --from-beginning --max-messages 4 --timeout-ms 60000 \
             --group g2 --command-property group.protocol=consumer
         ConsumerGroupCommand --list => g2
         ConsumerGroupCommand --list --state Empty => g1
@@ -209,13 +258,19 @@ async def test_groups(stage: Stage) -> None:
     """)
 
 
+LONG = 900_000
+"""Milliseconds, as many as a transaction may take at most."""
+
+
 def member(servers: str, group: str) -> Any:
     """A member of the group named as its protocol, which has read a record of the topic `m`."""
     confluent = pytest.importorskip("confluent_kafka")
     options = {"bootstrap.servers": servers, "group.id": group, "group.protocol": group, "client.id": f"in-{group}"}
-    consumer = confluent.Consumer({**options, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer = confluent.Consumer(
+        {**options, "auto.offset.reset": "earliest", "enable.auto.commit": False, "max.poll.interval.ms": LONG}
+    )
     consumer.subscribe(["m"])
-    (record,) = consumer.consume(1, 20)
+    (record,) = consumer.consume(1, PATIENCE)
     consumer.commit(record, asynchronous=False)
     return consumer
 
@@ -232,7 +287,7 @@ async def test_groups_with_members(stage: Stage) -> None:
         ConsumerGroupCommand --delete-offsets --group classic --topic m => GroupSubscribedToTopicException
     """
 
-    async def act(servers: str) -> list[str]:
+    async def act(servers: str) -> Told:
         await stage.play(servers, "TopicCommand --create --topic m --replica-assignment 1:2")
         await stage.play(servers, "ConsoleProducer --topic m << v")
         members = [await asyncio.to_thread(member, servers, group) for group in ("classic", "consumer")]
@@ -254,7 +309,7 @@ async def test_share_groups(stage: Stage) -> None:
         ConfigCommand --alter --group shared --add-config share.auto.offset.reset=earliest
         ConfigCommand --describe --group shared => share.auto.offset.reset=earliest
         ConsoleProducer --topic s << a b c
-        ConsoleShareConsumer --topic s --group shared --max-messages 3 --timeout-ms 20000 => c
+        ConsoleShareConsumer --topic s --group shared --max-messages 3 --timeout-ms 60000 => c
         GroupsCommand --list --share => shared
         ShareGroupCommand --list => shared
         ShareGroupCommand --list --state => Empty
@@ -262,9 +317,10 @@ async def test_share_groups(stage: Stage) -> None:
         ShareGroupCommand --describe --group shared --members
         ~ ShareGroupCommand --describe --group shared --state => Empty
         ShareGroupCommand --reset-offsets --group shared --topic s --to-earliest --execute => s
-        ConsoleShareConsumer --topic s --group shared --max-messages 3 --timeout-ms 20000 => c
+        ConsoleShareConsumer --topic s --group shared --max-messages 3 --timeout-ms 60000 => c
         ShareGroupCommand --delete-offsets --group shared --topic s
         ShareGroupCommand --delete --group shared
+        ConfigCommand --alter --group shared --delete-config share.auto.offset.reset
         GroupsCommand --list --share => not shared
         TopicCommand --delete --topic s
     """)
@@ -363,22 +419,24 @@ async def test_records(stage: Stage) -> None:
         ~ VerifiableConsumer --topic r --group-id v1 --max-messages 30 --reset-policy earliest => shutdown_complete
         ~ VerifiableConsumer --topic r --group-id v2 --max-messages 30 --reset-policy earliest \
             --group-protocol consumer => "maxOffset":17
-        ConsoleConsumer --topic r --partition 0 --offset 0 --max-messages 5 --timeout-ms 20000 \
+        ConsoleConsumer --topic r --partition 0 --offset 0 --max-messages 5 --timeout-ms 60000 \
             --formatter-property print.key=true --formatter-property print.offset=true
         ~ TransactionalMessageCopier --broker-list {servers} --input-topic r --input-partition 0 --output-topic copy \
             --consumer-group c --transaction-size 10 --transactional-id copier --use-group-metadata --group-mode \
             => "totalProcessed":30
         ConsoleConsumer --topic copy --from-beginning --isolation-level read_committed \
-            --max-messages 30 --timeout-ms 20000
+            --max-messages 30 --timeout-ms 60000 --group copied
         ProducerPerformance --topic perf --num-records 1000 --record-size 100 --throughput -1 \
             --command-property compression.type=zstd => 1000 records sent
         ProducerPerformance --topic perf --num-records 100 --record-size 100 --throughput -1 \
             --transactional-id perf --transaction-duration-ms 60000 => 100 records sent
-        ~ ConsumerPerformance --topic perf --num-records 1100 --timeout 20000 --group perf => 1100,
+        ~ ConsumerPerformance --topic perf --num-records 1100 --timeout 60000 --group perf => 1100,
         ~ EndToEndLatency {servers} perf 10 all 100 => Percentiles
-        ~ ConsoleConsumer --topic __consumer_offsets --from-beginning --timeout-ms 1500 \
+        ? ConsoleConsumer --topic __consumer_offsets --from-beginning --timeout-ms 1500 --group offsets \
+            --command-property enable.auto.commit=false \
             --formatter org.apache.kafka.tools.consumer.OffsetsMessageFormatter => "group":"c"
-        ConsumerGroupCommand --delete --group v1 --group v2 --group c --group perf
+        ConsumerGroupCommand --delete --group v1 --group v2 --group c --group perf --group copied --group offsets
+        ~ ConsumerGroupCommand --delete --all-groups
         TopicCommand --delete --topic r
         TopicCommand --delete --topic perf
         TopicCommand --delete --topic copy
@@ -388,11 +446,13 @@ async def test_records(stage: Stage) -> None:
 def in_transaction(servers: str) -> Any:
     """A producer in the middle of its first transaction."""
     confluent = pytest.importorskip("confluent_kafka")
-    producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": "open"})
-    producer.init_transactions(20)
+    producer = confluent.Producer(
+        {"bootstrap.servers": servers, "transactional.id": "open", "transaction.timeout.ms": LONG}
+    )
+    producer.init_transactions(PATIENCE)
     producer.begin_transaction()
     producer.produce("x", b"v")
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE) == 0
     return producer
 
 
@@ -412,7 +472,7 @@ async def test_transactions(stage: Stage) -> None:
         ~ TransactionsCommand list --transactional-id-pattern op.* => Empty
     """
 
-    async def act(servers: str) -> list[str]:
+    async def act(servers: str) -> Told:
         await stage.play(servers, "TopicCommand --create --topic x --replica-assignment 1:2")
         producer = await asyncio.to_thread(in_transaction, servers)
         seen = await stage.play(servers, scene)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Broker, Cluster
+from tests.broker.test_guests import SECONDS
 from tests.java import judge
+from tests.patience import PATIENCE
 from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
 from tools.setup.system import find_java
 
@@ -49,7 +51,7 @@ async def test_aiokafka() -> None:
             isolation_level="read_committed",
             **servers,
         ) as consumer:
-            found = [(await asyncio.wait_for(anext(consumer), 30)).value for _ in COMMITTED]
+            found = [(await asyncio.wait_for(anext(consumer), PATIENCE)).value for _ in COMMITTED]
             assert sorted(found) == sorted(COMMITTED)
             for partition in consumer.assignment():
                 assert await consumer.position(partition) <= (await consumer.end_offsets([partition]))[partition]
@@ -70,7 +72,7 @@ def consume(confluent: Any, servers: str, topic: str, count: int) -> list[bytes]
     try:
         found: list[bytes] = []
         while len(found) < count:
-            messages = consumer.consume(count - len(found), 30)
+            messages = consumer.consume(count - len(found), PATIENCE)
             assert messages, f"{len(found)} of {count} records"
             found += [message.value() for message in messages if message.error() is None]
         return found
@@ -83,16 +85,16 @@ async def test_confluent_kafka() -> None:
 
     def run(servers: str) -> None:
         producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": "tx"})
-        producer.init_transactions(30)
+        producer.init_transactions(PATIENCE)
         for number in range(ROUNDS):
             producer.begin_transaction()
             for value in round_of(number):
                 producer.produce("t", value)
             if number % 2:
-                producer.flush(30)
-                producer.abort_transaction(30)
+                producer.flush(PATIENCE)
+                producer.abort_transaction(PATIENCE)
             else:
-                producer.commit_transaction(30)
+                producer.commit_transaction(PATIENCE)
         assert sorted(consume(confluent, servers, "t", len(COMMITTED))) == sorted(COMMITTED)
 
     async with Cluster(2) as cluster:
@@ -107,7 +109,7 @@ async def test_confluent_kafka_moves_records_and_offsets_together() -> None:
         producer = confluent.Producer({"bootstrap.servers": servers})
         for value in round_of(0):
             producer.produce("in", value)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def move(servers: str, count: int, commit: bool) -> None:
         """Read from where the group is, write what was read, and both or neither counts."""
@@ -123,22 +125,22 @@ async def test_confluent_kafka_moves_records_and_offsets_together() -> None:
         consumer.subscribe(["in"])
         producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": "mover"})
         try:
-            producer.init_transactions(30)
+            producer.init_transactions(PATIENCE)
             messages: list[Any] = []
             while len(messages) < count:
-                got = consumer.consume(count - len(messages), 30)
+                got = consumer.consume(count - len(messages), PATIENCE)
                 assert got
                 messages += [each for each in got if each.error() is None]
             producer.begin_transaction()
             for message in messages:
                 producer.produce("out", message.value())
             positions = consumer.position(consumer.assignment())
-            producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 30)
+            producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), PATIENCE)
             if commit:
-                producer.commit_transaction(30)
+                producer.commit_transaction(PATIENCE)
             else:
-                producer.flush(30)
-                producer.abort_transaction(30)
+                producer.flush(PATIENCE)
+                producer.abort_transaction(PATIENCE)
         finally:
             consumer.close()
 
@@ -159,18 +161,18 @@ async def test_confluent_kafka_is_fenced_by_a_second_instance() -> None:
     def run(servers: str) -> None:
         options = {"bootstrap.servers": servers, "transactional.id": "tx"}
         first = confluent.Producer(options)
-        first.init_transactions(30)
+        first.init_transactions(PATIENCE)
         first.begin_transaction()
         first.produce("t", b"old")
-        first.flush(30)
+        first.flush(PATIENCE)
         second = confluent.Producer(options)
-        second.init_transactions(30)
+        second.init_transactions(PATIENCE)
         with pytest.raises(confluent.KafkaException) as caught:
-            first.commit_transaction(30)
+            first.commit_transaction(PATIENCE)
         assert caught.value.args[0].fatal()
         second.begin_transaction()
         second.produce("t", b"new")
-        second.commit_transaction(30)
+        second.commit_transaction(PATIENCE)
         assert consume(confluent, servers, "t", 1) == [b"new"]
 
     async with Broker() as broker:
@@ -185,7 +187,7 @@ async def run_java(*arguments: str | Path) -> None:
         str(java), *map(str, arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        said, _ = await asyncio.wait_for(process.communicate(), judge.RUN_SECONDS)
+        said, _ = await asyncio.wait_for(process.communicate(), SECONDS)
     finally:
         if process.returncode is None:
             process.kill()
@@ -206,7 +208,7 @@ async def test_java_moves_records_and_offsets_together(tmp_path: Path) -> None:
         producer = confluent.Producer({"bootstrap.servers": servers})
         for number, value in enumerate(COMMITTED):
             producer.produce("in", value, partition=number % 2)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE) == 0
 
     async with Cluster(2) as cluster:
         await cluster.create_topic("in", 2)

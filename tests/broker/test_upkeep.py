@@ -69,6 +69,9 @@ async def test_compaction_comes_by_itself(tmp_path: Path) -> None:
         await produce(wire, PAIRS, clock.wall())
         assert len(await read(wire)) == 50
         await clock.advance(16)
+        cleaning = broker._running.upkeep._cleaning
+        assert cleaning is not None
+        await cleaning
         found = await read(wire)
         assert len(found) < 10
         assert {key: value for _, key, value in found} == dict(PAIRS)

@@ -33,7 +33,8 @@ from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchBuilder, Compression, decode
-from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, produce, produce_request, records_of
+from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, parked, produce, produce_request, records_of
+from tests.patience import PATIENCE
 
 PAST = NOW - 86_400_000
 
@@ -131,10 +132,8 @@ async def test_closing_with_parked_fetches_is_prompt_and_silent(caplog: pytest.L
         await broker.create_topic("t")
         async with connect(broker) as wire:
             wire.send(fetch_request("t", max_wait_ms=600_000), 11)
-            await wire.writer.drain()
-            async with connect(broker) as other:
-                await other.ask(ApiVersionsRequest())
-            await asyncio.wait_for(broker.close(), 5)
+            await parked(broker)
+            await asyncio.wait_for(broker.close(), PATIENCE)
             assert await wire.closed()
     assert caplog.messages == []
 
@@ -291,7 +290,7 @@ async def test_the_coordinator_of_a_transactional_id_is_found_in_every_version(w
 
 async def test_a_fetch_waits_for_data(broker: Broker, wire: Wire) -> None:
     wire.send(fetch_request("t", max_wait_ms=600_000), 11)
-    await wire.writer.drain()
+    await parked(broker)
     async with connect(broker) as other:
         assert (await produce(other, "t", batch([b"x"]))).error_code == 0
     assert len(await wire.frame()) > len(batch([b"x"]))
@@ -300,7 +299,7 @@ async def test_a_fetch_waits_for_data(broker: Broker, wire: Wire) -> None:
 async def test_a_fetch_waits_for_min_bytes(broker: Broker, wire: Wire) -> None:
     size = len(batch([b"x"]))
     wire.send(fetch_request("t", max_wait_ms=600_000, min_bytes=3 * size), 11)
-    await wire.writer.drain()
+    await parked(broker)
     async with connect(broker) as other:
         for _ in range(3):
             await produce(other, "t", batch([b"x"]))
@@ -314,7 +313,7 @@ async def test_a_fetch_gives_up_waiting(wire: Wire) -> None:
 
 async def test_a_parked_fetch_learns_that_its_topic_is_deleted(broker: Broker, wire: Wire) -> None:
     wire.send(fetch_request("t", max_wait_ms=600_000), 11)
-    await wire.writer.drain()
+    await parked(broker)
     async with connect(broker) as other:
         await other.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5)
     response = decode_response(await wire.frame(), FetchResponse, 11)

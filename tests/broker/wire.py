@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Protocol, TypeVar, cast
 
+from aiokproto.broker import Cluster
 from aiokproto.codec.frames import decode_response, encode_request, response_correlation_id
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from aiokproto.codec.messages.produce import (
@@ -18,6 +19,7 @@ from aiokproto.codec.messages.produce import (
 )
 from aiokproto.codec.schema import Request, Response
 from aiokproto.records import BatchBuilder, BatchRecord, decode
+from tests.patience import PATIENCE
 
 R = TypeVar("R", bound=Response)
 
@@ -37,19 +39,20 @@ class Wire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.client_id = "test"
         self._ids = count(1)
 
     def send(self, request: Request[R], version: int | None = None) -> int:
         """Write a request; returns its correlation id."""
         correlation_id = next(self._ids)
         chosen = type(request).versions.highest if version is None else version
-        self.writer.write(encode_request(request, chosen, correlation_id, "test"))
+        self.writer.write(encode_request(request, chosen, correlation_id, self.client_id))
         return correlation_id
 
     async def frame(self) -> bytes:
         """The next response frame."""
-        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), 20), "big")
-        return await asyncio.wait_for(self.reader.readexactly(size), 20)
+        size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), PATIENCE), "big")
+        return await asyncio.wait_for(self.reader.readexactly(size), PATIENCE)
 
     async def ask(self, request: Request[R], version: int | None = None) -> R:
         """Send a request and read its answer."""
@@ -62,7 +65,7 @@ class Wire:
     async def closed(self) -> bool:
         """Whether the broker closed the connection; waits for it to say something."""
         try:
-            return await asyncio.wait_for(self.reader.read(1), 20) == b""
+            return await asyncio.wait_for(self.reader.read(1), PATIENCE) == b""
         except ConnectionError:
             return True
 
@@ -101,7 +104,7 @@ def produce_request(topic: str, data: bytes | None, partition: int = 0, acks: in
     """Produce by topic name (v3-12)."""
     return ProduceRequest(
         acks=acks,
-        timeout_ms=1000,
+        timeout_ms=int(PATIENCE * 1000),
         topic_data=[TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=data)])],
     )
 
@@ -142,6 +145,12 @@ def fetch_request(
         session_epoch=session_epoch,
         topics=[FetchTopic(topic=topic, partitions=[wanted])],
     )
+
+
+async def parked(cluster: Cluster, topic: str = "t", partition: int = 0) -> None:
+    """Wait until a Fetch waits at an embedded broker for something to happen to a partition."""
+    while not cluster._running.state.partition(topic, partition).watchers:
+        await asyncio.sleep(0)
 
 
 def records_of(response: FetchResponse) -> list[BatchRecord]:

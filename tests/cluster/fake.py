@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -34,9 +34,16 @@ class Fake:
         self.coordinators: dict[str, int] = {}
         self.metadata_requests: list[MetadataRequest] = []
         self.silent = False
+        self._changes: dict[int, Callable[[], None]] = {}
+
+    def from_request(self, number: int, change: Callable[[], None]) -> None:
+        """Change something before that many Metadata requests have been answered, counted from 1."""
+        self._changes[number] = change
 
     def metadata(self, request: MetadataRequest, version: int) -> Response | None:
         self.metadata_requests.append(request)
+        if change := self._changes.pop(len(self.metadata_requests), None):
+            change()
         if self.silent:
             return None
         nodes = [MetadataResponseBroker(node_id=id_, host="127.0.0.1", port=port) for id_, port in self.brokers.items()]
@@ -83,12 +90,12 @@ class Fake:
 
 @asynccontextmanager
 async def brokers(
-    count: int = 1, more: dict[type[Request[Any]], Answer] | None = None
+    count: int = 1, more: dict[type[Request[Any]], Answer] | None = None, port: int = 0
 ) -> AsyncIterator[tuple[Fake, list[Peer]]]:
-    """Brokers 1 to ``count`` with one state; each peer is at its id less one."""
+    """Brokers 1 to ``count`` with one state; each peer is at its id less one. A single one may be given its port."""
     fake = Fake()
     async with AsyncExitStack() as stack:
-        peers = [await stack.enter_async_context(peer(fake.answers(more))) for _ in range(count)]
+        peers = [await stack.enter_async_context(peer(fake.answers(more), port)) for _ in range(count)]
         fake.brokers = {number: one.port for number, one in enumerate(peers, 1)}
         yield fake, peers
 

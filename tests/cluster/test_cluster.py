@@ -1,135 +1,44 @@
-"""The cluster against scripted brokers: bootstrap, metadata, routing, retries, the end."""
+"""The cluster against scripted brokers: metadata, routing, retries, the end."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import pytest
 
 from aiokproto.cluster import Cluster, CoordinatorKind
+from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.metadata import UNKNOWN_LIMIT, metadata_request
-from aiokproto.codec.messages.api_versions import ApiVersionsRequest
+from aiokproto.cluster.router import _Aim
 from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.schema import Route
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
-    BootstrapError,
     BrokerConnectionError,
     ClientClosedError,
     DeadlineError,
     InvalidTopicError,
-    NotKafkaError,
+    KafkaError,
     UnknownTopicError,
     UnsupportedVersionError,
+    error_for,
 )
 from tests.cluster.fake import brokers, started
-from tests.net.peer import HangUp, Peer, config, peer, raw_peer, serves
+from tests.net.peer import HangUp, Peer, config, peer
+from tests.net.waiting import held_port, until
+from tests.patience import PATIENCE
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0)
-
-
-async def free_port() -> int:
-    """A port where nobody listens."""
-    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    port: int = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return port
-
-
 def asked(running: Peer, request_type: type) -> list[object]:
     return [request for request, _ in running.asked if isinstance(request, request_type)]
-
-
-async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read(100)
-    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    await writer.drain()
-
-
-# --- Bootstrap ---
-
-
-async def test_one_dead_and_one_live_address() -> None:
-    async with brokers() as (_, (broker,)), started(await free_port(), broker.port) as cluster:
-        assert list(cluster.snapshot.brokers) == [1]
-        assert (await cluster.send(BEAT, 1)).error_code == 0
-
-
-async def test_one_silent_and_one_live_address() -> None:
-    """The silent one costs its share of the time, not all of it."""
-
-    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-
-    async with brokers() as (_, (broker,)), raw_peer(mute) as silent:
-        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", silent), ("127.0.0.1", broker.port))))
-        try:
-            # Only the order makes this sure to pass by the silent one; the pool tries addresses in the order given.
-            await cluster.start(timeout=1)
-            assert list(cluster.snapshot.brokers) == [1]
-        finally:
-            await cluster.close()
-
-
-async def test_no_address_can_be_used() -> None:
-    """Each is named with its own failure; the cluster cannot be used, and starting leaves nothing behind."""
-    dead = await free_port()
-    async with raw_peer(http) as web:
-        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", dead), ("127.0.0.1", web))))
-        with pytest.raises(BootstrapError) as caught:
-            await cluster.start()
-        assert f"127.0.0.1:{dead}: cannot connect to 127.0.0.1:{dead}" in str(caught.value)
-        assert "connection refused" in str(caught.value)
-        assert f"127.0.0.1:{web} does not speak Kafka: it answers as an HTTP server" in str(caught.value)
-        with pytest.raises(ClientClosedError):
-            await cluster.send(BEAT, 1)
-
-
-async def test_what_is_not_kafka_is_told_at_once() -> None:
-    async with raw_peer(http) as web:
-        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", web),), bootstrap_timeout=1000))
-        with pytest.raises(NotKafkaError, match=r"HTTP/1\.1 400"):
-            await cluster.start()
-
-
-async def test_a_broker_that_is_still_starting_is_waited_for() -> None:
-    port = await free_port()
-    cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
-    starting = asyncio.ensure_future(cluster.start())
-    try:
-        await until(lambda: cluster._pool.by_preference([-1]) == [-1] and bool(cluster._pool._health))
-        async with brokers() as (fake, (broker,)), peer(fake.answers(), port):
-            await starting
-            assert cluster.snapshot.brokers[1].port == broker.port
-            await cluster.close()
-    finally:
-        await cluster.close()
-
-
-async def test_a_broker_that_knows_no_brokers_is_not_believed() -> None:
-    async with brokers() as (fake, (broker,)):
-        fake.brokers = {}
-        with pytest.raises(BootstrapError, match="knows no brokers"):
-            async with started(broker.port):
-                pass
-
-
-async def test_no_common_version() -> None:
-    async with peer({ApiVersionsRequest: serves(Metadata=(50, 60))}) as broker:
-        with pytest.raises(BootstrapError, match=r"Metadata: .* has versions 50-60, this client has 0-13"):
-            async with started(broker.port):
-                pass
 
 
 # --- The picture ---
@@ -180,10 +89,9 @@ async def test_a_topic_that_does_not_exist() -> None:
 
 async def test_a_topic_that_brokers_learn_of_late() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
-        wanted = asyncio.ensure_future(cluster.topic("late"))
-        await until(lambda: len(fake.metadata_requests) >= 3)
-        fake.leaders["late"] = [(1, 0)]
-        assert (await wanted).name == "late"
+        fake.from_request(3, lambda: fake.leaders.update(late=[(1, 0)]))
+        assert (await cluster.topic("late")).name == "late"
+        assert len(fake.metadata_requests) == 3
 
 
 async def test_news_of_a_topic_is_not_waited_for_as_a_failure_is() -> None:
@@ -192,10 +100,8 @@ async def test_news_of_a_topic_is_not_waited_for_as_a_failure_is() -> None:
         brokers() as (fake, (broker,)),
         started(broker.port, retry_backoff=600.0, retry_backoff_max=600.0) as cluster,
     ):
-        wanted = asyncio.ensure_future(cluster.topic("late", 20.0))
-        await until(lambda: len(fake.metadata_requests) >= 4)
-        fake.leaders["late"] = [(1, 0)]
-        assert (await wanted).name == "late"
+        fake.from_request(4, lambda: fake.leaders.update(late=[(1, 0)]))
+        assert (await cluster.topic("late")).name == "late"
 
 
 async def test_a_topic_whose_leader_is_being_elected_is_waited_for() -> None:
@@ -287,22 +193,23 @@ async def test_a_leader_hint_is_taken_at_once() -> None:
 
 async def test_a_cluster_that_has_moved_is_found_by_the_bootstrap_addresses() -> None:
     """All known brokers are gone; the same name leads to new ones (KIP-899)."""
-    async with brokers() as (fake, (first,)):
-        async with brokers() as (old, (gone,)):
-            fake.brokers = old.brokers
-            cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", first.port),), connect_timeout=5))
-            await cluster.start()
-            assert cluster.snapshot.brokers[1].port == gone.port
-        try:
-            fake.brokers = {7: first.port}
-            cluster.invalidate("test")
-            while 7 not in cluster.snapshot.brokers:
-                await cluster.changed(cluster.snapshot.generation)
-            assert (await cluster.send(BEAT, 7)).error_code == 0
-            with pytest.raises(BrokerConnectionError, match=r"broker 1 is not known \(known: \[7\]\)"):
-                await cluster.send(BEAT, 1)
-        finally:
-            await cluster.close()
+    with held_port() as port:
+        async with brokers() as (fake, (first,)):
+            async with brokers(port=port) as (old, (gone,)):
+                fake.brokers = old.brokers
+                cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", first.port),)))
+                await cluster.start()
+                assert cluster.snapshot.brokers[1].port == gone.port
+            try:
+                fake.brokers = {7: first.port}
+                cluster.invalidate("test")
+                while 7 not in cluster.snapshot.brokers:
+                    await cluster.changed(cluster.snapshot.generation)
+                assert (await cluster.send(BEAT, 7)).error_code == 0
+                with pytest.raises(BrokerConnectionError, match=r"broker 1 is not known \(known: \[7\]\)"):
+                    await cluster.send(BEAT, 1)
+            finally:
+                await cluster.close()
 
 
 # --- Requests ---
@@ -378,27 +285,66 @@ async def test_an_answer_with_a_final_code_is_returned() -> None:
             assert (await cluster.request(BEAT)).error_code == 25
 
 
-async def test_request_gives_up_at_its_deadline_and_says_why() -> None:
+async def test_request_gives_up_at_its_deadline() -> None:
+    async with (
+        brokers(1, {HeartbeatRequest: lambda request, version: HeartbeatResponse(error_code=14)}) as (fake, (broker,)),
+        started(broker.port) as cluster,
+    ):
+        fake.coordinators["g"] = 1
+        with pytest.raises(DeadlineError, match=r"^Heartbeat: not done in 0\.1 s \(\d+ attempts\); last: "):
+            await cluster.request(BEAT, timeout=0.1)
+
+
+async def test_request_gives_up_before_a_pause_beyond_its_deadline_and_says_why() -> None:
     async with brokers(1, {HeartbeatRequest: lambda request, version: HeartbeatResponse(error_code=14)}) as (
         fake,
         peers,
     ):
         fake.coordinators["g"] = 1
-        async with started(peers[0].port) as cluster:
+        async with started(peers[0].port, retry_backoff=600.0, retry_backoff_max=600.0) as cluster:
             with pytest.raises(DeadlineError) as caught:
-                await cluster.request(BEAT, timeout=0.3)
-            assert "Heartbeat: not done in 0.3 s (" in str(caught.value)
-            assert "last: " in str(caught.value)
-            assert "Heartbeat to broker 1: COORDINATOR_LOAD_IN_PROGRESS (14)" in str(caught.value)
+                await cluster.request(BEAT, timeout=120)
+            assert str(caught.value) == (
+                "Heartbeat: not done in 120 s (1 attempts); last: "
+                "Heartbeat to broker 1: COORDINATOR_LOAD_IN_PROGRESS (14)"
+            )
+
+
+async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_the_others_failed() -> None:
+    router = Cluster(config(retry_backoff=0.001, retry_backoff_max=0.001))._router
+    until = asyncio.get_running_loop().time() + 1000
+
+    failures: list[KafkaError] = [
+        error_for(ErrorCode.NOT_COORDINATOR, "Heartbeat to broker 1"),
+        DeadlineError("Heartbeat to broker 1: no answer in 3 s"),
+    ]
+
+    async def attempt() -> None:
+        if len(failures) == 1:
+            # The next pause goes beyond the deadline.
+            router._backoff = Backoff(2000, 2000)
+        raise failures.pop(0)
+
+    with pytest.raises(DeadlineError) as caught:
+        await router._retrying("Heartbeat", Route.GROUP, until, 1000, _Aim(), attempt)
+    assert str(caught.value) == (
+        "Heartbeat: not done in 1e+03 s (2 attempts); last: Heartbeat to broker 1: no answer in 3 s; "
+        "before: Heartbeat to broker 1: NOT_COORDINATOR (16)"
+    )
 
 
 async def test_the_coordinator_that_does_not_exist_yet_is_waited_for_by_all_together() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
-        calls = [asyncio.ensure_future(cluster.request(BEAT)) for _ in range(10)]
-        await until(lambda: len(asked(broker, FindCoordinatorRequest)) >= 3)
-        assert len(asked(broker, FindCoordinatorRequest)) < 10
-        fake.coordinators["g"] = 1
-        assert {answer.error_code for answer in await asyncio.gather(*calls)} == {0}
+
+        def found(request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+            if len(asked(broker, FindCoordinatorRequest)) == 4:
+                fake.coordinators["g"] = 1
+            return fake.coordinator(request, version)
+
+        broker.answers[FindCoordinatorRequest.api_key] = found
+        answers = await asyncio.gather(*(cluster.request(BEAT) for _ in range(10)))
+        assert {answer.error_code for answer in answers} == {0}
+        assert len(asked(broker, FindCoordinatorRequest)) == 4
 
 
 async def test_a_coordinator_the_picture_does_not_have_is_learned() -> None:
@@ -411,7 +357,7 @@ async def test_a_coordinator_the_picture_does_not_have_is_learned() -> None:
             assert len(asked(second, HeartbeatRequest)) == 1
 
 
-async def test_the_controller_is_asked_and_followed() -> None:
+async def test_the_controller_is_asked_and_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     async with brokers(2) as (fake, peers):
 
         def created(request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
@@ -422,10 +368,16 @@ async def test_the_controller_is_asked_and_followed() -> None:
 
         for running in peers:
             running.answers[CreateTopicsRequest.api_key] = created
-        # Longer than the refresh may take that the first answer asks for, on however busy a machine.
-        async with started(peers[0].port, retry_backoff=1.0, retry_backoff_max=1.0) as cluster:
+        async with started(peers[0].port, retry_backoff=600.0, retry_backoff_max=600.0) as cluster:
+
+            async def pause(seconds: float) -> None:
+                """As if it were over when the refresh is that the first answer asks for."""
+                await cluster.changed(cluster.snapshot.generation)
+
             fake.controller = 2
-            answer = await cluster.request(CreateTopicsRequest(topics=[], timeout_ms=1))
+            with monkeypatch.context() as patch:
+                patch.setattr("aiokproto.cluster.router.asyncio.sleep", pause)
+                answer = await cluster.request(CreateTopicsRequest(topics=[], timeout_ms=1), timeout=1000)
             assert answer.topics[0].error_code == 0
             assert [len(asked(running, CreateTopicsRequest)) for running in peers] == [1, 1]
 
@@ -483,17 +435,18 @@ async def test_close_ends_everything_that_waits() -> None:
         ]
         await until(lambda: bool(asked(broker, HeartbeatRequest)) and bool(asked(broker, FindCoordinatorRequest)))
         await cluster.close()
-        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20)
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
         assert [type(result) for result in results] == [ClientClosedError] * 4
 
 
 async def test_close_while_starting() -> None:
-    cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", await free_port()),), bootstrap_timeout=1000))
-    starting = asyncio.ensure_future(cluster.start())
-    await asyncio.sleep(0)
-    await cluster.close()
-    with pytest.raises(ClientClosedError):
-        await starting
+    with held_port() as port:
+        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
+        starting = asyncio.ensure_future(cluster.start())
+        await asyncio.sleep(0)
+        await cluster.close()
+        with pytest.raises(ClientClosedError):
+            await starting
 
 
 async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFixture) -> None:
@@ -513,7 +466,7 @@ async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFix
 
         cluster._metadata._take = broken  # type: ignore[method-assign, assignment]
         cluster.invalidate("test")
-        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20)
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
         for result in results:
             assert isinstance(result, ClientClosedError)
             assert "a fault" in str(result)
@@ -525,21 +478,21 @@ async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFix
 
 
 async def test_brokers_that_vanish_are_logged_once_and_found_again(caplog: pytest.LogCaptureFixture) -> None:
-    async with brokers() as (fake, (broker,)):
-        port = broker.port
-        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),), connect_timeout=5))
-        await cluster.start()
-    try:
-        cluster.invalidate("test")
-        await until(lambda: cluster._metadata._failures >= 3)
-        assert caplog.text.count("metadata could not be refreshed") == 1
-        generation = cluster.snapshot.generation
-        async with peer(fake.answers(), port):
-            await cluster.changed(generation)
-            assert (await cluster.send(BEAT, 1)).error_code == 0
+    with held_port() as port:
+        async with brokers(port=port) as (fake, _):
+            cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),)))
+            await cluster.start()
+        try:
+            cluster.invalidate("test")
+            await until(lambda: cluster._metadata._failures >= 3)
+            assert caplog.text.count("metadata could not be refreshed") == 1
+            generation = cluster.snapshot.generation
+            async with peer(fake.answers(), port):
+                await cluster.changed(generation)
+                assert (await cluster.send(BEAT, 1)).error_code == 0
+                await cluster.close()
+        finally:
             await cluster.close()
-    finally:
-        await cluster.close()
 
 
 # --- Disorder ---
@@ -571,7 +524,7 @@ async def test_cancelled_calls_and_lost_connections_leave_the_cluster_whole(seed
                     call.cancel()
             if chance.random() < 0.2:
                 chance.choice(peers).drop_all()
-            for result in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20):
+            for result in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE):
                 if isinstance(result, BaseException):
                     assert isinstance(result, asyncio.CancelledError | BrokerConnectionError), result
         assert (await cluster.request(BEAT)).error_code == 0

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 import pytest
 
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.errors import ClientClosedError
 from tests.cluster.fake import brokers, started
+from tests.net.waiting import until
+from tests.patience import PATIENCE
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0)
 
 
 async def test_what_is_submitted_goes_over_an_open_connection_or_not_at_all() -> None:
@@ -25,7 +19,7 @@ async def test_what_is_submitted_goes_over_an_open_connection_or_not_at_all() ->
         assert not cluster.submit(BEAT, 2, told.append)
         assert second.asked == []
         await cluster.version(HeartbeatRequest, 2)
-        assert cluster.submit(BEAT, 2, told.append, timeout=5)
+        assert cluster.submit(BEAT, 2, told.append, timeout=PATIENCE)
         await until(lambda: bool(told))
         assert told == [HeartbeatResponse(error_code=0)]
         second.drop_all()

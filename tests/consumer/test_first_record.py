@@ -15,9 +15,10 @@ from aiokproto.records import BatchRecord, encode
 from aiokproto.types import Record
 from tests.behaviour.feed import EPOCH, append, fill
 from tests.clusters import BehaviourCluster, embedded_cluster
+from tests.net.waiting import until
+from tests.patience import PATIENCE
 
 MINUTES = 300_000
-ENOUGH = 20.0
 
 
 # A backoff that no test could wait for: nothing has failed here, so none is made.
@@ -40,7 +41,7 @@ async def one() -> AsyncIterator[BehaviourCluster]:
 
 
 async def first(consumer: Consumer) -> Record:
-    return await asyncio.wait_for(anext(consumer), ENOUGH)
+    return await asyncio.wait_for(anext(consumer), PATIENCE)
 
 
 @pytest.mark.parametrize("start", ["earliest", "offset"])
@@ -74,8 +75,6 @@ async def test_who_has_read_all_keeps_no_answer_in_memory(one: BehaviourCluster)
         while (await first(consumer)).value != large:
             pass
         assert await consumer.poll() == []
-        while consumer.partition_state(("t", 0)).status is not PartitionStatus.FETCHING:
-            await asyncio.sleep(0)
+        await until(lambda: consumer.partition_state(("t", 0)).status is PartitionStatus.FETCHING)
         # Whatever has just compared its checksum in another thread may be held there a moment longer.
-        while frames_above(len(large)):
-            await asyncio.sleep(0)
+        await until(lambda: not frames_above(len(large)))

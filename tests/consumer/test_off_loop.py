@@ -157,6 +157,7 @@ async def test_a_seek_while_a_thread_works_drops_what_it_worked_on(how: str) -> 
     async with desk() as at:
         at.feed(stored(OFF_LOOP, "gzip"))
         asked = asyncio.ensure_future(at.reader.open() if how == "open" else at.reader.batch())
+        # Looked at in every turn of the loop: what the thread has done is taken in by a later one.
         while not at.threads.submitted:
             await asyncio.sleep(0)
         at.assignment.seek(AT, 0)

@@ -19,11 +19,9 @@ SAYS = {
 }
 
 
-def run(*arguments: str, timeout: float = 60) -> str:
+def run(*arguments: str) -> str:
     """Run Python with warnings as errors; returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", *arguments], capture_output=True, text=True, timeout=timeout, check=False
-    )
+    done = subprocess.run([sys.executable, "-W", "error", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -39,14 +37,13 @@ def test_example(name: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_the_flights_pass_through_kafka_and_spark() -> None:
     """The demo, with fewer flights; it compares everything itself."""
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "flights/main.py"), "--flights", "20000"],
         capture_output=True,
         text=True,
-        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

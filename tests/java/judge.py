@@ -14,7 +14,6 @@ from tools.setup.project import MESSAGES_RELEASES, messages_jars, messages_ready
 from tools.setup.system import find_java
 
 SOURCES = Path(__file__).parent / "src"
-RUN_SECONDS = 100.0
 
 
 class Vector(NamedTuple):
@@ -81,7 +80,7 @@ def _write(release: str, seeds: int, folder: Path) -> None:
 def _java(*arguments: str | Path) -> None:
     java = find_java()
     assert java is not None
-    result = subprocess.run([java, *arguments], capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+    result = subprocess.run([java, *arguments], capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"Java failed:\n{result.stdout}{result.stderr}"
 
 

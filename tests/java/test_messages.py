@@ -18,7 +18,8 @@ from tests.java import exceptions, judge
 from tests.java.compare import Comparison, to_be_seen, unknown_tags
 from tools.setup.project import MESSAGES_RELEASES
 
-pytestmark = pytest.mark.java
+# The first test has Java compile and write all the vectors.
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 Seen = dict[int, set[tuple[str, str]]]
 Vectors = dict[str, list[judge.Vector]]

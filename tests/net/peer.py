@@ -16,6 +16,7 @@ from aiokproto.codec.schema import Request, Response
 from aiokproto.config import ClusterConfig
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
+from tests.patience import PATIENCE
 
 Answer = Callable[[Any, int], Response | bytes | None]
 """From request and version to the answer, raw bytes to send instead, or None for silence."""
@@ -95,9 +96,9 @@ class Peer:
 async def peer(
     answers: Mapping[type[Request[Any]], Answer], port: int = 0, ssl_context: ssl.SSLContext | None = None
 ) -> AsyncIterator[Peer]:
-    """A scripted broker on a free port."""
+    """A scripted broker on a free port, or on a `held_port`."""
     running = Peer(answers)
-    server = await asyncio.start_server(running.serve, "127.0.0.1", port, ssl=ssl_context)
+    server = await asyncio.start_server(running.serve, "127.0.0.1", port, ssl=ssl_context, reuse_port=bool(port))
     running.port = server.sockets[0].getsockname()[1]
     try:
         yield running
@@ -142,9 +143,12 @@ async def raw_peer(
 
 
 def config(**changes: Any) -> ClusterConfig:
-    """A configuration for tests: nothing waits long."""
+    """A configuration for tests: nobody waits long before trying again, and nobody gives up early."""
     values: dict[str, Any] = {
         "bootstrap_servers": (("127.0.0.1", 1),),
+        "request_timeout": PATIENCE,
+        "api_timeout": PATIENCE,
+        "connect_timeout": PATIENCE,
         "retry_backoff": 0.001,
         "retry_backoff_max": 0.005,
         "reconnect_backoff": 0.001,
@@ -155,7 +159,7 @@ def config(**changes: Any) -> ClusterConfig:
 
 
 @asynccontextmanager
-async def connected(port: int, timeout: float = 5.0, **changes: Any) -> AsyncIterator[Connection]:
+async def connected(port: int, timeout: float = PATIENCE, **changes: Any) -> AsyncIterator[Connection]:
     """A connection to a local port."""
     name = f"127.0.0.1:{port}"
     connection = await open_connection("127.0.0.1", port, name, config(**changes), timeout)

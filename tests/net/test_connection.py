@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,11 @@ from aiokproto.errors import (
     UnsupportedVersionError,
 )
 from aiokproto.net.connection import Connection
+from aiokproto.net.throttle import MAX_THROTTLE
+from aiokproto.net.transport import dial
 from tests.net.peer import HangUp, connected, peer, raw_peer, serves
+from tests.net.waiting import held_port, until
+from tests.patience import PATIENCE
 
 VERSIONS = serves(Heartbeat=(0, 4), ListGroups=(0, 4), Produce=(3, 13))
 
@@ -46,14 +51,9 @@ def hangs_up(request: object, version: int) -> None:
     raise HangUp
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0)
-
-
 async def test_requests_are_pipelined_and_each_gets_its_answer() -> None:
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
-        answers = await asyncio.gather(*(line.request(beat(number), timeout=5) for number in range(50)))
+        answers = await asyncio.gather(*(line.request(beat(number), timeout=PATIENCE) for number in range(50)))
         assert [answer.error_code for answer in answers] == list(range(50))
         assert [request.generation_id for request, _ in broker.asked[1:]] == list(range(50))
         assert line.in_flight == 0
@@ -70,7 +70,7 @@ async def test_a_large_answer() -> None:
         connected(broker.port) as line,
     ):
         big, small = await asyncio.gather(
-            line.request(ListGroupsRequest(), timeout=20), line.request(beat(3), timeout=20)
+            line.request(ListGroupsRequest(), timeout=PATIENCE), line.request(beat(3), timeout=PATIENCE)
         )
         assert big.groups == groups
         assert small.error_code == 3
@@ -114,12 +114,12 @@ async def test_a_cancelled_request_leaves_the_connection_and_its_late_answer_is_
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: hold_first}) as broker,
         connected(broker.port) as line,
     ):
-        first = asyncio.ensure_future(line.request(beat(0), timeout=5))
+        first = asyncio.ensure_future(line.request(beat(0), timeout=PATIENCE))
         await until(lambda: bool(held))
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
-        assert (await line.request(beat(7), timeout=5)).error_code == 7
+        assert (await line.request(beat(7), timeout=PATIENCE)).error_code == 7
 
 
 @pytest.mark.parametrize("cut", [0, 3, 7])
@@ -136,7 +136,7 @@ async def test_loss_fails_all_that_is_under_way_and_names_it(cut: int) -> None:
         connected(broker.port) as line,
     ):
         results = await asyncio.gather(
-            *(line.request(beat(number), timeout=5) for number in range(3)), return_exceptions=True
+            *(line.request(beat(number), timeout=PATIENCE) for number in range(3)), return_exceptions=True
         )
         middle = " in the middle of a response" if cut else ""
         for error in results:
@@ -144,7 +144,7 @@ async def test_loss_fails_all_that_is_under_way_and_names_it(cut: int) -> None:
             assert f"127.0.0.1:{broker.port} was lost{middle}: " in str(error)
             assert "(Heartbeat was under way)" in str(error)
         with pytest.raises(BrokerConnectionError, match="was lost"):
-            await line.request(beat(), timeout=5)
+            await line.request(beat(), timeout=PATIENCE)
 
 
 async def test_an_answer_out_of_order_ends_the_connection() -> None:
@@ -153,7 +153,7 @@ async def test_an_answer_out_of_order_ends_the_connection() -> None:
 
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: wrong}) as broker, connected(broker.port) as line:
         with pytest.raises(BrokerConnectionError, match="never sent: correlation id 99 instead of 1"):
-            await line.request(beat(), timeout=5)
+            await line.request(beat(), timeout=PATIENCE)
         assert line.closed
 
 
@@ -165,17 +165,17 @@ async def test_a_broken_answer_is_the_callers_error_alone() -> None:
 
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: broken}) as broker, connected(broker.port) as line:
         with pytest.raises(DecodeError, match=rf"answer of 127.0.0.1:{broker.port} to Heartbeat: "):
-            await line.request(beat(), timeout=5)
-        assert (await line.request(beat(1), timeout=5)).error_code == 1
+            await line.request(beat(), timeout=PATIENCE)
+        assert (await line.request(beat(1), timeout=PATIENCE)).error_code == 1
 
 
 async def test_what_cannot_be_sent_is_not_sent() -> None:
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         with pytest.raises(EncodeError):
-            await line.request(beat(1 << 40), timeout=5)
+            await line.request(beat(1 << 40), timeout=PATIENCE)
         with pytest.raises(UnsupportedVersionError):
-            await line.request(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=5, max_version=2)
-        assert (await line.request(beat(4), timeout=5)).error_code == 4
+            await line.request(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=PATIENCE, max_version=2)
+        assert (await line.request(beat(4), timeout=PATIENCE)).error_code == 4
         assert len(broker.asked) == 2
 
 
@@ -184,8 +184,8 @@ async def test_post_expects_no_answer() -> None:
         peer({ApiVersionsRequest: VERSIONS, ProduceRequest: silent, HeartbeatRequest: echo}) as broker,
         connected(broker.port) as line,
     ):
-        await line.post(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=5)
-        assert (await line.request(beat(2), timeout=5)).error_code == 2
+        await line.post(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=PATIENCE)
+        assert (await line.request(beat(2), timeout=PATIENCE)).error_code == 2
         assert [type(request).__name__ for request, _ in broker.asked[1:]] == ["ProduceRequest", "HeartbeatRequest"]
 
 
@@ -214,27 +214,43 @@ async def test_post_waits_for_room() -> None:
         with pytest.raises(DeadlineError, match=rf"Produce to 127.0.0.1:{port}: not written in 0.05 s"):
             await flood(line)
         reads.set()
-        await line.post(request, timeout=20, max_version=12)
+        await line.post(request, timeout=PATIENCE, max_version=12)
+
+
+def throttled(seconds: float) -> Callable[[HeartbeatRequest, int], HeartbeatResponse]:
+    """Answers as `echo`; to generation 0 with the wish for a pause."""
+
+    def answer(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
+        pause = 0 if request.generation_id else round(seconds * 1000)
+        return HeartbeatResponse(error_code=request.generation_id, throttle_time_ms=pause)
+
+    return answer
 
 
 async def test_throttling_holds_back_what_follows_in_order() -> None:
-    def throttled(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
-        return HeartbeatResponse(
-            error_code=request.generation_id, throttle_time_ms=50 if not request.generation_id else 0
-        )
-
     async with (
-        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled}) as broker,
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(MAX_THROTTLE)}) as broker,
         connected(broker.port) as line,
     ):
-        await line.request(beat(0), timeout=5)
-        calls = [asyncio.ensure_future(line.request(beat(number), timeout=5)) for number in (1, 2, 3)]
+        await line.request(beat(0), timeout=PATIENCE)
+        calls = [asyncio.ensure_future(line.request(beat(number), timeout=PATIENCE)) for number in (1, 2, 3)]
         gone = asyncio.ensure_future(line.request(beat(9), timeout=0.001))
         with pytest.raises(DeadlineError):
             await gone
         assert len(broker.asked) == 2, "nothing is sent during the pause"
+        line._flush_held()
         assert [(await call).error_code for call in calls] == [1, 2, 3]
         assert [request.generation_id for request, _ in broker.asked[1:]] == [0, 1, 2, 3], "who left took its request"
+
+
+async def test_throttling_ends() -> None:
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(0.02)}) as broker,
+        connected(broker.port) as line,
+    ):
+        await line.request(beat(0), timeout=PATIENCE)
+        answers = await asyncio.gather(*(line.request(beat(number), timeout=PATIENCE) for number in (1, 2, 3)))
+        assert [answer.error_code for answer in answers] == [1, 2, 3]
 
 
 async def test_what_is_submitted_is_written_at_once_and_told_of_in_order() -> None:
@@ -247,10 +263,10 @@ async def test_what_is_submitted_is_written_at_once_and_told_of_in_order() -> No
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         before = asyncio.all_tasks()
         for number in (1, 2, 3):
-            line.submit(beat(number), tell, timeout=5)
+            line.submit(beat(number), tell, timeout=PATIENCE)
         assert (line.in_flight, told) == (3, [])
         assert asyncio.all_tasks() == before, "no task waits for the answers"
-        assert (await line.request(beat(4), timeout=5)).error_code == 4
+        assert (await line.request(beat(4), timeout=PATIENCE)).error_code == 4
         assert told == [1, 2, 3]
 
 
@@ -264,7 +280,7 @@ async def test_who_submits_is_told_once_why_there_is_no_response(
 ) -> None:
     told: list[object] = []
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: answer}) as broker, connected(broker.port) as line:
-        line.submit(beat(), told.append, timeout=0.01 if error is DeadlineError else 5)
+        line.submit(beat(), told.append, timeout=0.01 if error is DeadlineError else PATIENCE)
         await until(lambda: bool(told))
     assert [type(outcome) for outcome in told] == [error]
 
@@ -273,39 +289,39 @@ async def test_submitting_what_cannot_be_sent_raises_and_tells_nothing() -> None
     told: list[object] = []
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         with pytest.raises(EncodeError):
-            line.submit(beat(1 << 40), told.append, timeout=5)
+            line.submit(beat(1 << 40), told.append, timeout=PATIENCE)
         with pytest.raises(UnsupportedVersionError):
-            line.submit(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), told.append, timeout=5, max_version=2)
+            line.submit(
+                ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), told.append, timeout=PATIENCE, max_version=2
+            )
         line.close()
         with pytest.raises(ClientClosedError):
-            line.submit(beat(), told.append, timeout=5)
+            line.submit(beat(), told.append, timeout=PATIENCE)
         await line.wait_closed()
     assert told == []
     assert len(broker.asked) == 1
 
 
 async def test_a_wish_for_a_pause_is_granted_whoever_asked() -> None:
-    def throttled(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
-        return HeartbeatResponse(error_code=0, throttle_time_ms=0 if request.generation_id else 20)
-
     told: list[object] = []
     async with (
-        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled}) as broker,
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(MAX_THROTTLE)}) as broker,
         connected(broker.port) as line,
     ):
-        line.submit(beat(0), told.append, timeout=5)
+        line.submit(beat(0), told.append, timeout=PATIENCE)
         await until(lambda: bool(told))
-        line.submit(beat(1), told.append, timeout=5)
+        line.submit(beat(1), told.append, timeout=PATIENCE)
         late = asyncio.ensure_future(line.request(beat(2), timeout=0.001))
         with pytest.raises(DeadlineError):
             await late
         assert len(broker.asked) == 2, "nothing is sent during the pause"
+        line._flush_held()
         await until(lambda: len(told) == 2)
 
 
 async def test_close_fails_what_is_under_way() -> None:
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker, connected(broker.port) as line:
-        call = asyncio.ensure_future(line.request(beat(), timeout=5))
+        call = asyncio.ensure_future(line.request(beat(), timeout=PATIENCE))
         await until(lambda: len(broker.asked) == 2)
         line.close()
         with pytest.raises(ClientClosedError, match="Heartbeat was under way"):
@@ -322,6 +338,17 @@ async def test_an_idle_connection_is_closed() -> None:
         assert "idle" in str(line.failure)
 
 
+async def test_idleness_is_looked_for_while_answers_are_awaited() -> None:
+    """They may come long before their deadlines."""
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker,
+        connected(broker.port, connections_max_idle=100.0) as line,
+    ):
+        line.submit(beat(), lambda outcome: None, timeout=1000)
+        line._on_timer()
+        assert line._timer_at <= asyncio.get_running_loop().time() + 100
+
+
 async def test_versions_are_asked_for_again_in_the_form_the_broker_has() -> None:
     """KIP-511: the newest form is refused in the form of version 0, which names the newest the broker has."""
 
@@ -334,7 +361,7 @@ async def test_versions_are_asked_for_again_in_the_form_the_broker_has() -> None
 
     async with peer({ApiVersionsRequest: old, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         assert [version for _, version in broker.asked] == [ApiVersionsRequest.versions.highest, 2]
-        await line.request(beat(1), timeout=5)
+        await line.request(beat(1), timeout=PATIENCE)
         assert broker.asked[-1][1] == 1
         assert broker.connections == 1
 
@@ -347,7 +374,7 @@ async def test_a_broker_before_0_10_hangs_up_on_version_questions() -> None:
     ):
         assert [version for _, version in broker.asked] == [ApiVersionsRequest.versions.highest, 0]
         assert line.versions.assumed
-        assert (await line.request(beat(5), timeout=5)).error_code == 5
+        assert (await line.request(beat(5), timeout=PATIENCE)).error_code == 5
         assert broker.asked[-1][1] == 0
 
 
@@ -376,24 +403,26 @@ async def test_an_http_server_is_recognised() -> None:
                 pass
 
 
-async def test_a_peer_that_says_nothing_costs_the_connect_timeout() -> None:
+async def test_a_peer_that_says_nothing_costs_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)
         await reader.read(1000)
 
+    async def connects(*given: Any, **options: Any) -> Any:
+        """However long that takes: it is the answer that is not to come in time."""
+        return await dial(*given, **{**options, "deadline": asyncio.get_running_loop().time() + PATIENCE})
+
+    monkeypatch.setattr("aiokproto.net.open.dial", connects)
     async with raw_peer(mute) as port:
-        with pytest.raises(DeadlineError, match="ApiVersions"):
-            async with connected(port, timeout=0.1):
+        with pytest.raises(DeadlineError, match=r"did not answer ApiVersions in 0\.02 s"):
+            async with connected(port, timeout=0.02):
                 pass
 
 
 async def test_nobody_listens() -> None:
-    async with raw_peer(mute_forever) as port:
-        pass
-    with pytest.raises(BrokerConnectionError, match=rf"cannot connect to 127.0.0.1:{port}: .*connection refused"):
+    with (
+        held_port() as port,
+        pytest.raises(BrokerConnectionError, match=rf"cannot connect to 127.0.0.1:{port}: .*connection refused"),
+    ):
         async with connected(port):
             pass
-
-
-async def mute_forever(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()

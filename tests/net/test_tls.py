@@ -14,6 +14,7 @@ from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from aiokproto.codec.schema import Request
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from tests.net.peer import Answer, connected, peer, raw_peer, serves
+from tests.patience import PATIENCE
 
 # A certificate for localhost and 127.0.0.1 that signs itself and runs out in a hundred years; it secures nothing.
 CERTIFICATE = """\
@@ -61,7 +62,7 @@ def trusting() -> ssl.SSLContext:
 
 async def test_requests_over_tls(server: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, ssl_context=trusting) as line:
-        answers = await asyncio.gather(*(line.request(BEAT, timeout=5) for _ in range(20)))
+        answers = await asyncio.gather(*(line.request(BEAT, timeout=PATIENCE) for _ in range(20)))
         assert {answer.error_code for answer in answers} == {0}
 
 
@@ -91,4 +92,4 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker:
         with pytest.raises(BrokerConnectionError, match=r"before it answered anything: .*security_protocol='SSL'"):
             async with connected(broker.port) as line:
-                await line.request(BEAT, timeout=5)
+                await line.request(BEAT, timeout=PATIENCE)

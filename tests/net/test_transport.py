@@ -13,6 +13,8 @@ from aiokproto.codec.schema import Request
 from aiokproto.errors import BrokerConnectionError
 from aiokproto.net.open import open_connection
 from tests.net.peer import Answer, config, peer, serves
+from tests.net.waiting import held_port
+from tests.patience import PATIENCE
 
 ANSWERS: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: serves()}
 
@@ -28,19 +30,17 @@ async def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch)
     """The listener is on 127.0.0.1 alone; 127.0.0.2 refuses."""
     async with peer(ANSWERS) as broker:
         resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
-        line = await open_connection("a.name", broker.port, "broker 1", config(), 5)
+        line = await open_connection("a.name", broker.port, "broker 1", config(), PATIENCE)
         line.abort()
         await line.wait_closed()
         assert broker.connections == 1
 
 
 async def test_the_failure_of_each_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with peer(ANSWERS) as broker:
-        port = broker.port
     resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
     refused = "127.0.0.2: connection refused; 127.0.0.1: connection refused"
-    with pytest.raises(BrokerConnectionError, match=f"cannot connect to broker 1: {refused}"):
-        await open_connection("a.name", port, "broker 1", config(), 5)
+    with held_port() as port, pytest.raises(BrokerConnectionError, match=f"cannot connect to broker 1: {refused}"):
+        await open_connection("a.name", port, "broker 1", config(), PATIENCE)
 
 
 async def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,18 +49,18 @@ async def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
     with pytest.raises(BrokerConnectionError, match=r"'no\.such' cannot be resolved: .*not known"):
-        await open_connection("no.such", 9092, "no.such:9092", config(), 5)
+        await open_connection("no.such", 9092, "no.such:9092", config(), PATIENCE)
 
 
 async def test_a_name_that_cannot_be_one() -> None:
     """The standard library reports it by an error of its own kind."""
     with pytest.raises(BrokerConnectionError, match="cannot be resolved"):
-        await open_connection("a" * 64 + ".x", 9092, "x", config(), 5)
+        await open_connection("a" * 64 + ".x", 9092, "x", config(), PATIENCE)
 
 
 async def test_addresses_can_be_mapped() -> None:
     async with peer(ANSWERS) as broker:
         mapped = config(address_map=lambda host, port: ("127.0.0.1", broker.port))
-        line = await open_connection("inside.cluster", 9092, "broker 1", mapped, 5)
+        line = await open_connection("inside.cluster", 9092, "broker 1", mapped, PATIENCE)
         line.abort()
         await line.wait_closed()

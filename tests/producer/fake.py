@@ -22,6 +22,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, ClientClosedError, DeadlineError, KafkaError, UnknownTopicError
 from aiokproto.producer import Producer
 from aiokproto.records import RecordBatch
+from tests.patience import PATIENCE
 
 TOPIC_ID = bytes(range(16))
 
@@ -206,7 +207,7 @@ class FakeCluster:
         return True
 
     async def post(self, request: ProduceRequest, node: int, **_: Any) -> None:
-        await self.send(request, node, timeout=1.0)
+        await self.send(request, node, timeout=PATIENCE)
 
     async def append(self, node: int, request: ProduceRequest) -> ProduceResponse:
         """Answer as a healthy leader does."""
@@ -266,3 +267,10 @@ async def producer_on(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch, **opti
             await producer.close(timeout_ms=0)
         except DeadlineError:
             pass
+
+
+def grow_old(producer: Producer) -> None:
+    """All that has no outcome yet is as if it had been buffered long ago; nobody waits for time to pass."""
+    for batch in producer._accumulator.incomplete:
+        batch.created -= 1e6
+    producer._sender.alarm.now()

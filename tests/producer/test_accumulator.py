@@ -306,6 +306,25 @@ def test_a_batch_that_is_too_large_comes_back_in_halves() -> None:
     assert (acc.used, list(acc.incomplete)) == (0, [])
 
 
+def test_batches_split_down_to_single_records_take_no_more_of_the_budget() -> None:
+    acc = accumulator()
+    for number in range(8):
+        put(acc, b"%d" % number)
+    found: list[bytes | None] = []
+    acc.hurry()
+    while batches := drain(acc, 0.0).requests.get(1):
+        (batch,) = batches
+        held, used = values(batch), acc.used
+        if batch.count == 1:
+            found += held
+            acc.finish(batch, 0)
+        else:
+            acc.split(batch)
+            assert acc.used == used
+    assert found == [b"%d" % number for number in range(8)]
+    assert acc.used == 0
+
+
 def test_a_half_that_fails_fails_its_own_records_only() -> None:
     acc = accumulator()
     batch = put(acc, b"0")

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 
 from aiokproto.producer.alarm import Alarm
+from tests.net.waiting import early_timers
 
 
 class Rings:
-    """Counts the calls, and says when there was one."""
+    """Counts the calls with their times, and says when there was one."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.times: list[float] = []
         self.heard = asyncio.Event()
         self.alarm = Alarm(self.ring)
 
-    def ring(self) -> None:
-        self.count += 1
+    @property
+    def count(self) -> int:
+        return len(self.times)
+
+    def ring(self, now: float) -> None:
+        self.times.append(now)
         self.heard.set()
 
 
@@ -37,7 +42,7 @@ async def test_it_rings_once_for_all_that_happens_in_a_turn_of_the_loop() -> Non
 async def test_set_while_it_rings_it_rings_again() -> None:
     rings = 0
 
-    def ring() -> None:
+    def ring(now: float) -> None:
         nonlocal rings
         rings += 1
         if rings < 3:
@@ -53,12 +58,23 @@ async def test_set_while_it_rings_it_rings_again() -> None:
 async def test_the_earliest_time_counts() -> None:
     rings = Rings()
     start = asyncio.get_running_loop().time()
+    soon = start + 0.001
     rings.alarm.at(start + 1000)
-    rings.alarm.at(start + 0.001)
+    rings.alarm.at(soon)
     rings.alarm.at(start + 2000)
     await rings.heard.wait()
-    assert asyncio.get_running_loop().time() >= start + 0.001
     assert rings.count == 1
+    assert rings.times[0] >= soon
+
+
+async def test_the_time_it_was_set_for_has_come_when_it_rings() -> None:
+    rings = Rings()
+    then = asyncio.get_running_loop().time() + 1000
+    rings.alarm.at(then)
+    with early_timers(2000):
+        while not rings.times:
+            await asyncio.sleep(0)
+    assert rings.times == [then]
 
 
 async def test_after_it_rang_at_a_time_another_can_be_set() -> None:

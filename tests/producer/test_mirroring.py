@@ -326,7 +326,7 @@ async def test_what_lingers_goes_out_to_make_room(make: Make) -> None:
 
 
 async def test_a_task_that_never_waits_lets_others_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokproto.producer.producer.LONGEST_STRETCH", 0)
+    monkeypatch.setattr("aiokproto.producer.producer.LONGEST_STRETCH", -1)
     fake = FakeCluster()
     async with make(fake) as producer:
         await producer.partitions_for("flights")

@@ -23,6 +23,7 @@ from aiokproto.errors import (
 from aiokproto.producer import Delivery, Producer, ProducerRecord
 from aiokproto.producer.partitioner import key_hash
 from aiokproto.types import RecordMetadata
+from tests.net.waiting import until
 from tests.producer.fake import FakeCluster, producer_on
 
 Make = Callable[..., AbstractAsyncContextManager[Producer]]
@@ -271,7 +272,8 @@ async def test_try_post_needs_metadata(make: Make) -> None:
         assert (await delivery).offset == 0
 
 
-async def test_a_task_that_never_waits_lets_others_run(make: Make) -> None:
+async def test_a_task_that_never_waits_lets_others_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aiokproto.producer.producer.LONGEST_STRETCH", -1)
     fake = FakeCluster()
     async with make(fake, batch_size=1000) as producer:
         delivery = await producer.post("flights", b"x" * 500)
@@ -307,8 +309,7 @@ async def test_cancelled_after_it_is_buffered_a_record_is_delivered(make: Make) 
     gate = Gate(fake)
     async with make(fake) as producer:
         sending = asyncio.create_task(producer.send("flights", b"v"))
-        while not fake.requests:
-            await asyncio.sleep(0)
+        await until(lambda: fake.requests)
         sending.cancel()
         await settle()
         assert sending.cancelled()

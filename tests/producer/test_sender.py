@@ -36,7 +36,9 @@ from aiokproto.producer.batch import Batch
 from aiokproto.producer.sender import SLOW_TO_COMPRESS
 from aiokproto.records import RecordBatch
 from aiokproto.types import RecordMetadata
-from tests.producer.fake import FakeCluster, producer_on
+from tests.net.waiting import until
+from tests.patience import PATIENCE
+from tests.producer.fake import FakeCluster, grow_old, producer_on
 
 Make = Callable[..., AbstractAsyncContextManager[Producer]]
 
@@ -57,12 +59,6 @@ def batches(fake: FakeCluster) -> list[RecordBatch]:
         for data in topic.partition_data
         if data.records is not None
     ]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let the loop run until the condition holds."""
-    while not condition():
-        await asyncio.sleep(0)
 
 
 async def test_send_returns_where_the_record_is(make: Make) -> None:
@@ -246,8 +242,19 @@ async def test_a_partition_without_leader_waits_for_one(make: Make) -> None:
 async def test_the_delivery_timeout_names_partition_attempts_and_cause(make: Make) -> None:
     fake = FakeCluster()
     fake.down = {0}
+    async with make(fake, delivery_timeout_ms=50_000) as producer:
+        sending = asyncio.ensure_future(producer.send("flights", b"v"))
+        await until(lambda: fake.invalidated)
+        grow_old(producer)
+        with pytest.raises(DeadlineError, match=r"flights-0.*delivery_timeout_ms=50000; \d+ attempts, last: broker 0"):
+            await sending
+
+
+async def test_the_delivery_timeout_ends_what_nothing_else_ends(make: Make) -> None:
+    fake = FakeCluster()
+    fake.down = {0}
     async with make(fake, delivery_timeout_ms=50) as producer:
-        with pytest.raises(DeadlineError, match=r"flights-0.*delivery_timeout_ms=50; \d+ attempts, last: broker 0"):
+        with pytest.raises(DeadlineError, match=r"flights-0 not acknowledged within delivery_timeout_ms=50; \d+ att"):
             await producer.send("flights", b"v")
 
 
@@ -336,9 +343,12 @@ async def test_without_the_right_to_a_producer_id_the_error_says_what_to_do(make
 async def test_a_producer_id_is_asked_for_until_there_is_one(make: Make) -> None:
     fake = FakeCluster()
     fake.producer_id = BrokerConnectionError("nobody there")
-    async with make(fake, delivery_timeout_ms=40) as producer:
+    async with make(fake) as producer:
+        sending = asyncio.ensure_future(producer.send("flights", b"0"))
+        await until(lambda: any(batch.last_error for batch in producer._accumulator.incomplete))
+        grow_old(producer)
         with pytest.raises(DeadlineError, match="0 attempts, last: nobody there"):
-            await producer.send("flights", b"0")
+            await sending
         fake.producer_id = 7
         assert (await producer.send("flights", b"0")).offset == 0
 
@@ -371,7 +381,11 @@ async def test_acks_0_needs_no_answer(make: Make) -> None:
     assert (fake.requests[0][1].acks, fake.logs[0].values) == (0, [b"0"])
 
 
-async def test_big_batches_are_compressed_beside_the_loop_and_stay_in_order(make: Make) -> None:
+async def test_big_batches_are_compressed_beside_the_loop_and_stay_in_order(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Batches fill up as far as they can, however slowly.
+    monkeypatch.setattr("aiokproto.producer.producer.LONGEST_STRETCH", float("inf"))
     fake = FakeCluster()
     values = [b"%06d" % number * 20 for number in range(3000)]
     async with make(fake, compression_type="gzip", linger_ms=2) as producer:
@@ -387,7 +401,7 @@ async def test_nothing_overtakes_a_batch_that_is_being_compressed(make: Make, mo
     def held(batch: Batch) -> bytearray:
         if batch.size >= SLOW_TO_COMPRESS and batch.compresses:
             begun.set()
-            gate.wait(30)
+            gate.wait(PATIENCE)
         return seal(batch)
 
     monkeypatch.setattr(Batch, "seal", held)

@@ -112,7 +112,7 @@ def in_order(run: Run, conversation: Conversation, tmp_path: Path) -> list[Any]:
 def dissected(capture: Path) -> list[str]:
     """What Wireshark makes of each packet, from the line that names the message."""
     command = ["tshark", "-r", str(capture), "-2", "-V", "-O", "kafka"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [f"Kafka ({part}" for part in text.split("\nKafka (")[1:]]
 
 

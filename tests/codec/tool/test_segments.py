@@ -28,6 +28,7 @@ from aiokproto.error_codes import ErrorCode
 from tests.clusters import real_cluster
 from tests.codec.tool.conftest import Run
 from tests.kafka.cluster import KafkaCluster
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.kafka
 
@@ -51,7 +52,8 @@ async def use(cluster: KafkaCluster) -> None:
         await prepared.create_topic("used")
     bootstrap = cluster.bootstrap_servers
     async with Producer(bootstrap_servers=bootstrap, compression_type="gzip") as producer:
-        await producer.send_many("used", [b"first", b"second"])
+        outcomes = await producer.send_many("used", [b"first", b"second"])
+        assert not outcomes.errors
     async with Consumer(
         "used", bootstrap_servers=bootstrap, group_id="classic", auto_offset_reset="earliest"
     ) as consumer:
@@ -67,7 +69,7 @@ async def use(cluster: KafkaCluster) -> None:
 
 
 async def transaction(client: Client, *, committed: bool) -> None:
-    begun = await client.request(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000))
+    begun = await client.request(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=600_000))
     assert begun.error_code == 0
     who: dict[str, Any] = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
     added = await client.request(
@@ -92,18 +94,7 @@ async def transaction(client: Client, *, committed: bool) -> None:
 
 async def groups(client: Client) -> None:
     """A member of a group of each new kind."""
-    joined = await client.request(
-        ConsumerGroupHeartbeatRequest(
-            group_id="consumers",
-            member_id="AAAAAAAAAAAAAAAAAAAAAQ",
-            member_epoch=0,
-            rebalance_timeout_ms=1000,
-            subscribed_topic_names=["used"],
-            subscribed_topic_regex="us.*",
-            topic_partitions=[],
-        )
-    )
-    assert joined.error_code == 0, joined.error_message
+    await consuming(client)
     shared = await client.request(
         ShareGroupHeartbeatRequest(
             group_id="sharers", member_id="AAAAAAAAAAAAAAAAAAAAAg", member_epoch=0, subscribed_topic_names=["used"]
@@ -142,9 +133,29 @@ async def groups(client: Client) -> None:
     assert streaming.error_code == 0, streaming.error_message
 
 
+async def consuming(client: Client) -> None:
+    """A member whose topics are those that an expression matches; the coordinator looks these up after answering."""
+    deadline = time.monotonic() + PATIENCE
+    who: dict[str, Any] = {"group_id": "consumers", "member_id": "AAAAAAAAAAAAAAAAAAAAAQ"}
+    answer = await client.request(
+        ConsumerGroupHeartbeatRequest(
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=[],
+            subscribed_topic_regex="us.*",
+            topic_partitions=[],
+            **who,
+        )
+    )
+    while answer.assignment is None or not answer.assignment.topic_partitions:
+        assert answer.error_code == 0, answer.error_message
+        assert time.monotonic() < deadline
+        answer = await client.request(ConsumerGroupHeartbeatRequest(member_epoch=answer.member_epoch, **who))
+
+
 async def share_state(client: Client) -> None:
     """What the leader of a share group's partition has stored: a snapshot, and an update of it."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     metadata = await client.request(MetadataRequest(topics=[MetadataRequestTopic(name="used")]))
     topic_id = metadata.topics[0].topic_id
     key = f"g:{urlsafe_b64encode(topic_id).decode().rstrip('=')}:0"

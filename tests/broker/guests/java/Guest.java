@@ -77,7 +77,7 @@ public final class Guest {
                 }
                 producer.flush();
                 for (Future<RecordMetadata> each : sent) {
-                    each.get(20, TimeUnit.SECONDS);
+                    each.get(60, TimeUnit.SECONDS);
                 }
                 if (commit) {
                     producer.commitTransaction();

@@ -15,7 +15,7 @@ import org.apache.kafka.streams.state.Stores;
  * <p>{@code WordCount ADDRESS APPLICATION at_least_once|exactly_once_v2 STATE_FOLDER}
  */
 public final class WordCount {
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration PATIENCE = Duration.ofSeconds(60);
 
     private WordCount() {
     }

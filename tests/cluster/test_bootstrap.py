@@ -1,0 +1,114 @@
+"""The first picture: by addresses of which some are dead, silent, something else, or not there yet."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn
+
+import pytest
+
+from aiokproto.cluster import Cluster
+from aiokproto.cluster.snapshot import BrokerNode
+from aiokproto.codec.messages.api_versions import ApiVersionsRequest
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.errors import BootstrapError, ClientClosedError, DeadlineError, NotKafkaError
+from tests.cluster.fake import brokers, started
+from tests.net.peer import config, peer, raw_peer, serves
+from tests.net.waiting import held_port, until
+from tests.patience import PATIENCE
+
+BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(100)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    await writer.drain()
+
+
+async def test_one_dead_and_one_live_address() -> None:
+    with held_port() as dead:
+        async with brokers() as (_, (broker,)), started(dead, broker.port) as cluster:
+            assert list(cluster.snapshot.brokers) == [1]
+            assert (await cluster.send(BEAT, 1)).error_code == 0
+
+
+async def test_one_silent_and_one_live_address() -> None:
+    """The silent one, which is asked first, is passed by; if the other is late too, both are asked again."""
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with brokers() as (_, (broker,)), raw_peer(mute) as silent:
+        servers = (("127.0.0.1", silent), ("127.0.0.1", broker.port))
+        cluster = Cluster(config(bootstrap_servers=servers, request_timeout=0.2))
+        try:
+            await cluster.start(timeout=PATIENCE)
+            assert list(cluster.snapshot.brokers) == [1]
+        finally:
+            await cluster.close()
+
+
+async def test_a_silent_address_costs_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = tuple(("127.0.0.1", number) for number in range(1, 6))
+    metadata = Cluster(config(bootstrap_servers=servers, request_timeout=1e9))._metadata
+    shares: list[float] = []
+
+    async def silent(node: BrokerNode, names: object, create: bool, timeout: float) -> NoReturn:
+        shares.append(timeout)
+        raise DeadlineError("silence")
+
+    monkeypatch.setattr(metadata, "_ask_one", silent)
+    answer, failures = await metadata._try([-1, -2, -3, -4, -5], [], False, asyncio.get_running_loop().time() + 6e6)
+    assert (answer, len(failures)) == (None, 5)
+    assert shares == pytest.approx([2e6, 2e6, 2e6, 3e6, 6e6], rel=1e-3)
+
+
+async def test_no_address_can_be_used() -> None:
+    """Each is named with its own failure; the cluster cannot be used, and starting leaves nothing behind."""
+    with held_port() as dead:
+        async with raw_peer(http) as web:
+            cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", dead), ("127.0.0.1", web))))
+            with pytest.raises(BootstrapError) as caught:
+                await cluster.start()
+        assert f"127.0.0.1:{dead}: cannot connect to 127.0.0.1:{dead}" in str(caught.value)
+        assert "connection refused" in str(caught.value)
+        assert f"127.0.0.1:{web} does not speak Kafka: it answers as an HTTP server" in str(caught.value)
+        with pytest.raises(ClientClosedError):
+            await cluster.send(BEAT, 1)
+
+
+async def test_what_is_not_kafka_is_told_at_once() -> None:
+    async with raw_peer(http) as web:
+        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", web),), bootstrap_timeout=1000))
+        with pytest.raises(NotKafkaError, match=r"HTTP/1\.1 400"):
+            await cluster.start()
+
+
+async def test_a_broker_that_is_still_starting_is_waited_for() -> None:
+    with held_port() as port:
+        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
+        starting = asyncio.ensure_future(cluster.start())
+        try:
+            await until(lambda: cluster._pool.by_preference([-1]) == [-1] and bool(cluster._pool._health))
+            async with brokers() as (fake, (broker,)), peer(fake.answers(), port):
+                await starting
+                assert cluster.snapshot.brokers[1].port == broker.port
+                await cluster.close()
+        finally:
+            await cluster.close()
+
+
+async def test_a_broker_that_knows_no_brokers_is_not_believed() -> None:
+    async with brokers() as (fake, (broker,)):
+        fake.brokers = {}
+        with pytest.raises(BootstrapError, match="knows no brokers"):
+            async with started(broker.port):
+                pass
+
+
+async def test_no_common_version() -> None:
+    async with peer({ApiVersionsRequest: serves(Metadata=(50, 60))}) as broker:
+        with pytest.raises(BootstrapError, match=r"Metadata: .* has versions 50-60, this client has 0-13"):
+            async with started(broker.port):
+                pass
