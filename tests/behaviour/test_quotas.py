@@ -127,6 +127,7 @@ async def test_questions_that_make_no_sense(
         assert answer.error_code == error
 
 
+@pytest.mark.usefixtures("alone")
 async def test_a_producer_that_is_too_fast_is_told_to_pause(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with limited(cluster, topic, "producer_byte_rate", 20_000) as wire:

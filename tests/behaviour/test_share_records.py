@@ -113,6 +113,7 @@ def rewritten(group: ShareGroup, image: Image) -> Image:
     return anew
 
 
+@pytest.mark.usefixtures("alone")
 async def test_states_of_share_partitions_are_read_back(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:

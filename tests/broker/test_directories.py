@@ -21,7 +21,8 @@ from tests.broker.test_log import SMALL, values_from
 from tests.broker.test_log import batch as log_batch
 from tests.broker.wire import NOW, Wire, batch, connect, fetch_request, produce, records_of
 
-SEGMENTS = {"segment.bytes": 300}
+# The records are of long ago: retention would remove them.
+SEGMENTS = {"segment.bytes": 300, "retention.ms": -1}
 
 
 def partition(broker: Broker, topic: str = "t") -> Partition:

@@ -3,29 +3,68 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from aiokproto.broker import Cluster as Brokers
 from aiokproto.cluster import Cluster
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import CorruptRecordError, DeadlineError
-from aiokproto.records import BatchBuilder, BatchRecord, RecordBatch, encode
+from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, encode
 from aiokproto.spark.fetching import Fetched, RangeFetcher
 from aiokproto.spark.offsets import DataLossError, OffsetRange
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import TopicChangedError, plan, plan_now
-from aiokproto.spark.reading import PLAIN_BYTES, grouped, read_range, to_arrow
+from aiokproto.spark.reading import MOST_RECORDS, read_range, to_arrow
 from aiokproto.spark.worker import KEPT, Worker
 from tests.spark.kafka import Kafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NOW = 1_700_000_000_000
+MIB = 1 << 20
+
+GROWING = '''
+import struct, sys
+from pathlib import Path
+from aiokproto.records import BatchRecord, Compression, RecordBatch, encode
+from aiokproto.spark.offsets import OffsetRange
+from aiokproto.spark.options import parse_read_options
+from aiokproto.spark.reading import to_arrow
+
+codec = Compression(int(sys.argv[1]))
+record = bytes(encode([BatchRecord(0, 1, None, bytes(1 << 20))])[61:])
+if codec is Compression.ZSTD:
+    import zstandard
+    packer = zstandard.ZstdCompressor().compressobj()
+    packed = b"".join(packer.compress(record) for _ in range(3072)) + packer.flush()
+else:
+    import lz4.frame
+    packer = lz4.frame.LZ4FrameCompressor()
+    packed = packer.begin() + b"".join(packer.compress(record) for _ in range(3072)) + packer.flush()
+batch = bytearray(encode([BatchRecord(0, 1, None, b"")])[:61] + packed)
+struct.pack_into(">i", batch, 8, len(batch) - 12)
+struct.pack_into(">h", batch, 21, codec)
+struct.pack_into(">i", batch, 57, 3072)
+options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.check.crcs": "false"}
+options = parse_read_options(options)
+wanted = OffsetRange("t", bytes(16), 0, 0, 5000)
+# What is loaded on first use does not count.
+assert len(list(to_arrow([RecordBatch(encode([BatchRecord(0, 1, b"", b"")]))], wanted, options))) == 1
+
+def peak():
+    """Not what getrusage says, which counts the process that started this one."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+before = peak()
+rows = sum(table.num_rows for table in to_arrow([RecordBatch(batch)], wanted, options))
+print(rows, (peak() - before) >> 10)
+'''
 
 
 def some_records(count: int, start: int = 0) -> list[BatchRecord]:
@@ -205,24 +244,47 @@ async def test_reading_goes_on_when_the_leader_moves(topic: str) -> None:
             assert await fetcher.fetch() is None
 
 
-def batch_of(size: int, codec: str = "none") -> RecordBatch:
-    return RecordBatch(encode([BatchRecord(0, 1, None, bytes(size))], compression=codec))
-
-
-@given(st.lists(st.integers(0, 3 << 20), max_size=12))
-def test_groups_keep_order_and_size(sizes: list[int]) -> None:
-    batches = [batch_of(0) for _ in sizes]
-    for batch, size in zip(batches, sizes, strict=True):
-        batch.raw = memoryview(bytes(size))
-    groups = list(grouped(batches))
-    assert [batch for group in groups for batch in group] == batches
-    assert all(len(group) == 1 or sum(one.size_in_bytes for one in group) <= PLAIN_BYTES for group in groups)
-
-
 def options_for_nothing(**options: str) -> ReadOptions:
     from aiokproto.spark.options import parse_read_options
 
     return parse_read_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **options})
+
+
+def test_a_batch_that_grows_is_read_in_pieces() -> None:
+    records = [BatchRecord(offset, NOW, None, bytes(MIB)) for offset in range(20)]
+    records.append(BatchRecord(20, NOW, None, bytes(9 * MIB)))
+    batch = RecordBatch(encode(records, compression="zstd"))
+    wanted = OffsetRange("t", bytes(16), 0, 3, 21)
+    tables = list(to_arrow([batch, batch], wanted, options_for_nothing()))
+    assert [table["offset"].to_pylist() for table in tables] == [
+        [3, 4, 5, 6],
+        [*range(7, 14)],
+        [*range(14, 20)],
+        [20],
+    ] * 2
+
+
+def test_small_records_are_not_too_many_at_a_time() -> None:
+    builder = BatchBuilder()
+    for _ in range(MOST_RECORDS + 1):
+        builder.append(NOW, None, None, ())
+    wanted = OffsetRange("t", bytes(16), 0, 0, 1 << 20)
+    tables = to_arrow([RecordBatch(builder.close())], wanted, options_for_nothing())
+    assert [table.num_rows for table in tables] == [MOST_RECORDS, 1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the most memory that a process had is asked of Linux")
+@pytest.mark.parametrize("codec", [Compression.ZSTD, Compression.LZ4])
+def test_memory_does_not_depend_on_what_a_batch_grows_to(codec: Compression) -> None:
+    """Of 3 GiB of records, in a process that does nothing else: what Python does not know of counts, too."""
+    grown = subprocess.run(
+        [sys.executable, "-c", GROWING, str(int(codec))], capture_output=True, text=True, check=False
+    )
+    assert grown.returncode == 0, grown.stderr
+    rows, mebibytes = map(int, grown.stdout.split())
+    assert rows == 3072
+    assert mebibytes < 150, mebibytes
 
 
 def test_damage_is_found_and_named() -> None:

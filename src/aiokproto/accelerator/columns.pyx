@@ -1,19 +1,22 @@
 # cython: language_level=3
-"""Records of magic 2 to columns: twins of `records.scan.scan` and `records.columns.binary_array`.
+"""Records of magic 2 to columns: twins of parts of `records.scan`, and of `records.columns.binary_array`.
 
 The loops over records have no Python object in them, and let go of the interpreter's lock.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from aiokproto.accelerator.layout cimport Bytes, Fields, read_fields
+from aiokproto.accelerator.varints cimport read_unsigned
 from aiokproto.accelerator.views cimport View, room_in, view_of
 
 from aiokproto.accelerator import forms
 
 # A byte each for length, attributes, timestamp, offset, two lengths and the header count.
 cdef int64_t SMALLEST_RECORD = 7
+# A length of 32 bits takes no more.
+cdef int64_t LONGEST_LENGTH = 5
 
 
 cdef struct Rows:
@@ -27,6 +30,40 @@ cdef struct Rows:
     int64_t *header_end
     uint8_t *key_valid
     uint8_t *value_valid
+
+
+def whole_records(data, pos, size, most):
+    """How many whole records there are from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``."""
+    found = None
+    cdef View view = view_of(data)
+    if 0 <= pos <= view.size and 0 <= size <= INT64_MAX and 0 <= most <= INT64_MAX:
+        found = count_whole(view, pos, size, most)
+    return forms("aiokproto.records.scan", "whole_records")["pure"](data, pos, size, most) if found is None else found
+
+
+cdef count_whole(View view, int64_t pos, int64_t size, int64_t most):
+    """What `whole_records` finds; None where a length makes no sense, or is not all there."""
+    cdef int64_t count = 0
+    cdef int64_t end = 0
+    cdef int64_t stop = pos + min(size, view.size - pos)
+    cdef const uint8_t *at
+    cdef uint64_t raw = 0
+    with nogil:
+        while True:
+            at = read_unsigned(view.at + pos, view.at + view.size, 32, &raw)
+            # An odd number is a negative length.
+            if at == NULL or raw & 1 or raw >> 1 < <uint64_t> SMALLEST_RECORD - 1:
+                break
+            end = (at - view.at) + <int64_t> (raw >> 1)
+            if end > stop or count == most:
+                break
+            count += 1
+            pos = end
+    if at == NULL and view.size - pos < LONGEST_LENGTH:
+        return count, pos, view.size + 1
+    if at == NULL or raw & 1 or raw >> 1 < <uint64_t> SMALLEST_RECORD - 1:
+        return None
+    return count, pos, end
 
 
 def scan(data, spans):

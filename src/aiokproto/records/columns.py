@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import CorruptRecordError, DecodeError
 from aiokproto.records.batch import HEADER, TIMESTAMP_TYPE, RecordBatch
+from aiokproto.records.compression import Bytes
 from aiokproto.records.record import read_headers
 from aiokproto.records.scan import Span, scan
 from aiokproto.records.writer import encode_headers
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 _MAX_DATA = (1 << 31) - 1
 _MICROS = 1000
 
-_Row = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
+Row = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
 @dataclass(frozen=True)
 class BytesColumn:
     """Keys or values: item ``i`` is ``data[start[i]:end[i]]``, or None where ``valid[i]`` is false."""
 
-    data: bytes | memoryview
+    data: Bytes
     start: Int64s
     end: Int64s
     valid: Bools
@@ -56,7 +57,7 @@ class BytesColumn:
 
 
 @twin("columns")
-def binary_array(data: bytes | memoryview, start: Int64s, end: Int64s, valid: Bools) -> Any:
+def binary_array(data: Bytes, start: Int64s, end: Int64s, valid: Bools) -> Any:
     """A ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false: every item is copied once.
 
     Raises:
@@ -250,19 +251,38 @@ def to_columns(batches: Iterable[RecordBatch]) -> Columns:
     chosen = [batch for batch in batches if batch.magic < 2 or batch.count or len(batch.body())]
     if any(batch.magic < 2 for batch in chosen):
         return _read_each(chosen)
+    return read_together(chosen)
+
+
+def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ()) -> Columns:
+    """The records of batches of magic 2 as columns.
+
+    Args:
+        batches: The batches.
+        bodies: What each of them holds, where that is decompressed already.
+
+    Raises:
+        CorruptRecordError: A batch is damaged.
+        UnsupportedCompressionError: A codec is unknown or its library is missing.
+        ValueError: The records take 2 GiB or more.
+    """
     try:
-        return _read(chosen)
+        return read_spans(*_gather(batches, bodies))
     except (DecodeError, IndexError) as error:
         # Reading one by one finds the very record, for the message.
-        for batch in chosen:
+        for batch in batches:
             batch.records(lambda *_: None)
-        raise CorruptRecordError(f"record batches from offset {chosen[0].base_offset}: {error}") from None
+        raise CorruptRecordError(f"record batches from offset {batches[0].base_offset}: {error}") from None
 
 
-def _read(batches: Sequence[RecordBatch]) -> Columns:
+def read_spans(data: Bytes, spans: Sequence[Span]) -> Columns:
+    """The records that lie in ``data`` where ``spans`` say.
+
+    Raises:
+        CorruptRecordError, DecodeError, IndexError: They do not.
+    """
     import numpy as np
 
-    data, spans = _gather(batches)
     fields = scan(data, spans)
     counts = [span.records for span in spans]
     kinds = np.array([span.append_time is not None for span in spans], np.int32)
@@ -278,25 +298,42 @@ def _read(batches: Sequence[RecordBatch]) -> Columns:
 
 
 def _read_each(batches: Sequence[RecordBatch]) -> Columns:
-    """Columns by way of records, laid out anew: all keys, all values, and behind these the headers."""
+    rows: list[Row] = []
+    kinds: list[int] = []
+    for batch in batches:
+        found = batch.records(row)
+        kinds += [batch.timestamp_type] * len(found)
+        rows += found
+    return columns_of(rows, kinds)
+
+
+def row(*fields: Any) -> Row:
+    """A record that :func:`columns_of` takes."""
+    return fields
+
+
+def columns_of(rows: Sequence[Row], kinds: Sequence[int]) -> Columns:
+    """Columns of records, laid out anew: all keys, all values, and behind these the headers.
+
+    Args:
+        rows: The records, one or more.
+        kinds: The timestamp type of each.
+
+    Raises:
+        ValueError: They take 2 GiB or more.
+    """
     import numpy as np
 
-    rows: list[_Row] = []
-    counts: list[int] = []
-    for batch in batches:
-        found = batch.records(lambda *fields: fields)
-        counts.append(len(found))
-        rows += found
     offset, timestamp, keys, values, headers = zip(*rows, strict=True)
     key, value = _laid_out(keys), _laid_out(values)
     encoded = _laid_out([encode_headers(one) if one else None for one in headers])
     size = max(len(key.data), len(value.data) + len(encoded.data))
     if size > _MAX_DATA:
-        raise ValueError(f"{len(batches)} batches hold {size} bytes of records, the limit is {_MAX_DATA}")
+        raise ValueError(f"{len(rows)} records hold {size} bytes, the limit is {_MAX_DATA}")
     return Columns(
         np.array(offset, np.int64),
         np.array(timestamp, np.int64),
-        np.array([batch.timestamp_type for batch in batches], np.int32).repeat(counts),
+        np.array(kinds, np.int32),
         key,
         replace(value, data=b"".join((value.data, encoded.data))),
         len(value.data) + encoded.start,
@@ -314,22 +351,23 @@ def _laid_out(items: Sequence[bytes | None]) -> BytesColumn:
     return BytesColumn(b"".join(filter(None, items)), ends - sizes, ends, valid)
 
 
-def _gather(batches: Sequence[RecordBatch]) -> tuple[bytes | memoryview, list[Span]]:
+def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ()) -> tuple[Bytes, list[Span]]:
     """One buffer that holds the records of all batches, and where those of each are.
 
     Batches of one record set, none of them compressed, lie in one buffer already, and nothing is copied.
     """
     source = batches[0].source if batches else memoryview(b"")
     if len(source) <= _MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
-        return source, [_span(batch, batch.position + HEADER.size, len(batch.raw) - HEADER.size) for batch in batches]
-    bodies = [batch.body() for batch in batches]
-    data = b"".join(bodies)
+        return source, [span_of(batch, batch.position + HEADER.size, len(batch.raw) - HEADER.size) for batch in batches]
+    found = [batch.body() if body is None else body for batch, body in zip_longest(batches, bodies)]
+    data = b"".join(found)
     if len(data) > _MAX_DATA:
         raise ValueError(f"{len(batches)} batches hold {len(data)} bytes of records, the limit is {_MAX_DATA}")
-    starts = accumulate(map(len, bodies), initial=0)
-    return data, [_span(batch, start, len(body)) for batch, start, body in zip(batches, starts, bodies, strict=False)]
+    starts = accumulate(map(len, found), initial=0)
+    return data, [span_of(batch, start, len(body)) for batch, start, body in zip(batches, starts, found, strict=False)]
 
 
-def _span(batch: RecordBatch, start: int, size: int) -> Span:
+def span_of(batch: RecordBatch, start: int, size: int) -> Span:
+    """The records of ``batch``, which take ``size`` bytes from ``start`` on."""
     append_time = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE else None
     return Span(start, start + size, batch.count, batch.base_offset, batch.base_timestamp, append_time)

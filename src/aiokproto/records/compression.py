@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -14,9 +14,16 @@ from aiokproto.errors import CorruptRecordError, UnsupportedCompressionError
 MAX_DECOMPRESSED = 1 << 30
 """Default limit, in bytes, of what one batch may decompress to: 1 GiB."""
 
+MAX_BLOCK = 256 << 20
+"""Most bytes that a block of snappy may decompress to where chunks are wanted: it is decompressed whole, or not at all.
+
+That is more than a batch may be for a broker with the settings it comes with; Java's blocks are of 32 KiB.
+"""
+
 Bytes = bytes | bytearray | memoryview
 
 _CHUNK = 1 << 20
+_NO_LIMIT = 1 << 63
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 # Version and lowest compatible version follow the magic. Both are 1 in every writer; readers ignore them.
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -98,7 +105,21 @@ def decompress(codec: Compression, data: Bytes, max_size: int = MAX_DECOMPRESSED
     """
     if codec is Compression.NONE:
         return data
-    return _DECOMPRESS[codec](data, max_size)
+    return b"".join(_UNPACK[codec](data, max_size, max_size))
+
+
+def chunks(codec: Compression, data: Bytes, max_block: int = MAX_BLOCK) -> Iterator[Bytes]:
+    """Decompress ``data`` a chunk at a time: whatever it grows to, no more than a chunk is held.
+
+    A chunk has at most 1 MiB; of snappy it is a block, and without compression it is the data.
+
+    Raises:
+        CorruptRecordError: The data is damaged or cut short, or a block of snappy has more than ``max_block`` bytes.
+        UnsupportedCompressionError: The codec's library is not installed.
+    """
+    if codec is Compression.NONE:
+        return iter((data,))
+    return _UNPACK[codec](data, _NO_LIMIT, max_block)
 
 
 class Budget:
@@ -137,37 +158,41 @@ def _too_large(codec: Compression, max_size: int) -> CorruptRecordError:
     return CorruptRecordError(f"{codec.name.lower()} data decompresses to more than the limit of {max_size} bytes")
 
 
-def _decompress_gzip(data: Bytes, max_size: int) -> bytes:
-    chunks: list[bytes] = []
+def _slices(data: Bytes) -> Iterator[Bytes]:
+    """What is fed at a time: libraries copy what they have not yet used of it with every chunk."""
+    view = memoryview(data)
+    return (view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK))
+
+
+def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
     room = max_size
-    rest: Bytes = data
+    slices = _slices(data)
+    rest = next(slices, b"")
     # A gzip file may be several members in a row, and Java's reader takes them.
     while rest:
         unpacker = zlib.decompressobj(wbits=31)
-        ended = False
-        while not ended:
+        while not unpacker.eof:
             try:
                 chunk = unpacker.decompress(rest, min(_CHUNK, room + 1))
             except zlib.error as error:
                 raise _corrupt(Compression.GZIP, error) from None
             rest = unpacker.unconsumed_tail
-            ended = unpacker.eof
             if len(chunk) > room:
                 raise _too_large(Compression.GZIP, max_size)
-            if not (chunk or rest or ended):
+            # Without more to read there may still be more to come, unless nothing came.
+            if not (chunk or rest or unpacker.eof or (rest := next(slices, b""))):
                 raise _corrupt(Compression.GZIP, "it ends too early")
-            chunks.append(chunk)
+            yield chunk
             room -= len(chunk)
-        rest = unpacker.unused_data
-    return b"".join(chunks)
+        rest = unpacker.unused_data or next(slices, b"")
 
 
-def _decompress_lz4(data: Bytes, max_size: int) -> bytes:
+def _unpack_lz4(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
     lz4 = _library("lz4.frame", "lz4", Compression.LZ4)
     unpacker = lz4.LZ4FrameDecompressor()
-    chunks: list[bytes] = []
     room = max_size
-    rest: Bytes = data
+    slices = _slices(data)
+    rest = next(slices, b"")
     while not unpacker.eof:
         try:
             chunk = unpacker.decompress(rest, max_length=min(_CHUNK, room + 1))
@@ -176,16 +201,14 @@ def _decompress_lz4(data: Bytes, max_size: int) -> bytes:
         rest = b""
         if len(chunk) > room:
             raise _too_large(Compression.LZ4, max_size)
-        if not chunk and not unpacker.eof:
+        if not (chunk or unpacker.eof or (rest := next(slices, b""))):
             raise _corrupt(Compression.LZ4, "it ends too early")
-        chunks.append(chunk)
+        yield chunk
         room -= len(chunk)
-    return b"".join(chunks)
 
 
-def _decompress_zstd(data: Bytes, max_size: int) -> bytes:
+def _unpack_zstd(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
     zstandard = _library("zstandard", "zstandard", Compression.ZSTD)
-    chunks: list[bytes] = []
     room = max_size
     try:
         declared = zstandard.frame_content_size(data)
@@ -194,14 +217,13 @@ def _decompress_zstd(data: Bytes, max_size: int) -> bytes:
             room -= len(chunk)
             if room < 0:
                 raise _too_large(Compression.ZSTD, max_size)
-            chunks.append(chunk)
+            yield chunk
     except zstandard.ZstdError as error:
         raise _corrupt(Compression.ZSTD, error) from None
     # The reader takes the end of its input for the end of the frame; a frame without a declared size is caught
     # by the record count of the batch.
     if max_size - room < declared:
         raise _corrupt(Compression.ZSTD, "it ends too early")
-    return b"".join(chunks)
 
 
 def _compress_snappy(data: Bytes) -> bytes:
@@ -215,11 +237,11 @@ def _compress_snappy(data: Bytes) -> bytes:
     return bytes(out)
 
 
-def _decompress_snappy(data: Bytes, max_size: int) -> bytes:
+def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes]:
     """Java writes blocks in a frame of its own (of the xerial library); C clients write one bare block."""
     if bytes(data[:8]) != _XERIAL_MAGIC:
-        return _snappy_block(data, max_size, max_size)
-    blocks: list[bytes] = []
+        yield _snappy_block(data, max_size, max_size, max_block)
+        return
     room = max_size
     view = memoryview(data)
     pos = len(_XERIAL_HEADER)
@@ -230,14 +252,13 @@ def _decompress_snappy(data: Bytes, max_size: int) -> bytes:
         pos += 4
         if not 0 <= length <= len(view) - pos:
             raise _corrupt(Compression.SNAPPY, f"a block of {length} bytes where {len(view) - pos} are left")
-        block = _snappy_block(view[pos : pos + length], room, max_size)
-        blocks.append(block)
+        block = _snappy_block(view[pos : pos + length], room, max_size, max_block)
+        yield block
         room -= len(block)
         pos += length
-    return b"".join(blocks)
 
 
-def _snappy_block(block: Bytes, room: int, max_size: int) -> bytes:
+def _snappy_block(block: Bytes, room: int, max_size: int, max_block: int) -> bytes:
     snappy = _library("snappy", "python-snappy", Compression.SNAPPY)
     # A block starts with its decompressed length. The library allocates that much before it looks further, so a lie
     # has to be found here: three bytes of snappy never become more than 64.
@@ -250,6 +271,9 @@ def _snappy_block(block: Bytes, room: int, max_size: int) -> bytes:
         raise _too_large(Compression.SNAPPY, max_size)
     if declared > 22 * len(block):
         raise _corrupt(Compression.SNAPPY, f"{len(block)} bytes say they hold {declared}")
+    if declared > max_block:
+        why = f"a block of {declared} bytes, which cannot be read in pieces, is over the limit of {max_block} bytes"
+        raise _corrupt(Compression.SNAPPY, why)
     try:
         unpacked: bytes = snappy.uncompress(block)
     except snappy.UncompressError as error:
@@ -257,9 +281,9 @@ def _snappy_block(block: Bytes, room: int, max_size: int) -> bytes:
     return unpacked
 
 
-_DECOMPRESS: dict[Compression, Callable[[Bytes, int], bytes]] = {
-    Compression.GZIP: _decompress_gzip,
-    Compression.SNAPPY: _decompress_snappy,
-    Compression.LZ4: _decompress_lz4,
-    Compression.ZSTD: _decompress_zstd,
+_UNPACK: dict[Compression, Callable[[Bytes, int, int], Iterator[Bytes]]] = {
+    Compression.GZIP: _unpack_gzip,
+    Compression.SNAPPY: _unpack_snappy,
+    Compression.LZ4: _unpack_lz4,
+    Compression.ZSTD: _unpack_zstd,
 }

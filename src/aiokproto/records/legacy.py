@@ -9,13 +9,15 @@ broker sets them (LogAppendTime) the wrapper's counts for all messages inside.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
 from aiokproto.errors import CodecError, CorruptRecordError
 from aiokproto.records.batch import LOG_OVERHEAD, MAGIC_AT, TIMESTAMP_TYPE, RecordBatch
-from aiokproto.records.compression import MAX_DECOMPRESSED, Budget, Bytes, Compression
+from aiokproto.records.compression import MAX_DECOMPRESSED, Budget, Bytes, Compression, chunks
+from aiokproto.records.cutting import cut
 from aiokproto.records.lz4_v0 import from_v0
 from aiokproto.records.record import Make
 from aiokproto.records.varint import INT64_MAX
@@ -34,6 +36,8 @@ _SIZES = struct.Struct(">ii")
 """The key's size and, where there is no key, the value's: the end of a smallest message."""
 
 _INT32 = struct.Struct(">i")
+_LENGTH_AT = 8
+_EMPTY = "there is no message in the compressed set"
 _CODEC = 0x07
 
 # Kafka 0.8 itself wrote one level, but read any number.
@@ -158,7 +162,7 @@ class LegacyBatch(RecordBatch):
         if not self.attributes & _CODEC:
             return self.raw
         try:
-            return _unpack(self._message(), Budget(self.max_decompressed))
+            return Budget(self.max_decompressed).decompress(*_packed(self._message()))
         except CodecError as error:
             raise self._corrupt(error) from error.__cause__
 
@@ -181,6 +185,30 @@ class LegacyBatch(RecordBatch):
             return [make(offset, timestamp, key, value, ())]
         messages, base = opened
         return [make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages]
+
+    def records_in_pieces(self, make: Make[T], size: int, most: int) -> Iterator[list[T]]:
+        """As :meth:`records`, in lists of at most ``size`` bytes and ``most`` records, or one that takes more.
+
+        ``max_decompressed`` does not count, since no more than about a list is held; of sets nested in one another, one
+        for each.
+        """
+        try:
+            message = self._message()
+            if not self.attributes & _CODEC:
+                yield [make(self.offset, self.base_timestamp, message[4], message[5], ())]
+                return
+            base = 0
+            if self.magic:
+                # The last offset inside is needed for the first record: a set that is more than a list is read twice.
+                once, base = _survey(message, size, most, self.check_crc)
+            else:
+                once = None
+            for messages in [once] if once else _in_pieces(message, size, most, self.check_crc):
+                yield [
+                    make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages
+                ]
+        except CodecError as error:
+            raise self._corrupt(error) from error.__cause__
 
     def _message(self) -> Message:
         key, value = _key_and_value(bytes(self.raw), _SIZES_AT[self.magic], len(self.raw))
@@ -276,50 +304,55 @@ def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes
     return key, value
 
 
-def _unpack(wrapper: Message, budget: Budget) -> bytes:
+def _packed(wrapper: Message) -> tuple[Compression, Bytes]:
     _, magic, attributes, _, _, packed = wrapper
     if packed is None:
         raise CorruptRecordError("it is compressed but has no value")
     codec = Compression.of(attributes)
     if codec is Compression.ZSTD:
         raise CorruptRecordError(f"zstd, which magic {magic} does not have (KIP-110)")
-    if codec is Compression.LZ4 and not magic:
-        return budget.decompress(codec, from_v0(packed))
-    return budget.decompress(codec, packed)
+    return codec, from_v0(packed) if codec is Compression.LZ4 and not magic else packed
 
 
 def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> tuple[list[Message], int]:
     """The messages in ``wrapper`` with the timestamps that count, and what to add to their offsets."""
-    inside = _read_set(_unpack(wrapper, budget), check_crc)
+    inside = _read_set(budget.decompress(*_packed(wrapper)), check_crc)
     if not inside:
-        raise CorruptRecordError("there is no message in the compressed set")
+        raise CorruptRecordError(_EMPTY)
     if wrapper[1]:
-        return _stamped(wrapper, inside), _base_offset(wrapper, inside)
+        return _stamped(wrapper, inside), _base_offset(wrapper, inside[-1][0], _highest(inside))
     flat: list[Message] = []
     for message in inside:
         _, magic, attributes, *_ = message
         if not attributes & _CODEC:
             flat.append(message)
             continue
-        # In magic 0 offsets are absolute at every depth; with relative ones nesting has no meaning.
-        if magic or depth == _DEEPEST:
-            raise CorruptRecordError(f"compressed sets of magic {magic} are nested {depth + 1} deep")
+        _check_depth(magic, depth)
         flat += _open(message, budget, check_crc, depth + 1)[0]
     return flat, 0
 
 
-def _base_offset(wrapper: Message, inside: list[Message]) -> int:
-    """The offset that those in a compressed set of magic 1 are relative to."""
+def _check_depth(magic: int, depth: int) -> None:
+    # In magic 0 offsets are absolute at every depth; with relative ones nesting has no meaning.
+    if magic or depth == _DEEPEST:
+        raise CorruptRecordError(f"compressed sets of magic {magic} are nested {depth + 1} deep")
+
+
+def _highest(inside: list[Message]) -> int:
+    """The greatest offset in a compressed set of magic 1, in which no other may be."""
     if any(message[2] & _CODEC for message in inside):
         raise CorruptRecordError("a compressed set of magic 1 has another inside")
-    last = inside[-1][0]
+    return max(message[0] for message in inside)
+
+
+def _base_offset(wrapper: Message, last: int, highest: int) -> int:
+    """The offset that those in a compressed set of magic 1 are relative to."""
     # Old versions of librdkafka send 0 for what a broker is to number anyway.
     base = wrapper[0] - last if wrapper[0] else 0
     if base < 0:
         raise CorruptRecordError(f"the last message inside has the relative offset {last}")
-    highest = max(message[0] for message in inside) + base
-    if highest > INT64_MAX:
-        raise CorruptRecordError(f"offset {highest} does not fit 64 bits")
+    if highest + base > INT64_MAX:
+        raise CorruptRecordError(f"offset {highest + base} does not fit 64 bits")
     return base
 
 
@@ -331,3 +364,58 @@ def _stamped(wrapper: Message, inside: list[Message]) -> list[Message]:
         (offset, magic, own, appended if magic else timestamp, key, value)
         for offset, magic, own, timestamp, key, value in inside
     ]
+
+
+def _in_pieces(wrapper: Message, size: int, most: int, check_crc: bool, depth: int = 1) -> Iterator[list[Message]]:
+    """What `_open` finds, in lists; offsets of magic 1 are relative."""
+    empty = True
+    for data, _ in cut(chunks(*_packed(wrapper)), size, most, _whole_messages):
+        inside = _read_set(bytes(data), check_crc)
+        empty = False
+        if wrapper[1]:
+            yield _stamped(wrapper, inside)
+            continue
+        flat: list[Message] = []
+        for message in inside:
+            if not message[2] & _CODEC:
+                flat.append(message)
+                continue
+            _check_depth(message[1], depth)
+            if flat:
+                yield flat
+                flat = []
+            # What is held at all depths is no more than twice what is at the first.
+            yield from _in_pieces(message, size // 2, most, check_crc, depth + 1)
+        if flat:
+            yield flat
+    if empty:
+        raise CorruptRecordError(_EMPTY)
+
+
+def _survey(wrapper: Message, size: int, most: int, check_crc: bool) -> tuple[list[Message] | None, int]:
+    """What to add to the offsets of a compressed set of magic 1; and what is in it, where that is one list."""
+    lists = last = highest = 0
+    inside: list[Message] = []
+    for inside in _in_pieces(wrapper, size, most, check_crc):
+        found = _highest(inside)
+        highest = max(highest, found) if lists else found
+        last = inside[-1][0]
+        lists += 1
+    return inside if lists == 1 else None, _base_offset(wrapper, last, highest)
+
+
+def _whole_messages(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int, int]:
+    """As `whole_records`, for messages."""
+    count = 0
+    stop = min(len(data), pos + size)
+    while True:
+        if len(data) - pos < LOG_OVERHEAD:
+            return count, pos, len(data) + 1
+        (length,) = _INT32.unpack_from(data, pos + _LENGTH_AT)
+        if length < SMALLEST[0]:
+            raise CorruptRecordError(f"a message inside has length {length}")
+        end = pos + LOG_OVERHEAD + length
+        if end > stop or count == most:
+            return count, pos, end
+        count += 1
+        pos = end

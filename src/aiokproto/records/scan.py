@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokproto.accelerator import twin
-from aiokproto.errors import CorruptRecordError
+from aiokproto.errors import CorruptRecordError, DecodeError
+from aiokproto.records.compression import Bytes
 from aiokproto.records.varint import read_unsigned
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # Attributes, timestamp and offset delta, two lengths and the header count take a byte each.
 _SMALLEST_RECORD = 6
+# A length of 32 bits takes no more.
+_LONGEST_LENGTH = 5
 # So many records of one size in a row make it worth to look for more of them with numpy.
 _STREAK = 16
 
@@ -77,7 +80,36 @@ class Fields(NamedTuple):
 
 
 @twin("columns")
-def scan(data: bytes | memoryview, spans: Sequence[Span]) -> Fields:
+def whole_records(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int, int]:
+    """How many whole records there are from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``.
+
+    Returns:
+        Their number; where they end; and where the one after them ends, which may be beyond the data. Where not even
+        its length is all there, that is a byte beyond.
+
+    Raises:
+        CorruptRecordError: The length of a record makes no sense.
+    """
+    count = 0
+    stop = min(len(data), pos + size)
+    while True:
+        try:
+            raw, end = read_unsigned(data, pos)
+        except DecodeError as error:
+            if len(data) - pos >= _LONGEST_LENGTH:
+                raise CorruptRecordError(f"the length of a record: {error}") from None
+            return count, pos, len(data) + 1
+        if raw & 1 or raw < 2 * _SMALLEST_RECORD:
+            raise CorruptRecordError(f"a record has length {raw >> 1 ^ -(raw & 1)}")
+        end += raw >> 1
+        if end > stop or count == most:
+            return count, pos, end
+        count += 1
+        pos = end
+
+
+@twin("columns")
+def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
     """Find the fields of all records of magic 2 in ``data``.
 
     Raises:
@@ -112,7 +144,7 @@ def scan(data: bytes | memoryview, spans: Sequence[Span]) -> Fields:
     )
 
 
-def _walk(data: bytes | memoryview, buffer: Bytes8, spans: Sequence[Span]) -> array[int]:
+def _walk(data: Bytes, buffer: Bytes8, spans: Sequence[Span]) -> array[int]:
     """Where each record of each batch starts in ``data``. They are as many as said, and end where the batch does."""
     starts = array("q")
     add = starts.append

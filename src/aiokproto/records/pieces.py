@@ -1,0 +1,154 @@
+"""Batches as columns, a piece at a time: what is held does not depend on how far a batch grows when decompressed.
+
+Records are cut where they end, while their batch is decompressed. Small batches are read together, as
+:func:`~aiokproto.records.columns.to_columns` does; a batch that is more than a piece has pieces of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
+from operator import attrgetter
+
+from aiokproto.errors import CodecError, CorruptRecordError
+from aiokproto.records.batch import CODEC, HEADER, LOG_OVERHEAD, RecordBatch
+from aiokproto.records.columns import Columns, Row, columns_of, read_spans, read_together, row, span_of
+from aiokproto.records.compression import Bytes, chunks
+from aiokproto.records.cutting import cut, joined
+from aiokproto.records.legacy import LegacyBatch
+from aiokproto.records.record import read_records
+from aiokproto.records.scan import Span, whole_records
+
+_BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
+"""How much of what a batch's length counts."""
+
+_PACKED_WEIGHT = 8
+
+
+def in_pieces(batches: Iterable[RecordBatch], size: int, most: int, *, check_crc: bool = False) -> Iterator[Columns]:
+    """The records of ``batches``, in order, as columns of at most ``size`` bytes and ``most`` records.
+
+    A record that takes more than ``size`` is a piece by itself. What is held is about four times ``size``, or three
+    times such a record; and what the codec needs: for snappy a block, for zstd a window, of up to 128 MiB.
+
+    Raises:
+        CorruptRecordError: A batch is damaged. The pieces before the damage have been handed out by then.
+        UnsupportedCompressionError: A codec is unknown or its library is missing.
+    """
+    for magic, run in groupby(batches, attrgetter("magic")):
+        read = _legacy if magic < 2 else _together
+        yield from read(run, size, most, check_crc)
+
+
+def _together(batches: Iterable[RecordBatch], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
+    group: list[RecordBatch] = []
+    bodies: list[Bytes | None] = []
+    room, records = size, most
+    begun: list[Bytes] = []
+    unpacked: Iterator[Bytes] = iter(())
+    for batch in batches:
+        if check_crc:
+            batch.validate()
+        count = batch.count
+        packed = batch.attributes & CODEC
+        taken = batch.length - _BEFORE_RECORDS
+        # A batch that compaction has emptied keeps its codec but has nothing to decompress.
+        if not count and (packed or not taken):
+            continue
+        if packed:
+            unpacked = chunks(batch.compression, batch.raw[HEADER.size :])
+            begun, taken = _begun(batch, unpacked, size)
+        # Of compressed batches fewer are taken together: processors read best what has just been decompressed.
+        weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
+        if weight > room or count > records:
+            if group:
+                yield read_together(group, bodies)
+            group, bodies, room, records = [], [], size, most
+            if taken > size or count > most:
+                rest = chain(_given_away(begun), unpacked) if packed else iter((batch.body(),))
+                yield from _alone(batch, rest, size, most)
+                continue
+        group.append(batch)
+        bodies.append(joined(begun) if packed else None)
+        room -= weight
+        records -= count
+    if group:
+        yield read_together(group, bodies)
+
+
+def _begun(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
+    """The first chunks, and how many bytes they have: all there are, or more than ``size``."""
+    begun: list[Bytes] = []
+    taken = 0
+    try:
+        for chunk in unpacked:
+            begun.append(chunk)
+            taken += len(chunk)
+            if taken > size:
+                break
+    except CodecError as error:
+        raise _named(batch, error) from error.__cause__
+    return begun, taken
+
+
+def _given_away(begun: list[Bytes]) -> Iterator[Bytes]:
+    """The chunks, none of them held any longer than needed."""
+    begun.reverse()
+    while begun:
+        yield begun.pop()
+
+
+def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) -> Iterator[Columns]:
+    done = 0
+    try:
+        for data, count in cut(unpacked, size, most, whole_records):
+            if done + count > batch.count:
+                raise CorruptRecordError(f"there are more records than the {batch.count} of the header")
+            yield _read_piece(data, span_of(batch, 0, len(data))._replace(records=count), done)
+            done += count
+            del data
+        if done < batch.count:
+            raise CorruptRecordError(f"{batch.count} records in the header, {done} in the batch")
+    except CodecError as error:
+        raise _named(batch, error) from error.__cause__
+
+
+def _read_piece(data: Bytes, span: Span, done: int) -> Columns:
+    try:
+        return read_spans(data, [span])
+    except (CodecError, IndexError) as error:
+        raise CorruptRecordError(f"after {done} records: {_fault(data, span) or error}") from None
+
+
+def _fault(data: Bytes, span: Span) -> CodecError | None:
+    """Reading one by one finds the very record, for the message."""
+    try:
+        read_records(data, span.records, span.base_offset, span.base_timestamp, span.append_time, lambda *_: None)
+    except CodecError as error:
+        return error
+    return None
+
+
+def _named(batch: RecordBatch, error: CodecError) -> CorruptRecordError:
+    return CorruptRecordError(f"record batch at offset {batch.base_offset}: {error}")
+
+
+def _legacy(batches: Iterable[RecordBatch], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
+    """By way of records, many sets together."""
+    rows: list[Row] = []
+    kinds: list[int] = []
+    room = size
+    for batch in batches:
+        assert isinstance(batch, LegacyBatch)
+        if check_crc:
+            batch.validate()
+        for found in batch.records_in_pieces(row, size, most):
+            taken = sum(len(key or b"") + len(value or b"") for _, _, key, value, _ in found)
+            if rows and (taken > room or len(rows) + len(found) > most):
+                yield columns_of(rows, kinds)
+                rows, kinds, room = [], [], size
+            rows += found
+            kinds += [batch.timestamp_type] * len(found)
+            room -= taken
+    if rows:
+        yield columns_of(rows, kinds)
