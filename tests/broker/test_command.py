@@ -26,7 +26,12 @@ def process(*arguments: str, module: str = "aiokproto") -> Iterator[subprocess.P
         try:
             yield running
         finally:
-            running.kill()
+            # Told to end, it removes its folder; killed, it would leave it behind.
+            running.terminate()
+            try:
+                running.wait(PATIENCE)
+            finally:
+                running.kill()
 
 
 def address(running: subprocess.Popen[str]) -> str:
