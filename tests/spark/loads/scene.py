@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
-from aiokproto.spark.loads.attempt import carry_out, new_directory
+from aiokproto.spark.loads.attempt import Counted, Written, carry_out, new_directory
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest
-from aiokproto.spark.loads.storage import Folder, Storage
+from aiokproto.spark.loads.storage import PROBE, Folder, Storage
 from aiokproto.types import TopicPartition
 from tests.patience import PATIENCE
 
@@ -34,6 +34,9 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
+
+    def check(self) -> None:
+        self.create(PROBE, b"")
 
     def read(self, name: str) -> bytes | None:
         return self.files.get(name)
@@ -85,6 +88,9 @@ class Steps:
             raise TimeoutError(f"{call} {name}: the answer was lost")
         return done
 
+    def check(self) -> None:
+        self._step("check", "", self._storage.check)
+
     def read(self, name: str) -> bytes | None:
         return self._step("read", name, lambda: self._storage.read(name))  # type: ignore[return-value]
 
@@ -121,7 +127,7 @@ def load(storage: Storage, log: Log) -> Manifest | None:
     if not any(one.end > one.start for one in partitions):
         return None
     data, token = new_directory(datetime(2026, 1, 1, tzinfo=timezone.utc))
-    manifest = Manifest(0, f"-{token}", 1, None, "cluster", data, "", False, False, 0, partitions)
+    manifest = Manifest(0, f"-{token}", 1, None, "cluster", data, (), "", False, False, 0, partitions)
     return _carried_out(storage, history, manifest)
 
 
@@ -141,15 +147,18 @@ def _new(partition: TopicPartition, end: int, history: History) -> LoadedPartiti
 
 
 def _carried_out(storage: Storage, history: History, manifest: Manifest) -> Manifest:
-    def write(data: str) -> int:
+    total = sum(one.end - one.start for one in manifest.partitions)
+
+    def write(data: str) -> Written:
         # One file for each partition, as tasks of their own write them.
         for one in manifest.partitions:
             rows = " ".join(map(str, range(one.start, one.end)))
             storage.write(f"{data}/{one.topic}-{one.partition}", rows.encode())
-        return sum(one.end - one.start for one in manifest.partitions)
+        return Written(total, total)
 
-    def count(data: str) -> tuple[LoadedPartition, ...]:
-        return tuple(replace(one, rows=one.end - one.start) for one in manifest.partitions)
+    def count(data: str) -> Counted:
+        files = tuple(f"{one.topic}-{one.partition}" for one in manifest.partitions)
+        return Counted(files, tuple(replace(one, rows=one.end - one.start) for one in manifest.partitions))
 
     return carry_out(storage, history, manifest, write, count, lambda _: None)
 
@@ -164,8 +173,8 @@ def rows(storage: Storage) -> Counter[Row]:
     """What somebody reads who reads all that counts."""
     found: Counter[Row] = Counter()
     for manifest in committed(storage):
-        for one in manifest.partitions:
-            data = storage.read(f"{manifest.data}/{one.topic}-{one.partition}")
+        for path, one in zip(manifest.paths, manifest.partitions, strict=True):
+            data = storage.read(path)
             assert data is not None, f"manifest {manifest.number} counts, and its files are gone"
             found.update((one.topic_partition, int(offset)) for offset in data.split())
     return found

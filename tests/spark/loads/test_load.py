@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -107,6 +108,13 @@ def test_the_next_load_goes_on_where_the_last_one_has_ended(output: Output) -> N
     ]
     assert output.rows() == expected(10, 8)
     assert [manifest.number for manifest in runs(output.path)] == [1, 2]
+
+
+def test_a_file_that_is_not_in_the_manifest_does_not_count(output: Output) -> None:
+    output.load()
+    for path in [*output.path.glob("run=*/part-*.parquet")]:
+        shutil.copy(path, path.with_name(f"twice-{path.name}"))
+    assert output.rows() == expected(10, 5)
 
 
 def test_nothing_new_writes_nothing(output: Output) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import threading
 from collections.abc import Iterator
@@ -9,9 +10,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from aiokproto.spark.loads.opening import open_storage
-from aiokproto.spark.loads.storage import Storage, StorageError
+from aiokproto.spark.loads.storage import PROBE, Storage, StorageError
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -27,6 +29,32 @@ def test_files_are_created_once(there: Storage) -> None:
     assert there.create("_a/b.json", b"one")
     assert not there.create("_a/b.json", b"two")
     assert there.read("_a/b.json") == b"one"
+
+
+def test_what_creates_exclusively_is_found_to_do_so(there: Storage) -> None:
+    for _ in range(2):
+        there.check()
+    assert not there.create(PROBE, b"")
+
+
+def test_a_store_that_does_not_look_at_the_condition_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    conditional = MemoryFileSystem.pipe_file
+
+    def pipe_file(self: MemoryFileSystem, path: str, value: bytes, mode: str = "overwrite") -> None:
+        conditional(self, path, value, mode="overwrite")
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
+    with pytest.raises(StorageError, match="creates a file that exists"):
+        open_storage(f"memory://{secrets.token_hex(4)}/out").check()
+
+
+def test_a_local_file_system_without_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(source: str, target: str) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr("os.link", link)
+    with pytest.raises(StorageError, match="no links here"):
+        open_storage(tmp_path).check()
 
 
 def test_files_are_replaced_whole(there: Storage) -> None:

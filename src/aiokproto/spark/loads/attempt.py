@@ -27,16 +27,42 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import NamedTuple
 
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import ConflictError, History
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest
-from aiokproto.spark.loads.storage import Storage
+from aiokproto.spark.loads.storage import Storage, StorageError
 
-Write = Callable[[str], int]
-"""Writes the files of an attempt into a directory of this name; returns how many records it has read for that."""
-Count = Callable[[str], tuple[LoadedPartition, ...]]
-"""Reads the files back, and says what of each partition is in them."""
+
+class Written(NamedTuple):
+    """What was handed to the files.
+
+    Attributes:
+        source_rows: Records read, before any transformation.
+        rows: Rows written.
+    """
+
+    source_rows: int
+    rows: int
+
+
+class Counted(NamedTuple):
+    """What is in the files.
+
+    Attributes:
+        files: Their names.
+        partitions: What they have of each partition.
+    """
+
+    files: tuple[str, ...]
+    partitions: tuple[LoadedPartition, ...]
+
+
+Write = Callable[[str], Written]
+"""Writes the files of an attempt into a directory of this name."""
+Count = Callable[[str], Counted]
+"""Reads the files in a directory back."""
 
 
 def new_directory(now: datetime) -> tuple[str, str]:
@@ -63,15 +89,15 @@ def carry_out(
 
     Raises:
         ConflictError: Others have committed the same records, or another attempt at the same load, meanwhile.
+        StorageError: The storage cannot be used for commits, or the files do not have the rows that were written.
         CommitUncertainError: It may have been committed.
     """
     try:
         # What cannot be committed is not even written.
+        storage.check()
         history.then(manifest.numbered(history.number + 1))
-        source_rows = write(manifest.data)
-        created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        counted = count(manifest.data)
-        manifest = replace(manifest, source_rows=source_rows, created=created, partitions=counted)
+        written = write(manifest.data)
+        manifest = _counted(manifest, written, count(manifest.data), storage.uri)
         fits(manifest)
     except BaseException:
         _remove(storage, manifest.data)
@@ -81,6 +107,23 @@ def carry_out(
     except ConflictError:
         _remove(storage, manifest.data)
         raise
+
+
+def _counted(manifest: Manifest, written: Written, counted: Counted, uri: str) -> Manifest:
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    manifest = replace(
+        manifest,
+        source_rows=written.source_rows,
+        created=created,
+        files=tuple(sorted(counted.files)),
+        partitions=counted.partitions,
+    )
+    if manifest.rows != written.rows:
+        raise StorageError(
+            f"{written.rows} rows were written into {manifest.data} of {uri}, and {manifest.rows} are found there: "
+            "the file system lists or moves files late, or twice. Nothing was committed"
+        )
+    return manifest
 
 
 def _remove(storage: Storage, data: str) -> None:

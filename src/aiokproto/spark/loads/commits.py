@@ -22,12 +22,9 @@ from typing import NamedTuple
 
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import Manifest, ManifestError
-from aiokproto.spark.loads.storage import Storage, StorageError
+from aiokproto.spark.loads.storage import FOLDER, Storage, StorageError
 
 logger = logging.getLogger("aiokproto.spark")
-
-FOLDER = "_aiokproto"
-"""Spark does not see names with an underscore in front as data."""
 
 HINT = f"{FOLDER}/last.json"
 CHECKPOINT_EVERY = 10

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from aiokproto.spark.loads.storage import Folder, StorageError
+from aiokproto.spark.loads.storage import PROBE, Folder, StorageError
 
 
 class HadoopStorage:
@@ -28,6 +28,11 @@ class HadoopStorage:
         root = jvm.org.apache.hadoop.fs.Path(uri)
         self._fs: Any = root.getFileSystem(configuration)
         self._context: Any = jvm.org.apache.hadoop.fs.FileContext.getFileContext(root.toUri(), configuration)
+
+    def check(self) -> None:
+        """See :meth:`Storage.check`."""
+        if self.create(PROBE, b"") and self.create(PROBE, b""):
+            raise StorageError(f"{self.uri}: this file system renames onto a file that exists")
 
     def read(self, name: str) -> bytes | None:
         """See :meth:`Storage.read`."""

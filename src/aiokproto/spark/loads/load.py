@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from aiokproto.errors import ConfigurationError, KafkaError
-from aiokproto.spark.loads.attempt import carry_out, new_directory
+from aiokproto.spark.loads.attempt import Counted, Written, carry_out, new_directory
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
 from aiokproto.spark.loads.opening import open_storage
@@ -115,6 +115,7 @@ def load(
         replaces=None,
         cluster_id=plan.cluster_id,
         data=data,
+        files=(),
         created="",
         read_committed=parsed.fetch.read_committed,
         include_headers=parsed.include_headers,
@@ -176,7 +177,7 @@ def rerun(
     pinned = parse_read_options(_pinned(given, before))
     check_log(pinned, before.partitions)
     data, _ = new_directory(datetime.now(timezone.utc))
-    manifest = replace(before, attempt=before.attempt + 1, replaces=before.number, data=data)
+    manifest = replace(before, attempt=before.attempt + 1, replaces=before.number, data=data, files=())
 
     def fits(counted: Manifest) -> None:
         if counted.source_rows < before.source_rows and not allow_fewer_rows:
@@ -209,7 +210,7 @@ def read(spark: SparkSession, out: str | Path) -> DataFrame:
         ManifestError: There is none yet; or they contradict each other, as when two hold the same offsets.
     """
     output = open_storage(out, spark)
-    paths = [f"{output.uri}/{manifest.data}" for manifest in runs(out, spark)]
+    paths = [f"{output.uri}/{path}" for manifest in runs(out, spark) for path in manifest.paths]
     if not paths:
         raise ManifestError(f"nothing was loaded into {output.uri} yet")
     return spark.read.option("mergeSchema", "true").parquet(*paths)
@@ -226,29 +227,28 @@ class _Job:
         self._options = options
         self._transform = transform
 
-    def write(self, manifest: Manifest) -> Callable[[str], int]:
-        def write(data: str) -> int:
+    def write(self, manifest: Manifest) -> Callable[[str], Written]:
+        def write(data: str) -> Written:
             from pyspark.sql import Observation, functions
 
             from aiokproto.spark import register
 
             register(self._spark)
-            observed = Observation()
-            frame = self._frame(manifest).observe(observed, functions.count(functions.lit(1)).alias("rows"))
+            rows = functions.count(functions.lit(1)).alias("rows")
+            taken, written = Observation(), Observation()
+            frame = self._frame(manifest).observe(taken, rows)
             if self._transform is not None:
                 frame = self._transform(frame)
             if lacking := [name for name in WHERE if name not in frame.columns]:
                 raise ConfigurationError(f"columns and transform must keep {', '.join(WHERE)}; {lacking[0]} is gone")
-            frame.write.options(**_COMMITTER).parquet(self._uri(data))
-            return int(observed.get["rows"])
+            frame.observe(written, rows).write.options(**_COMMITTER).parquet(self._uri(data))
+            return Written(int(taken.get["rows"]), int(written.get["rows"]))
 
         return write
 
-    def count(self, manifest: Manifest) -> Callable[[str], tuple[LoadedPartition, ...]]:
-        def count(data: str) -> tuple[LoadedPartition, ...]:
-            counted = _count(self._spark, self._uri(data), manifest.partitions)
-            logger.info("%d rows of run %s in %s", sum(one.rows for one in counted), manifest.run_id, self._uri(data))
-            return counted
+    def count(self, manifest: Manifest) -> Callable[[str], Counted]:
+        def count(data: str) -> Counted:
+            return _count(self._spark, self._uri(data), manifest.partitions)
 
         return count
 
@@ -275,15 +275,19 @@ def _pinned(options: Mapping[str, str], manifest: Manifest) -> dict[str, str]:
 
 
 def _result(manifest: Manifest) -> LoadResult:
+    logger.info("run %s is committed as manifest %d: %d rows", manifest.run_id, manifest.number, manifest.rows)
     return LoadResult(manifest.run_id, manifest.rows, manifest.partitions)
 
 
-def _count(spark: SparkSession, uri: str, partitions: Sequence[LoadedPartition]) -> tuple[LoadedPartition, ...]:
+def _count(spark: SparkSession, uri: str, partitions: Sequence[LoadedPartition]) -> Counted:
     """What is in the files, read from the files."""
     from pyspark.sql import functions
 
     offset = functions.col("offset")
-    grouped = spark.read.parquet(uri).groupBy("topic", "partition")
+    # Both of one list of the files: what is counted is what is committed.
+    frame = spark.read.parquet(uri)
+    files = tuple(file.rpartition("/")[2] for file in frame.inputFiles())
+    grouped = frame.groupBy("topic", "partition")
     rows = grouped.agg(functions.count(offset), functions.min(offset), functions.max(offset)).collect()
     found = {(row[0], row[1]): (row[2], row[3], row[4]) for row in rows}
     counted = []
@@ -294,7 +298,7 @@ def _count(spark: SparkSession, uri: str, partitions: Sequence[LoadedPartition])
         counted.append(replace(one, rows=count, first_offset=first, last_offset=last))
     if found:
         raise KafkaError(f"{uri} has rows of {sorted(found)}, which were not read")
-    return tuple(counted)
+    return Counted(files, tuple(counted))
 
 
 def _options(bootstrap_servers: str | Sequence[str], options: Mapping[str, str] | None) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
-from aiokproto.spark.loads.storage import LOCAL, Folder
+from aiokproto.spark.loads.storage import LOCAL, PROBE, Folder, StorageError
 
 
 class LocalStorage:
@@ -20,6 +20,13 @@ class LocalStorage:
         self.uri = uri
         # Not a URL's path: Hadoop takes the text as it is, without undoing any escapes.
         self._root = Path(uri.removeprefix(LOCAL))
+
+    def check(self) -> None:
+        """See :meth:`Storage.check`. Some file systems have no links."""
+        try:
+            self.create(PROBE, b"")
+        except OSError as error:
+            raise StorageError(f"{self.uri}: a file cannot be created exclusively here: {error}") from error
 
     def read(self, name: str) -> bytes | None:
         """See :meth:`Storage.read`."""

@@ -78,6 +78,7 @@ class Manifest:
         replaces: The number of the attempt that this one replaces, None for the first.
         cluster_id: The cluster's id.
         data: The directory of its files, relative to the output. No other attempt has it.
+        files: The names of its files in there. Others that are there do not count, and none is looked for by a list.
         created: When it was committed, ISO 8601, UTC.
         read_committed: Whether only committed records were read.
         include_headers: Whether there is a column with the headers.
@@ -91,6 +92,7 @@ class Manifest:
     replaces: int | None
     cluster_id: str | None
     data: str
+    files: tuple[str, ...]
     created: str
     read_committed: bool
     include_headers: bool
@@ -101,6 +103,11 @@ class Manifest:
     def rows(self) -> int:
         """Rows written, of all partitions."""
         return sum(one.rows for one in self.partitions)
+
+    @property
+    def paths(self) -> list[str]:
+        """Its files, relative to the output."""
+        return [f"{self.data}/{name}" for name in self.files]
 
     def numbered(self, number: int) -> Manifest:
         """The same at another place in the sequence, where a first attempt gives the load its name."""
@@ -125,6 +132,7 @@ class Manifest:
             found = fields.pop("format")
             if found != FORMAT:
                 raise ManifestError(f"manifest {name} has format {found}, this version reads {FORMAT}")
+            fields["files"] = tuple(fields["files"])
             fields["partitions"] = tuple(_partition(dict(one)) for one in fields["partitions"])
             return cls(**fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
-from aiokproto.spark.loads.storage import Folder, StorageError
+from aiokproto.spark.loads.storage import PROBE, Folder, StorageError
 
 # Hadoop's names for schemes that fsspec has under another one.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
@@ -33,6 +33,12 @@ class RemoteStorage:
             self._fs: Any = fsspec.filesystem(_SCHEMES.get(scheme, scheme), use_listings_cache=False)
         except (ImportError, ValueError) as error:
             raise StorageError(f"{uri} cannot be reached: {error}") from error
+
+    def check(self) -> None:
+        """See :meth:`Storage.check`. Some stores take the condition, and do not look at it."""
+        # The first time there is no probe yet, hence twice.
+        if self.create(PROBE, b"") and self.create(PROBE, b""):
+            raise StorageError(f"{self.uri}: this store creates a file that exists, in place of the one there was")
 
     def read(self, name: str) -> bytes | None:
         """See :meth:`Storage.read`."""

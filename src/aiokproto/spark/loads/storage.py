@@ -9,6 +9,12 @@ from typing import Protocol
 
 from aiokproto.errors import KafkaError
 
+FOLDER = "_aiokproto"
+"""What is not data. Spark does not see names with an underscore in front."""
+
+PROBE = f"{FOLDER}/probe"
+"""What :meth:`Storage.check` creates."""
+
 LOCAL = "file://"
 
 
@@ -40,6 +46,14 @@ class Storage(Protocol):
     @property
     def uri(self) -> str:
         """The output, for Spark."""
+        ...
+
+    def check(self) -> None:
+        """See that :meth:`create` keeps its word here.
+
+        Raises:
+            StorageError: It would not: nothing can be committed.
+        """
         ...
 
     def read(self, name: str) -> bytes | None:
