@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from aiokproto.chance import CHANCE
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -122,6 +122,6 @@ class FetchSessions:
 
     def _new_id(self) -> int:
         while True:
-            session_id = random.randint(1, _MAX_EPOCH)
+            session_id = CHANCE.randint(1, _MAX_EPOCH)
             if session_id not in self._sessions:
                 return session_id

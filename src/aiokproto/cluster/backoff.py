@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
+
+from aiokproto.chance import CHANCE
 
 JITTER = 0.2
 """Each wait differs by up to this fraction, so that clients which failed together do not come back together."""
@@ -13,7 +14,7 @@ class Backoff:
     """Exponential from ``initial`` to ``maximum`` seconds; ``uniform`` is where the jitter comes from."""
 
     def __init__(
-        self, initial: float, maximum: float, uniform: Callable[[float, float], float] = random.uniform
+        self, initial: float, maximum: float, uniform: Callable[[float, float], float] = CHANCE.uniform
     ) -> None:
         self._initial = initial
         self._maximum = maximum

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from aiokproto.chance import CHANCE
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
@@ -40,7 +40,7 @@ class Pool:
     long get a connection of their own.
     """
 
-    def __init__(self, config: ClusterConfig, uniform: Callable[[float, float], float] = random.uniform) -> None:
+    def __init__(self, config: ClusterConfig, uniform: Callable[[float, float], float] = CHANCE.uniform) -> None:
         self._config = config
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
         self._uniform = uniform

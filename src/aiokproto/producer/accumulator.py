@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
+from aiokproto.chance import CHANCE
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError
 from aiokproto.producer.batch import Batch, StoredBatch
@@ -72,7 +72,7 @@ class Accumulator:
         *,
         compression: Compression = Compression.NONE,
         level: int | None = None,
-        choose: Callable[[Sequence[int]], int] = random.choice,
+        choose: Callable[[Sequence[int]], int] = CHANCE.choice,
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.used = 0

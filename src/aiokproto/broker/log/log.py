@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from bisect import bisect_right
 from collections import deque
@@ -18,6 +17,7 @@ from aiokproto.broker.log.opening import open_producers, open_segments, save_pro
 from aiokproto.broker.log.producers import ProducerStates
 from aiokproto.broker.log.segment import DELETED, SWAP, Segment
 from aiokproto.broker.log.syncing import Unflushed
+from aiokproto.chance import CHANCE
 from aiokproto.codec.payloads.aborted_txn import AbortedTxn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -196,7 +196,7 @@ class Log:
 
     def _new_jitter(self) -> int:
         limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return random.randrange(limit) if limit > 0 else 0
+        return CHANCE.randrange(limit) if limit > 0 else 0
 
     def begin_epoch(self, epoch: int) -> None:
         """A leader with this epoch takes over at the log's end."""
