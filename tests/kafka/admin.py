@@ -27,6 +27,7 @@ R = TypeVar("R", bound=Response)
 
 WAIT_SECONDS = 60.0
 PREFERRED = 0
+UNCLEAN = 1
 
 
 def create_topic(
@@ -60,16 +61,32 @@ def move_leader(cluster: RunningKafka, topic: str, partition: int) -> int:
     result = answer.responses[0].partitions[0]
     _check(f"moving {topic}-{partition}", result.error_code, result.error_message)
     _await(f"{topic}-{partition} to be on {replicas}", partial(_is_on, cluster, topic, partition, replicas))
-    _elect_preferred(cluster, topic, partition)
+    _elect(cluster, PREFERRED, topic, partition)
     for node_id in cluster.running:
         what = f"broker {node_id} to see {target} lead {topic}-{partition}"
         _await(what, partial(_is_led_by, target, cluster, topic, partition, node_id))
     return target
 
 
-def _elect_preferred(cluster: RunningKafka, topic: str, partition: int) -> None:
+def elect_unclean(cluster: RunningKafka, topic: str, partition: int) -> int:
+    """Have a replica lead that is not in sync, once it is known that no other is there; returns it."""
+    _await(f"{topic}-{partition} to lose its leader", partial(_is_led_by, -1, cluster, topic, partition))
+    _elect(cluster, UNCLEAN, topic, partition)
+    for node_id in cluster.running:
+        known = partial(_all_led, cluster, topic, partition + 1, node_id)
+        _await(f"broker {node_id} to see a leader of {topic}-{partition}", known)
+    return _partition(cluster, topic, partition).leader_id
+
+
+def replicas(cluster: RunningKafka, topic: str, partition: int) -> tuple[int, list[int]]:
+    """The leader of a partition, and its followers."""
+    found = _partition(cluster, topic, partition)
+    return found.leader_id, [node_id for node_id in found.replica_nodes if node_id != found.leader_id]
+
+
+def _elect(cluster: RunningKafka, how: int, topic: str, partition: int) -> None:
     where = [TopicPartitions(topic=topic, partitions=[partition])]
-    answer = _ask(cluster, ElectLeadersRequest(election_type=PREFERRED, topic_partitions=where), 2)
+    answer = _ask(cluster, ElectLeadersRequest(election_type=how, topic_partitions=where), 2)
     _check("electing leaders", answer.error_code, None)
     for result in answer.replica_election_results:
         for outcome in result.partition_result:
@@ -83,7 +100,7 @@ def _all_led(cluster: RunningKafka, topic: str, partitions: int, node_id: int) -
     return len(known) == partitions and all(partition.leader_id >= 0 for partition in known)
 
 
-def _is_led_by(leader: int, cluster: RunningKafka, topic: str, partition: int, node_id: int) -> bool:
+def _is_led_by(leader: int, cluster: RunningKafka, topic: str, partition: int, node_id: int | None = None) -> bool:
     return _partition(cluster, topic, partition, node_id).leader_id == leader
 
 

@@ -56,6 +56,26 @@ class MemoryStorage:
             del self.files[file]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where outputs are made.
+
+    Attributes:
+        new: Makes an empty one.
+        stride: Of how many orders of steps one is tried: real storages take their time.
+    """
+
+    new: Callable[[], Storage]
+    stride: int = 1
+
+    def output(self, like: MemoryStorage) -> Storage:
+        """One with the same files."""
+        made = self.new()
+        for name, data in like.files.items():
+            made.write(name, data)
+        return made
+
+
 Fault = Callable[[int, str, str], str | None]
 """Step, call, file → ``"before"``: it fails; ``"after"``: it takes effect and fails; ``"kill"``; None: it works."""
 

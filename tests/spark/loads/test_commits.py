@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from itertools import product
+from typing import NamedTuple
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.spark.loads.scene import (
     Log,
     MemoryStorage,
     Outcome,
+    Place,
     Race,
     committed,
     everything,
@@ -69,16 +71,29 @@ def check(storage: Storage, log: Log, outcomes: list[Outcome]) -> None:
 SCENES: list[tuple[str, int]] = [("load", 0), ("load", 1), ("load", CHECKPOINT_EVERY - 1), ("rerun", 1), ("rerun", 12)]
 
 
-def scene(kind: str, before: int) -> tuple[MemoryStorage, Log, Work]:
-    """An output after so many loads, with new records in the log; and what is to be done with it."""
+class Past(NamedTuple):
+    storage: MemoryStorage
+    ends: dict[TopicPartition, int]
+    names: list[str]
+
+
+@cache
+def history(loads: int) -> Past:
     storage, log = MemoryStorage(), Log({A: 0, B: 2})
-    names = loaded(storage, log, before)
-    log.ends = {A: log.ends[A] + 4, B: log.ends[B] + 1}
-    return storage, log, (lambda there: load(there, log)) if kind == "load" else (lambda there: rerun(there, names[-1]))
+    names = loaded(storage, log, loads)
+    return Past(storage, log.ends, names)
 
 
-def steps_of(kind: str, before: int) -> int:
-    storage, _, work = scene(kind, before)
+def scene(place: Place, kind: str, before: int) -> tuple[Storage, Log, Work]:
+    """An output after so many loads, with new records in the log; and what is to be done with it."""
+    past = history(before)
+    log = Log({A: past.ends[A] + 4, B: past.ends[B] + 1})
+    work: Work = partial(load, log=log) if kind == "load" else partial(rerun, run_id=past.names[-1])
+    return place.output(past.storage), log, work
+
+
+def steps_of(place: Place, kind: str, before: int) -> int:
+    storage, _, work = scene(place, kind, before)
     race = Race(storage, [work])
     race.run([])
     return len(race.steps[0].calls)
@@ -86,20 +101,28 @@ def steps_of(kind: str, before: int) -> int:
 
 @pytest.mark.parametrize(("kind", "before"), SCENES)
 @pytest.mark.parametrize("what", ["kill", "before", "after"])
-def test_one_that_is_killed_or_fails_at_any_step(kind: str, before: int, what: str) -> None:
-    for step in range(steps_of(kind, before)):
-        storage, log, work = scene(kind, before)
+def test_one_that_is_killed_or_fails_at_any_step(place: Place, kind: str, before: int, what: str) -> None:
+    for step in range(steps_of(place, kind, before)):
+        storage, log, work = scene(place, kind, before)
         outcomes = Race(storage, [work]).run([], [at(step, what)])
         check(storage, log, outcomes)
 
 
 @pytest.mark.parametrize(("kind", "before"), SCENES)
-def test_one_that_is_killed_after_any_call_took_effect_whose_answer_was_lost(kind: str, before: int) -> None:
-    for first in range(steps_of(kind, before)):
-        for later in range(first + 1, first + 4):
-            storage, log, work = scene(kind, before)
+def test_one_that_is_killed_after_any_call_took_effect_whose_answer_was_lost(
+    place: Place, kind: str, before: int
+) -> None:
+    for first in range(steps_of(place, kind, before)):
+        for later in range(first + 1, first + 4, place.stride):
+            storage, log, work = scene(place, kind, before)
             fault = partial(lost_and_killed, first, later)
             check(storage, log, Race(storage, [work]).run([], [fault]))
+
+
+def works_on(storage: Storage, log: Log) -> dict[str, Work]:
+    """A load of what is new, and a rerun of the last load."""
+    names = [manifest.run_id for manifest in committed(storage)]
+    return {"load": partial(load, log=log), "rerun": partial(rerun, run_id=names[-1])}
 
 
 PAIRS = [("load", "load"), ("load", "rerun"), ("rerun", "rerun")]
@@ -107,16 +130,13 @@ PAIRS = [("load", "load"), ("load", "rerun"), ("rerun", "rerun")]
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 @pytest.mark.parametrize("before", [1, CHECKPOINT_EVERY - 1])
-def test_two_in_any_order_of_their_steps(one: str, other: str, before: int) -> None:
+def test_two_in_any_order_of_their_steps(place: Place, one: str, other: str, before: int) -> None:
     """One goes so far, the other so far, then the first to its end, then the other."""
-    limit = max(steps_of(one, before), steps_of(other, before)) + 6
-    for first, second in product(range(limit), range(limit)):
-        storage, log, work = scene(one, before)
-        work_of = {one: work}
-        if other not in work_of:
-            names = [manifest.run_id for manifest in committed(storage)]
-            work_of["rerun"] = lambda there, names=names: rerun(there, names[-1])  # type: ignore[misc]
-        outcomes = Race(storage, [work_of[one], work_of[other]]).run([0] * first + [1] * second + [0] * 100)
+    limit = max(steps_of(place, one, before), steps_of(place, other, before)) + 6
+    for first, second in product(range(limit), range(0, limit, place.stride)):
+        storage, log, _ = scene(place, "load", before)
+        works = works_on(storage, log)
+        outcomes = Race(storage, [works[one], works[other]]).run([0] * first + [1] * second + [0] * 100)
         done = [outcome for outcome in outcomes if isinstance(outcome, Manifest)]
         if one != other:
             assert len(done) == 2, "a load and a rerun have nothing to do with each other"
@@ -126,23 +146,21 @@ def test_two_in_any_order_of_their_steps(one: str, other: str, before: int) -> N
 
 
 @pytest.mark.parametrize("kinds", [("load", "load", "rerun"), ("load", "load", "load"), ("rerun", "rerun", "load")])
-def test_three_in_any_order_of_their_steps(kinds: tuple[str, str, str]) -> None:
-    stops = range(0, 14, 2)
+def test_three_in_any_order_of_their_steps(place: Place, kinds: tuple[str, str, str]) -> None:
+    stops = range(0, 16, 2 * place.stride)
     for first, second, third in product(stops, stops, stops):
-        storage, log, _ = scene("load", 1)
-        names = [manifest.run_id for manifest in committed(storage)]
-        works: dict[str, Work] = {"load": partial(load, log=log), "rerun": partial(rerun, run_id=names[-1])}
+        storage, log, _ = scene(place, "load", 1)
+        works = works_on(storage, log)
         schedule = [0] * first + [1] * second + [2] * third + [0] * 100 + [1] * 100
         check(storage, log, Race(storage, [works[kind] for kind in kinds]).run(schedule))
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_two_of_which_one_has_a_fault_where_they_meet(one: str, other: str) -> None:
+def test_two_of_which_one_has_a_fault_where_they_meet(place: Place, one: str, other: str) -> None:
     """The calls that create the commit fail, before or after they took effect, once and again and for good."""
-    for stop, what, times in product(range(12), ("before", "after"), (1, 2, 100)):
-        storage, log, _ = scene("load", 1)
-        names = [manifest.run_id for manifest in committed(storage)]
-        works: dict[str, Work] = {"load": partial(load, log=log), "rerun": partial(rerun, run_id=names[-1])}
+    for stop, what, times in product(range(0, 14, place.stride), ("before", "after"), (1, 2, 100)):
+        storage, log, _ = scene(place, "load", 1)
+        works = works_on(storage, log)
         left = [times]
 
         def fault(now: int, call: str, name: str, left: list[int] = left, what: str = what) -> str | None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.records import BatchRecord
-from aiokproto.spark import LoadResult, load, read, rerun, runs
+from aiokproto.spark import load, read, runs
 from aiokproto.spark.loads.commits import CommitLog, commit_name
 from aiokproto.spark.loads.history import ConflictError
 from aiokproto.spark.loads.manifest import ManifestError
@@ -20,55 +18,12 @@ from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.offsets import DataLossError
 from aiokproto.spark.planning import TopicChangedError
 from tests.spark.kafka import Kafka
+from tests.spark.loads.output import Output, expected, numbered
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 pytestmark = pytest.mark.spark
-
-
-def numbered(count: int, start: int = 0) -> list[BatchRecord]:
-    """Records with their own offset in the value, and 1000 times as much as timestamp."""
-    return [BatchRecord(offset, 1000 * offset, b"k", b"%d" % offset) for offset in range(start, start + count)]
-
-
-@dataclass
-class Output:
-    """One output, loaded from one topic."""
-
-    spark: SparkSession
-    kafka: Kafka
-    topic: str
-    path: Path
-
-    def load(self, **arguments: object) -> LoadResult:
-        given: dict[str, object] = {"bootstrap_servers": self.kafka.bootstrap_servers, **arguments}
-        return load(self.spark, self.topic, self.path, **given)  # type: ignore[arg-type]
-
-    def rerun(self, run_id: str | None, **arguments: object) -> LoadResult:
-        assert run_id is not None
-        given: dict[str, object] = {"bootstrap_servers": self.kafka.bootstrap_servers, **arguments}
-        return rerun(self.spark, self.path, run_id, **given)  # type: ignore[arg-type]
-
-    def rows(self) -> list[tuple[int, int, str]]:
-        found = read(self.spark, self.path).selectExpr("partition", "offset", "cast(value AS string)").collect()
-        return sorted((row[0], row[1], row[2]) for row in found)
-
-    def data(self) -> set[str]:
-        return {path.name for path in self.path.glob("run=*")}
-
-
-@pytest.fixture
-def output(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> Output:
-    """Of a topic with two partitions, of ten and of five records."""
-    kafka.create_topic(topic, 2)
-    kafka.produce(topic, 0, numbered(10))
-    kafka.produce(topic, 1, numbered(5))
-    return Output(spark, kafka, topic, tmp_path / "with space")
-
-
-def expected(*counts: int) -> list[tuple[int, int, str]]:
-    return [(partition, offset, str(offset)) for partition, count in enumerate(counts) for offset in range(count)]
 
 
 def failing(frame: DataFrame) -> DataFrame:
@@ -176,6 +131,24 @@ def test_running_again_what_retention_has_deleted_fails(output: Output) -> None:
     with pytest.raises(Exception, match="4 offsets from 0 on are gone"):
         output.rerun(first.run_id)
     assert output.rows() == expected(10, 5)
+
+
+def test_running_again_does_not_replace_more_rows_by_fewer_unless_told_to(output: Output) -> None:
+    first = output.load()
+    output.kafka.delete_records(output.topic, 0, 4)
+    loss = {"failOnDataLoss": "false"}
+    with pytest.raises(DataLossError, match=r"had 15 records, and its offsets have 11 now.*allow_fewer_rows=True"):
+        output.rerun(first.run_id, options=loss)
+    assert output.rows() == expected(10, 5)
+    assert len(output.data()) == 1
+    assert output.rerun(first.run_id, options=loss, allow_fewer_rows=True).rows == 11
+    assert output.rows() == [*expected(10)[4:], *expected(0, 5)]
+
+
+def test_rows_that_transform_leaves_out_are_not_missed(output: Output) -> None:
+    first = output.load()
+    assert output.rerun(first.run_id, transform=lambda frame: frame.where("offset % 2 = 0")).rows == 8
+    assert output.rerun(first.run_id).rows == 15
 
 
 def test_records_deleted_before_they_were_loaded_are_data_loss(output: Output) -> None:

@@ -49,19 +49,24 @@ class RemoteStorage:
 
     def create(self, name: str, data: bytes) -> bool:
         """See :meth:`Storage.create`."""
-        path = self._path(name)
-        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
         try:
-            self._fs.pipe_file(path, data, mode="create")
+            self._put(name, data, "create")
         except FileExistsError:
             return False
         return True
 
     def write(self, name: str, data: bytes) -> None:
         """See :meth:`Storage.write`."""
+        self._put(name, data, "overwrite")
+
+    def _put(self, name: str, data: bytes, mode: str) -> None:
         path = self._path(name)
-        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
-        self._fs.pipe_file(path, data)
+        try:
+            self._fs.pipe_file(path, data, mode=mode)
+        except FileNotFoundError:
+            # Object stores have no directories; what else fsspec knows has some.
+            self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+            self._fs.pipe_file(path, data, mode=mode)
 
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""

@@ -1,0 +1,56 @@
+"""Where loads write to: memory, a file system, and an object store in a process of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aiokproto.spark.loads.opening import open_storage
+from tests.spark.kafka import Kafka
+from tests.spark.loads.output import Output, numbered
+from tests.spark.loads.s3 import BUCKET, FakeS3, fake_s3
+from tests.spark.loads.scene import MemoryStorage, Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def running_s3() -> Iterator[FakeS3]:
+    with pytest.MonkeyPatch.context() as patch, fake_s3() as running:
+        for name, value in running.environment.items():
+            patch.setenv(name, value)
+        yield running
+
+
+@pytest.fixture
+def s3(running_s3: FakeS3) -> Iterator[FakeS3]:
+    """One that tells the truth until it is told to lie."""
+    running_s3.tell()
+    yield running_s3
+    running_s3.tell()
+
+
+@pytest.fixture(
+    params=["memory", pytest.param("local", marks=pytest.mark.thorough), pytest.param("s3", marks=pytest.mark.thorough)]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "memory":
+        return Place(MemoryStorage)
+    if request.param == "local":
+        return Place(lambda: open_storage(tmp_path / secrets.token_hex(4)), stride=3)
+    request.getfixturevalue("s3")
+    return Place(lambda: open_storage(f"s3://{BUCKET}/{secrets.token_hex(4)}/out"), stride=5)
+
+
+@pytest.fixture
+def output(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> Output:
+    """Of a topic with two partitions, of ten and of five records."""
+    kafka.create_topic(topic, 2)
+    kafka.produce(topic, 0, numbered(10))
+    kafka.produce(topic, 1, numbered(5))
+    return Output(spark, kafka, topic, tmp_path / "with space")

@@ -1,0 +1,52 @@
+"""Loads whose processes are really killed, at every call of the file system and at every request to the store."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokproto.spark.loads.opening import open_storage
+from aiokproto.spark.loads.storage import Storage
+from tests.spark.loads.s3 import BUCKET, FakeS3
+from tests.spark.loads.scene import Log, Place, committed
+from tests.spark.loads.test_commits import SCENES, check, scene
+from tests.spark.loads.victim import Victim
+
+
+def victim(storage: Storage, log: Log, kind: str) -> Victim:
+    """A process that does what a scene is about."""
+    run_id = None
+    if kind == "rerun":
+        run_id = [manifest.run_id for manifest in committed(storage)][-1]
+    return Victim(storage.uri, log, run_id, None)
+
+
+def killed_at_each_call(place: Place, kind: str, before: int, **told: Any) -> int:
+    """Kill it at its first call, at its second, and so on, until there is none so late; how many there are."""
+    at = 0
+    while True:
+        storage, log, _ = scene(place, kind, before)
+        calls = replace(victim(storage, log, kind), at=at, **told).run()
+        check(storage, log, [])
+        if calls is not None:
+            assert calls == at
+            return calls
+        at += 1
+
+
+@pytest.mark.parametrize(("kind", "before"), SCENES)
+def test_killed_at_every_call_of_the_file_system(tmp_path: Path, kind: str, before: int) -> None:
+    place = Place(lambda: open_storage(tmp_path / secrets.token_hex(4)))
+    assert killed_at_each_call(place, kind, before) >= 20
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("kind", "before"), SCENES)
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_every_request_to_the_store(s3: FakeS3, kind: str, before: int, after: bool) -> None:
+    place = Place(lambda: open_storage(f"s3://{BUCKET}/{secrets.token_hex(4)}/out"))
+    assert killed_at_each_call(place, kind, before, after=after, environment=s3.environment) >= 8

@@ -1,0 +1,94 @@
+"""An object store whose answers are lost, wrong or late; and a file system that moves badly: the log is loaded once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count, product
+
+import pytest
+
+from aiokproto.spark.loads.commits import CommitUncertainError
+from aiokproto.spark.loads.manifest import Manifest
+from aiokproto.spark.loads.opening import open_storage
+from aiokproto.spark.loads.storage import Storage
+from aiokproto.spark.loads.vacuum import vacuum
+from tests.spark.loads.s3 import BUCKET, FakeS3
+from tests.spark.loads.scene import Log, Outcome, Place, Race, committed, load
+from tests.spark.loads.test_commits import PAIRS, check, scene, works_on
+
+pytestmark = pytest.mark.thorough
+
+ON_S3 = Place(lambda: open_storage(f"s3://{BUCKET}/{secrets.token_hex(4)}/out"))
+FOR_GOOD = 10_000
+
+
+def outcome_of(work: Callable[[Storage], Manifest | None], storage: Storage) -> Outcome:
+    try:
+        return work(storage)
+    except Exception as error:  # noqa: BLE001 - what the library raises for an answer is its own
+        return TimeoutError(str(error)) if isinstance(error, OSError) else error
+
+
+@pytest.mark.parametrize(("kind", "before"), [("load", 0), ("load", 9), ("rerun", 1)])
+@pytest.mark.parametrize("how", ["lost", "error", "refused"])
+@pytest.mark.parametrize("times", [1, 3, FOR_GOOD])
+def test_answers_that_fail_from_any_request_on(s3: FakeS3, kind: str, before: int, how: str, times: int) -> None:
+    """``lost`` and ``error``: a put that fails after it took effect, which the client repeats by itself, too."""
+    for first in count():
+        storage, log, work = scene(ON_S3, kind, before)
+        s3.tell(fail={"first": first, "count": times, "how": how})
+        outcome = outcome_of(work, storage)
+        asked = len(s3.requests())
+        s3.tell()
+        if times == 1:
+            assert isinstance(outcome, Manifest), f"one failure at request {first} is nothing that anybody sees"
+        check(storage, log, [outcome])
+        if asked <= first:
+            break
+
+
+def test_a_commit_that_nobody_can_look_at_is_called_uncertain_and_keeps_its_files(s3: FakeS3) -> None:
+    storage, log, work = scene(ON_S3, "load", 1)
+    work(storage)
+    (puts,) = [
+        number for number, (method, path, _) in enumerate(s3.requests()) if method == "PUT" and "/000002" in path
+    ]
+    storage, log, work = scene(ON_S3, "load", 1)
+    s3.tell(fail={"first": puts, "count": FOR_GOOD, "how": "error"})
+    outcome = outcome_of(work, storage)
+    s3.tell()
+    assert isinstance(outcome, CommitUncertainError)
+    assert "look at runs()" in str(outcome)
+    assert committed(storage)[-1].number == 2, "it had taken effect"
+    check(storage, log, [outcome])
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_lists_that_are_late_and_removals_that_fail(s3: FakeS3, one: str, other: str) -> None:
+    for late, keep in product((False, True), repeat=2):
+        storage, log, _ = scene(ON_S3, "load", 1)
+        works = works_on(storage, log)
+        s3.tell(late=late, keep=keep)
+        # The other commits while the first one writes: what the first has written is to be removed again.
+        outcomes = Race(storage, [works[one], works[other]]).run([0] * 6 + [1] * 100)
+        vacuum(storage.uri, older_than=timedelta(0), dry_run=keep)
+        assert not any(copied for _, _, copied in s3.requests()), "nothing is moved"
+        check(storage, log, outcomes)
+        s3.tell()
+        vacuum(storage.uri, older_than=timedelta(0))
+        check(storage, log, [])
+        counting = {manifest.data for manifest in committed(storage)}
+        assert {folder.name for folder in storage.folders()} == counting
+
+
+def test_a_list_that_is_late_hides_no_commit(s3: FakeS3) -> None:
+    storage, log = ON_S3.new(), Log()
+    s3.tell(late=True)
+    for end in range(1, 13):
+        log.ends = dict.fromkeys(scene(Place(ON_S3.new), "load", 0)[1].ends, end)
+        done = load(storage, log)
+        assert done is not None
+        assert done.number == end
+    check(storage, log, [])

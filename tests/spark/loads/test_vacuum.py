@@ -1,0 +1,74 @@
+"""What vacuum removes, and what it leaves."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from aiokproto.errors import ConfigurationError
+from aiokproto.spark.loads.commits import commit_name
+from aiokproto.spark.loads.local import LocalStorage
+from aiokproto.spark.loads.manifest import ManifestError
+from aiokproto.spark.loads.vacuum import vacuum
+from aiokproto.types import TopicPartition
+from tests.spark.loads.scene import Log, everything, load, rerun, rows
+
+LOG = Log({TopicPartition("t", 0): 10})
+NOW = timedelta(0)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> LocalStorage:
+    """One load, run again, with a directory that nobody committed and one that is not of a load."""
+    storage = LocalStorage(f"file://{tmp_path}/out")
+    first = load(storage, LOG)
+    assert first is not None
+    rerun(storage, first.run_id)
+    storage.write("run=dead/t-0", b"1 2 3")
+    storage.write("other/file", b"of somebody else")
+    return storage
+
+
+def names(output: LocalStorage) -> set[str]:
+    return {folder.name for folder in output.folders()}
+
+
+def test_directories_that_do_not_count_are_removed(output: LocalStorage) -> None:
+    before = names(output)
+    removed = vacuum(output.uri, older_than=NOW)
+    assert {folder.name for folder in removed} == before - names(output)
+    assert [folder.size for folder in removed if folder.name == "run=dead"] == [5]
+    assert len(removed) == 2, "the dead one, and the attempt that was replaced"
+    assert "other" in names(output)
+    assert rows(output) == everything(LOG)
+    assert vacuum(output.uri, older_than=NOW) == []
+
+
+def test_a_dry_run_removes_nothing(output: LocalStorage) -> None:
+    before = names(output)
+    assert len(vacuum(output.uri, older_than=NOW, dry_run=True)) == 2
+    assert names(output) == before
+
+
+def test_what_was_written_lately_stays(output: LocalStorage, tmp_path: Path) -> None:
+    assert vacuum(output.uri) == []
+    week = (datetime.now(timezone.utc) - timedelta(days=8)).timestamp()
+    dead = tmp_path / "out" / "run=dead"
+    os.utime(dead / "t-0", (week, week))
+    assert [folder.name for folder in vacuum(output.uri)] == ["run=dead"]
+
+
+def test_nothing_is_removed_where_manifests_cannot_be_read(output: LocalStorage) -> None:
+    before = names(output)
+    output.write(commit_name(1), b"{")
+    with pytest.raises(ManifestError, match="000000000001"):
+        vacuum(output.uri, older_than=NOW)
+    assert names(output) == before
+
+
+def test_an_age_below_zero_is_refused(output: LocalStorage) -> None:
+    with pytest.raises(ConfigurationError, match="older_than"):
+        vacuum(output.uri, older_than=timedelta(seconds=-1))
