@@ -17,6 +17,6 @@ async def test_a_seeded_application_gets_its_own_numbers() -> None:
             for number in range(5):
                 await producer.send("t", b"%d" % number)
         async with Consumer("t", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
-            found = sorted([(await consumer.__anext__()).value for _ in range(5)])
-        assert found == [b"0", b"1", b"2", b"3", b"4"]
+            found = {(await consumer.__anext__()).value for _ in range(5)}
+        assert found == {b"0", b"1", b"2", b"3", b"4"}
     assert random.getstate() == before
