@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 SPARK = "tests/spark/"
+WITHOUT_SESSION = {
+    "tests/spark/loads/test_commits.py",
+    "tests/spark/loads/test_kills.py",
+    "tests/spark/loads/test_lies.py",
+    "tests/spark/versions/test_others.py",
+}
+"""Those of Spark's that take long and need no Spark, or one of their own."""
 SLOW = {"kafka", "java", "spark", "slow"}
 
 
@@ -39,7 +46,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return SPARK if nodeid.startswith(SPARK) else _file(nodeid)
+            file = _file(nodeid)
+            return SPARK if file.startswith(SPARK) and file not in WITHOUT_SESSION else file
 
     return ByFile(config, log)
 

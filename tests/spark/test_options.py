@@ -1,11 +1,41 @@
 from __future__ import annotations
 
+from contextlib import suppress
+from random import Random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound
-from aiokproto.spark.options import FetchSettings, ReadOptions, Selection, parse_read_options
+from aiokproto.spark.options import (
+    HONOURED,
+    OFFSET_OPTIONS,
+    TOPIC_IDS,
+    FetchSettings,
+    ReadOptions,
+    Selection,
+    chosen_columns,
+    parse_options,
+    parse_read_options,
+)
+from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT, refusal
 from aiokproto.types import TopicPartition
+
+VALUES = {
+    "assign": '{"t": [0]}',
+    "startingOffsetsByTimestamp": '{"t": {"0": 1}}',
+    "endingOffsetsByTimestamp": '{"t": {"0": 1}}',
+    "includeHeaders": "true",
+    "failOnDataLoss": "true",
+    "startingOffsetsByTimestampStrategy": "error",
+    "kafka.check.crcs": "true",
+    "kafka.isolation.level": "read_committed",
+    "kafka.security.protocol": "SSL",
+    "kafka.ssl.endpoint.identification.algorithm": "https",
+}
+"""What options take that do not take every text, nor a number."""
 
 
 def parse(**options: str) -> ReadOptions:
@@ -66,22 +96,52 @@ def test_fetch_options() -> None:
     assert options.connection.keys() == {"bootstrap_servers"}
 
 
-def test_options_of_groups_are_taken_and_without_effect() -> None:
-    assert parse(kafka__group__id="g", groupIdPrefix="p", kafka__max__poll__records="5000") == parse()
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+def test_options_that_change_nothing_are_accepted(name: str) -> None:
+    assert parse(**{name: "x"}) == parse()
 
 
-@pytest.mark.parametrize(
-    "name", ["auto.offset.reset", "enable.auto.commit", "key.deserializer", "value.deserializer", "interceptor.classes"]
-)
-def test_options_that_the_source_has_to_set_are_refused(name: str) -> None:
-    assert f"kafka.{name} cannot be set" in refused(**{f"kafka.{name}": "x"})
+@pytest.mark.parametrize("name", [name for name in REFUSED if not name.endswith(".")])
+def test_options_that_have_no_place_are_refused_with_the_reason(name: str) -> None:
+    assert refused(**{name.upper(): "secret"}) == f"{name.upper()} cannot be set: {REFUSED[name]}"
+
+
+def test_settings_of_security_never_lack_an_effect() -> None:
+    """Not even where the official connector ignores them, since nothing is encrypted."""
+    assert "SSL_CERT_FILE" in refused(**{"kafka.ssl.truststore.location": "/trusted.jks"})
+    assert "client certificates are not supported yet" in refused(**{"kafka.ssl.keystore.location": "/own.jks"})
+    assert "SASL is not supported yet" in refused(**{"kafka.sasl.jaas.config": "secret"})
+    assert "SASL is not supported yet; it takes PLAINTEXT or SSL" in refused(kafka__security__protocol="sasl_ssl")
+    assert refused(**{"kafka.ssl.endpoint.identification.algorithm": ""}).endswith("must be https")
+    parse(**{"kafka.ssl.endpoint.identification.algorithm": "https"})
+    assert not [name for name in WITHOUT_EFFECT if name.startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security."))]
+
+
+def test_tls() -> None:
+    assert parse(kafka__security__protocol="ssl").connection["security_protocol"] == "SSL"
+
+
+def test_each_option_is_on_one_list() -> None:
+    assert not HONOURED.keys() & WITHOUT_EFFECT.keys()
+    assert not [name for name in (*HONOURED, *WITHOUT_EFFECT) if refusal(name.lower())]
+
+
+def test_a_wait_may_be_longer_than_the_default_of_the_longest() -> None:
+    connection = parse(kafka__retry__backoff__ms="5000", kafka__reconnect__backoff__ms="20").connection
+    assert connection["retry_backoff_max_ms"] == 5000
+    assert "reconnect_backoff_max_ms" not in connection
+    assert refused(kafka__retry__backoff__ms="50", kafka__retry__backoff__max__ms="20") == (
+        "kafka.retry.backoff.max.ms=20 is less than kafka.retry.backoff.ms=50"
+    )
 
 
 def test_unknown_options_are_refused_with_the_nearest_name() -> None:
     assert refused(startingOffset="earliest") == "unknown option 'startingOffset'; did you mean 'startingOffsets'?"
     assert "did you mean 'kafka.bootstrap.servers'?" in refused(bootstrap__servers="h:1")
     assert "did you mean 'kafka.request.timeout.ms'?" in refused(**{"kafka.request.timeout": "1"})
-    assert "valid are" in refused(zzz="1")
+    everything = refused(zzz="1")
+    assert "valid are" in everything
+    assert TOPIC_IDS not in everything
 
 
 def test_what_cannot_be_an_option_of_spark_is_unknown() -> None:
@@ -91,7 +151,7 @@ def test_what_cannot_be_an_option_of_spark_is_unknown() -> None:
 def test_bootstrap_servers_are_required_and_checked() -> None:
     with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is required"):
         parse_read_options({"subscribe": "t"})
-    assert "bootstrap_servers" in refused(**{"kafka.bootstrap.servers": "kafka://h"})
+    assert "kafka.bootstrap.servers: 'kafka://h' is a URL" in refused(**{"kafka.bootstrap.servers": "kafka://h"})
 
 
 @pytest.mark.parametrize(
@@ -112,7 +172,7 @@ def test_selections() -> None:
     def selection(**options: str) -> Selection:
         return parse_read_options({"kafka.bootstrap.servers": "h:1", **options}).selection
 
-    assert selection(subscribe=" b, a,b ") == Selection(("b", "a"))
+    assert selection(subscribe=" b, a,,b, ") == Selection(("b", "a"))
     assert selection(assign='{"a":[1,0,1]}') == Selection(assignment={"a": (0, 1)})
     assert selection(subscribePattern="a.*") == Selection(pattern="a.*")
 
@@ -120,7 +180,7 @@ def test_selections() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("subscribe", "a,,b"),
+        ("subscribe", " ,"),
         ("subscribePattern", "a["),
         ("includeHeaders", "yes"),
         ("minPartitions", "0"),
@@ -134,6 +194,7 @@ def test_selections() -> None:
         ("kafka.isolation.level", "serializable"),
         ("kafka.fetch.max.bytes", "0"),
         ("kafka.request.timeout.ms", "soon"),
+        ("kafka.request.timeout.ms", "0"),
     ],
 )
 def test_bad_values_are_refused_by_the_name_of_their_option(name: str, value: str) -> None:
@@ -174,3 +235,33 @@ def test_columns() -> None:
     assert "includeHeaders" in refused(columns="headers")
     assert "did you mean 'timestampType'?" in refused(columns="timestamptyp")
     assert "twice" in refused(columns="key,KEY")
+
+
+def test_options_of_a_stream_have_columns_too() -> None:
+    """Spark asks for the schema without saying whether it wants a batch or a stream."""
+    assert chosen_columns(parse_options({})) == parse().columns
+    assert chosen_columns(parse_options({"startingOffsets": "latest", "columns": "value"})) == ("value",)
+    with pytest.raises(ConfigurationError, match="minPartitions='0'"):
+        parse_options({"minPartitions": "0"})
+
+
+def test_all_that_says_what_to_read_is_honoured() -> None:
+    assert set(OFFSET_OPTIONS) <= HONOURED.keys()
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*HONOURED, *WITHOUT_EFFECT, *REFUSED]) | st.text(),
+        st.sampled_from(["1", "true", "latest", '{"t": {"0": 1}}', '{"t": [0]}', "h:1"]) | st.text(),
+        max_size=4,
+    )
+)
+def test_whatever_is_given_is_taken_or_refused_by_name(options: dict[str, str]) -> None:
+    with suppress(ConfigurationError):
+        parse_read_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t", **options})
+
+
+@given(st.sampled_from(sorted(HONOURED)), st.randoms(use_true_random=False))
+def test_the_case_of_names_does_not_matter(name: str, random: Random) -> None:
+    cased = "".join(random.choice((letter.lower(), letter.upper())) for letter in name)
+    assert list(parse_options({cased: VALUES.get(name, "1")})) == [name]

@@ -48,7 +48,14 @@ def __getattr__(name: str) -> Any:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("aiokproto")`` known to a session."""
+    """Make ``format("aiokproto")`` known to a session. One that knows it already stays as it is."""
+    from pyspark.errors import AnalysisException
+
     from aiokproto.spark.source import KafkaDataSource
 
-    spark.dataSource.register(KafkaDataSource)
+    try:
+        spark.dataSource.register(KafkaDataSource)
+    except AnalysisException as error:
+        # Spark 4.0 refuses what it has found by itself; later releases take it once more.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

@@ -31,6 +31,13 @@ BY_NAME = 12
 _INT32_MAX = (1 << 31) - 1
 
 
+def deleted(wanted: OffsetRange) -> TopicChangedError:
+    """The error for a topic that the cluster does not have any more."""
+    return TopicChangedError(
+        f"reading {wanted}: the topic does not exist any more: it has been deleted since the read was planned"
+    )
+
+
 class Fetched(NamedTuple):
     """What one response brought.
 
@@ -74,7 +81,7 @@ class RangeFetcher:
         Raises:
             DeadlineError: Nothing came for ``kafkaConsumer.pollTimeoutMs``. Names the last failure.
             DataLossError: Records of the range are gone, and ``failOnDataLoss`` is set.
-            TopicChangedError: The topic was replaced by another one of its name.
+            TopicChangedError: The topic was deleted, or replaced by another one of its name.
             CorruptRecordError: A batch's header makes no sense.
             BrokerError: The broker refuses for good.
         """
@@ -107,9 +114,9 @@ class RangeFetcher:
         wanted, snapshot = self._wanted, self._cluster.snapshot
         info = snapshot.topics.get(wanted.topic)
         if info is None:
-            await self._cluster.topic(wanted.topic, timeout)
-            snapshot = self._cluster.snapshot
-        elif info.topic_id != wanted.topic_id and wanted.topic_id != ZERO_UUID:
+            # It was there when the task began, and goes only when several answers in a row do not have it.
+            raise deleted(wanted)
+        if info.topic_id != wanted.topic_id and wanted.topic_id != ZERO_UUID:
             self._refuse(info.topic_id, snapshot.generation)
         leader = snapshot.leader(wanted.topic, wanted.partition)
         if leader is None:

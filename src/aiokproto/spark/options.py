@@ -1,24 +1,35 @@
 """The options of the data source, with the names of Spark's own Kafka connector. Pure.
 
 Names are case-insensitive. Options of the client have the prefix ``kafka.`` and the names of the Java client, such as
-``kafka.fetch.max.wait.ms``; here they become ``fetch_max_wait_ms``.
+``kafka.request.timeout.ms``; here they become ``request_timeout_ms``. Whatever the connector or the Java client knows
+is on one of three lists: what is honoured is here, what is accepted without effect and what is refused in
+:mod:`aiokproto.spark.options_unused`.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, parse_assignment, parse_offsets
-
-T = TypeVar("T")
-D = TypeVar("D")
+from aiokproto.spark.options_unused import WITHOUT_EFFECT, refusal
+from aiokproto.spark.options_values import (
+    INT32_MAX,
+    Reader,
+    boolean,
+    names,
+    one_of,
+    pattern,
+    security_protocol,
+    topic_ids,
+    whole,
+)
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """The columns there are; ``headers`` only with ``includeHeaders``."""
@@ -41,46 +52,50 @@ OFFSET_OPTIONS = (
 )
 """Those that say what to read, and from where to where."""
 
-NAMES = (
-    *OFFSET_OPTIONS,
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "includeHeaders",
-    "columns",
-    "failOnDataLoss",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "groupIdPrefix",
-    TOPIC_IDS,
-)
-_SPELLING = {name.lower(): name for name in NAMES}
-_PREFIX = "kafka."
 _BOOTSTRAP = "kafka.bootstrap.servers"
-
-_PROTECTED = {
-    "auto.offset.reset": "startingOffsets says where to start",
-    "enable.auto.commit": "offsets are kept by Spark, or with the output, never committed to a group",
-    "key.deserializer": "keys are read as bytes; cast or decode the column",
-    "value.deserializer": "values are read as bytes; cast or decode the column",
-    "interceptor.classes": "Java classes cannot be used",
-}
-# They belong to groups and to the Java client's poll loop. Jobs that set them keep working: there is neither here.
-_WITHOUT_EFFECT = frozenset(
-    {
-        "group.id",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "max.poll.records",
-        "receive.buffer.bytes",
-        "send.buffer.bytes",
-        "session.timeout.ms",
-    }
-)
 # By the annotation of the client's option. What is not text (a function, a TLS context) cannot be an option of Spark.
-_READERS: Mapping[str, Callable[[str], Any]] = {"str": str, "int": int, "float": float}
+_READERS: Mapping[str, Reader] = {"str": str, "int": int, "float": float}
+_KINDS = {name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()}
 
-_INT32_MAX = (1 << 31) - 1
+CLIENT: Mapping[str, Reader] = {
+    **{f"kafka.{name.replace('_', '.')}": _READERS[kind] for name, kind in _KINDS.items() if kind in _READERS},
+    _BOOTSTRAP: str,
+    "kafka.security.protocol": security_protocol,
+}
+"""Options of the client, with readers of their values."""
+
+HONOURED: Mapping[str, Reader] = {
+    "subscribe": names,
+    "subscribePattern": pattern,
+    "assign": partial(parse_assignment, "assign"),
+    # What these may be depends on whether it is a batch or a stream: text until one is planned.
+    "startingOffsets": str.strip,
+    "endingOffsets": str.strip,
+    "startingTimestamp": whole(0),
+    "endingTimestamp": whole(0),
+    "startingOffsetsByTimestamp": partial(parse_offsets, "startingOffsetsByTimestamp", allowed=None),
+    "endingOffsetsByTimestamp": partial(parse_offsets, "endingOffsetsByTimestamp", allowed=None),
+    "startingOffsetsByTimestampStrategy": one_of("error", "latest"),
+    "minPartitions": whole(1),
+    "maxRecordsPerPartition": whole(1),
+    "includeHeaders": boolean,
+    "columns": names,
+    "failOnDataLoss": boolean,
+    "kafkaConsumer.pollTimeoutMs": whole(1),
+    "fetchOffset.numRetries": whole(0),
+    "fetchOffset.retryIntervalMs": whole(0),
+    "kafka.isolation.level": one_of("read_uncommitted", "read_committed"),
+    "kafka.max.partition.fetch.bytes": whole(1, INT32_MAX),
+    "kafka.fetch.max.bytes": whole(1, INT32_MAX),
+    "kafka.fetch.max.wait.ms": whole(0, INT32_MAX),
+    "kafka.fetch.min.bytes": whole(0, INT32_MAX),
+    "kafka.check.crcs": boolean,
+    "kafka.ssl.endpoint.identification.algorithm": one_of("https"),
+    **CLIENT,
+}
+"""All options that have an effect, with readers of their values. The others there are: :mod:`options_unused`."""
+
+_SPELLING = {name.lower(): name for name in (*HONOURED, *WITHOUT_EFFECT, TOPIC_IDS)}
 
 
 @dataclass(frozen=True)
@@ -159,123 +174,100 @@ class ReadOptions:
         return "headers" in self.columns
 
 
+def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """The options that have an effect, by their official names, with their values.
+
+    They may be those of a batch or of a stream: what a batch lacks is no error here.
+
+    Raises:
+        ConfigurationError: An option is unknown or refused, or has a value that cannot be used.
+    """
+    values: dict[str, Any] = {}
+    for given, text in options.items():
+        lower = given.lower()
+        if reason := refusal(lower):
+            raise ConfigurationError(f"{given} cannot be set: {reason}")
+        name = _SPELLING.get(lower)
+        if name is None:
+            raise ConfigurationError(f"unknown option {given!r}{nearest(lower, HONOURED)}")
+        if name == TOPIC_IDS:
+            values[name] = _read(name, text, topic_ids)
+        elif name in HONOURED:
+            values[name] = _read(name, text, HONOURED[name])
+    return values
+
+
 def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     """Parse and validate the options of a batch read.
 
     Raises:
-        ConfigurationError: An option is unknown, missing, contradicts another, or has a value that cannot be used.
+        ConfigurationError: An option is unknown or refused, is missing, contradicts another, or has a value that
+            cannot be used.
     """
-    given = _Given(options)
-    topic_ids = given.take(TOPIC_IDS, _topic_ids, {})
-    given.take("groupIdPrefix", str, "")
+    given = parse_options(options)
     starting, ending = _starting(given), _ending(given)
     _check_order(starting, ending)
     return ReadOptions(
-        connection=given.connection,
-        fetch=given.fetch,
+        connection=_connection(given),
+        fetch=_fetch_settings(given),
         selection=_selection(given),
         starting=starting,
         ending=ending,
-        unmatched_is_latest=given.take("startingOffsetsByTimestampStrategy", _one_of("error", "latest"), "error")
-        == "latest",
-        min_partitions=given.take("minPartitions", _whole(1), None),
-        max_records_per_partition=given.take("maxRecordsPerPartition", _whole(1), None),
-        columns=_columns(given),
-        fail_on_data_loss=given.take("failOnDataLoss", _boolean, True),
-        poll_timeout=given.take("kafkaConsumer.pollTimeoutMs", _whole(1), 120_000) / 1000,
-        offset_retries=given.take("fetchOffset.numRetries", _whole(0), 3),
-        offset_retry_interval=given.take("fetchOffset.retryIntervalMs", _whole(0), 1000) / 1000,
-        topic_ids=topic_ids,
+        unmatched_is_latest=given.get("startingOffsetsByTimestampStrategy") == "latest",
+        min_partitions=given.get("minPartitions"),
+        max_records_per_partition=given.get("maxRecordsPerPartition"),
+        columns=chosen_columns(given),
+        fail_on_data_loss=given.get("failOnDataLoss", True),
+        poll_timeout=given.get("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
+        offset_retries=given.get("fetchOffset.numRetries", 3),
+        offset_retry_interval=given.get("fetchOffset.retryIntervalMs", 1000) / 1000,
+        topic_ids=given.get(TOPIC_IDS, {}),
     )
 
 
-class _Given:
-    """The options as given, by their official names; those with the prefix ``kafka.`` apart."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options: dict[str, str] = {}
-        client: dict[str, str] = {}
-        for name, value in options.items():
-            lower = name.lower()
-            if lower.startswith(_PREFIX):
-                client[lower.removeprefix(_PREFIX)] = value
-            elif lower in _SPELLING:
-                self._options[_SPELLING[lower]] = value
-            else:
-                hint = nearest(lower, (*_SPELLING, _BOOTSTRAP), _SPELLING)
-                raise ConfigurationError(f"unknown option {name!r}{hint}")
-        for name in sorted(_PROTECTED.keys() & client.keys()):
-            raise ConfigurationError(f"kafka.{name} cannot be set: {_PROTECTED[name]}")
-        if not client.get("bootstrap.servers", "").strip():
-            raise ConfigurationError(f"{_BOOTSTRAP} is required: host:port[,host:port…]")
-        self.fetch = _fetch_settings(client)
-        self.connection = _connection(client)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._options
-
-    def take(self, name: str, parse: Callable[[str], T], default: D) -> T | D:
-        """The parsed value of an option.
-
-        Raises:
-            ConfigurationError: The value cannot be used.
-        """
-        if name not in self._options:
-            return default
-        return _parsed(name, self._options[name], parse)
-
-
-def _fetch_settings(client: dict[str, str]) -> FetchSettings:
-    """Takes the options that are about fetching, and not about connections, out of those of the client."""
+def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
     default = FetchSettings()
-
-    def take(name: str, parse: Callable[[str], T], otherwise: T) -> T:
-        return _parsed(f"kafka.{name}", client.pop(name), parse) if name in client else otherwise
-
-    partition_bytes = take("max.partition.fetch.bytes", _whole(1, _INT32_MAX), default.max_bytes)
+    partition_bytes = given.get("kafka.max.partition.fetch.bytes", default.max_bytes)
     return FetchSettings(
-        read_committed=take("isolation.level", _one_of("read_uncommitted", "read_committed"), "") == "read_committed",
-        max_wait_ms=take("fetch.max.wait.ms", _whole(0, _INT32_MAX), default.max_wait_ms),
-        min_bytes=take("fetch.min.bytes", _whole(0, _INT32_MAX), default.min_bytes),
-        max_bytes=min(partition_bytes, take("fetch.max.bytes", _whole(1, _INT32_MAX), partition_bytes)),
-        check_crcs=take("check.crcs", _boolean, default.check_crcs),
+        read_committed=given.get("kafka.isolation.level") == "read_committed",
+        max_wait_ms=given.get("kafka.fetch.max.wait.ms", default.max_wait_ms),
+        min_bytes=given.get("kafka.fetch.min.bytes", default.min_bytes),
+        max_bytes=min(partition_bytes, given.get("kafka.fetch.max.bytes", partition_bytes)),
+        check_crcs=given.get("kafka.check.crcs", default.check_crcs),
     )
 
 
-def _connection(client: Mapping[str, str]) -> Mapping[str, Any]:
-    """The options of the client by its own names, their text made into what they take."""
-    types = {
-        name: str(getattr(kind, "__forward_arg__", kind)) for name, kind in ConnectionOptions.__annotations__.items()
-    }
-    spelling = {name: _PREFIX + name.replace("_", ".") for name, kind in types.items() if kind in _READERS}
-    spelling["bootstrap_servers"] = _BOOTSTRAP
-    options: dict[str, Any] = {}
-    for name, value in client.items():
-        if name in _WITHOUT_EFFECT:
-            continue
-        ours = name.replace(".", "_")
-        if ours not in spelling:
-            raise ConfigurationError(f"unknown option 'kafka.{name}'{nearest(ours, spelling, spelling)}")
-        options[ours] = _parsed(f"kafka.{name}", value, _READERS.get(types[ours], str))
-    ClusterConfig.parse(options)
+def _connection(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of the client by its own names."""
+    if not given.get(_BOOTSTRAP, "").strip():
+        raise ConfigurationError(f"{_BOOTSTRAP} is required: host:port[,host:port…]")
+    java = {name.removeprefix("kafka.").replace(".", "_"): name for name in CLIENT}
+    options = {name: given[theirs] for name, theirs in java.items() if theirs in given}
+    for backoff in ("retry_backoff", "reconnect_backoff"):
+        # Java takes a first wait that is longer than the default of the longest one.
+        if options.get(f"{backoff}_ms", 0) > 1000 * getattr(ClusterConfig, f"{backoff}_max"):
+            options.setdefault(f"{backoff}_max_ms", options[f"{backoff}_ms"])
+    try:
+        ClusterConfig.parse(options)
+    except ConfigurationError as error:
+        raise ConfigurationError(re.sub(r"[a-z]\w+", lambda word: java.get(word[0], word[0]), str(error))) from None
     return options
 
 
-def _selection(given: _Given) -> Selection:
-    names = [name for name in ("subscribe", "assign", "subscribePattern") if name in given]
-    if len(names) != 1:
-        found = f"not {' and '.join(names)}" if names else "none is given"
+def _selection(given: Mapping[str, Any]) -> Selection:
+    chosen = [name for name in ("subscribe", "assign", "subscribePattern") if name in given]
+    if len(chosen) != 1:
+        found = f"not {' and '.join(chosen)}" if chosen else "none is given"
         raise ConfigurationError(f"exactly one of subscribe, assign and subscribePattern is needed, {found}")
-    assignment = given.take("assign", lambda text: parse_assignment("assign", text), None)
-    topics = given.take("subscribe", _names, ())
-    return Selection(tuple(dict.fromkeys(topics)), assignment, given.take("subscribePattern", _pattern, None))
+    topics = tuple(dict.fromkeys(given.get("subscribe", ())))
+    return Selection(topics, given.get("assign"), given.get("subscribePattern"))
 
 
-def _starting(given: _Given) -> Bound:
+def _starting(given: Mapping[str, Any]) -> Bound:
     if found := _timestamps(given, "startingTimestamp", "startingOffsetsByTimestamp"):
         return found
     name = "startingOffsets"
-    text = given.take(name, str, "earliest").strip()
+    text = given.get(name, "earliest")
     if text.lower() == "earliest":
         return Bound(name, EARLIEST)
     if text.lower() == "latest":
@@ -283,11 +275,11 @@ def _starting(given: _Given) -> Bound:
     return Bound(name, each=parse_offsets(name, text, allowed=EARLIEST))
 
 
-def _ending(given: _Given) -> Bound:
+def _ending(given: Mapping[str, Any]) -> Bound:
     if found := _timestamps(given, "endingTimestamp", "endingOffsetsByTimestamp"):
         return found
     name = "endingOffsets"
-    text = given.take(name, str, "latest").strip()
+    text = given.get(name, "latest")
     if text.lower() == "latest":
         return Bound(name, LATEST)
     if text.lower() == "earliest":
@@ -295,14 +287,12 @@ def _ending(given: _Given) -> Bound:
     return Bound(name, each=parse_offsets(name, text, allowed=LATEST))
 
 
-def _timestamps(given: _Given, every: str, each: str) -> Bound | None:
+def _timestamps(given: Mapping[str, Any], every: str, each: str) -> Bound | None:
     """As in the official connector a timestamp for all goes before timestamps for each, and both before offsets."""
     if every in given:
-        return Bound(every, given.take(every, _whole(0), 0), by_timestamp=True)
+        return Bound(every, given[every], by_timestamp=True)
     if each in given:
-        return Bound(
-            each, each=given.take(each, lambda text: parse_offsets(each, text, allowed=None), None), by_timestamp=True
-        )
+        return Bound(each, each=given[each], by_timestamp=True)
     return None
 
 
@@ -317,84 +307,40 @@ def _check_order(starting: Bound, ending: Bound) -> None:
             )
 
 
-def _columns(given: _Given) -> tuple[str, ...]:
-    with_headers = given.take("includeHeaders", _boolean, False)
+def chosen_columns(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns of the result, in order, from what :func:`parse_options` gives.
+
+    Raises:
+        ConfigurationError: There is no such column, or one is named twice.
+    """
+    with_headers = given.get("includeHeaders", False)
     valid = COLUMNS if with_headers else COLUMNS[:-1]
-    if "columns" not in given:
-        return valid
     spelling = {name.lower(): name for name in valid}
     chosen = []
-    for name in given.take("columns", _names, ()):
+    for name in given.get("columns", valid):
         if name.lower() == "headers" and not with_headers:
             raise ConfigurationError("columns: headers needs includeHeaders=true")
         if name.lower() not in spelling:
-            raise ConfigurationError(f"columns: {name!r} is no column{nearest(name.lower(), spelling, spelling)}")
+            raise ConfigurationError(f"columns: {name!r} is no column{nearest(name.lower(), valid)}")
         chosen.append(spelling[name.lower()])
     if len(set(chosen)) < len(chosen):
         raise ConfigurationError(f"columns: a column is named twice in {', '.join(chosen)}")
     return tuple(chosen)
 
 
-def nearest(name: str, valid: Iterable[str], spelling: Mapping[str, str]) -> str:
-    """A hint at the valid name most like ``name``, or at all of them when none is."""
-    known = list(valid)
-    found = difflib.get_close_matches(name, known, 1)
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """A hint at the valid name most like ``name``, in lower case, or at all of them when none is."""
+    spelling = {one.lower(): one for one in valid}
+    found = difflib.get_close_matches(name, spelling, 1)
     if found:
-        return f"; did you mean {spelling.get(found[0], found[0])!r}?"
-    return f"; valid are {', '.join(sorted(spelling.get(one, one) for one in known))}"
+        return f"; did you mean {spelling[found[0]]!r}?"
+    return f"; valid are {', '.join(sorted(spelling.values()))}"
 
 
-def _parsed(name: str, text: str, parse: Callable[[str], T]) -> T:
+def _read(name: str, text: str, reader: Reader) -> object:
     try:
-        return parse(text)
+        return reader(text)
     except ConfigurationError:
         raise
     except ValueError as error:
         raise ConfigurationError(f"{name}={text!r}: {error}") from None
-
-
-def _boolean(text: str) -> bool:
-    if text.strip().lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return text.strip().lower() == "true"
-
-
-def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ValueError("must be a whole number") from None
-        if number < least or (most is not None and number > most):
-            raise ValueError(f"must be at least {least}" + (f" and at most {most}" if most is not None else ""))
-        return number
-
-    return parse
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text.strip().lower() not in words:
-            raise ValueError(f"must be {' or '.join(words)}")
-        return text.strip().lower()
-
-    return parse
-
-
-def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise ValueError("must be names, separated by commas")
-    return names
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from None
-    return text
-
-
-def _topic_ids(text: str) -> Mapping[str, str]:
-    return {str(topic): str(topic_id) for topic, topic_id in json.loads(text).items()}

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aiokproto.errors import CorruptRecordError
+from aiokproto.errors import CorruptRecordError, UnknownTopicError
 from aiokproto.records import RecordBatch
 from aiokproto.records.pieces import in_pieces
-from aiokproto.spark.fetching import RangeFetcher
+from aiokproto.spark.fetching import RangeFetcher, deleted
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.worker import Worker
@@ -31,7 +31,11 @@ def read_range(worker: Worker, wanted: OffsetRange, options: ReadOptions) -> Ite
         CorruptRecordError: A batch is damaged; names partition and offset.
         KafkaError: See :meth:`RangeFetcher.fetch`.
     """
-    fetcher = RangeFetcher(worker.cluster(options.connection, wanted.topic), wanted, options)
+    try:
+        cluster = worker.cluster(options.connection, wanted.topic)
+    except UnknownTopicError:
+        raise deleted(wanted) from None
+    fetcher = RangeFetcher(cluster, wanted, options)
     pending = worker.start(fetcher.fetch())
     try:
         while fetched := pending.result():

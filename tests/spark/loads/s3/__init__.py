@@ -5,10 +5,7 @@ moto needs another botocore than s3fs does, so it is installed beside the projec
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,13 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-import pytest
-
+from tests.fetching import fetched
 from tests.patience import PATIENCE
 
-ROOT = Path(__file__).resolve().parents[4]
-ENVIRONMENT = ROOT / ".cache" / "moto"
-PACKAGE = "moto[server]>=5.1"
 BUCKET = "bucket"
 
 
@@ -76,19 +69,9 @@ def fake_s3() -> Iterator[FakeS3]:
 
 def _python() -> Path:
     """The interpreter of an environment that has moto."""
-    python = ENVIRONMENT / "bin" / "python"
-    ENVIRONMENT.parent.mkdir(exist_ok=True)
-    with (ENVIRONMENT.parent / "moto.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        complete = ENVIRONMENT / "complete"
-        if not complete.exists():
-            shutil.rmtree(ENVIRONMENT, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True, capture_output=True)
-            command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                # Under CI a run that does less than it should is no run.
-                assert "CI" not in os.environ, done.stderr
-                pytest.skip(f"{PACKAGE} cannot be installed: {done.stderr.strip()[-200:]}")
-            complete.touch()
-    return python
+    return fetched("moto-5", _environment) / "bin" / "python"
+
+
+def _environment(folder: Path) -> list[list[str]]:
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    return [[sys.executable, "-m", "venv", str(folder)], [*pip, "moto[server]>=5.1,<6"]]

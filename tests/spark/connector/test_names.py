@@ -1,0 +1,102 @@
+"""No option that a job may have set for the official connector is unknown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aiokproto.spark.options import HONOURED
+from aiokproto.spark.options_unused import WITHOUT_EFFECT, refusal
+from tests.kafka.cluster import missing
+from tools.setup.project import kafka_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+CONFIGURATIONS = (
+    "org.apache.kafka.clients.consumer.ConsumerConfig",
+    "org.apache.kafka.clients.admin.AdminClientConfig",
+)
+"""What the connector hands ``kafka.`` options to: a consumer in tasks, an admin client on the driver."""
+
+
+def lists_with(name: str) -> list[str]:
+    """The lists that have the option."""
+    lists = {
+        "honoured": name in HONOURED,
+        "without effect": name in WITHOUT_EFFECT,
+        "refused": refusal(name.lower()) is not None,
+    }
+    return [title for title, has in lists.items() if has]
+
+
+def configuration_names(spark: SparkSession, loader: Any) -> set[str]:
+    """What the configurations take that this class loader finds."""
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    found: set[str] = set()
+    for name in CONFIGURATIONS:
+        method = jvm.java.lang.Class.forName(name, True, loader).getMethod(
+            "configNames", gateway.new_array(jvm.java.lang.Class, 0)
+        )
+        found |= set(method.invoke(None, gateway.new_array(jvm.java.lang.Object, 0)))
+    return found
+
+
+@contextmanager
+def newest_kafka(spark: SparkSession) -> Iterator[Any]:
+    """A class loader with the newest release of Kafka's clients."""
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    (jar,) = kafka_jars().glob("kafka-clients-*.jar")
+    urls = gateway.new_array(jvm.java.net.URL, 1)
+    urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
+    thread = jvm.java.lang.Thread.currentThread()
+    usual = thread.getContextClassLoader()
+    loader = jvm.java.net.URLClassLoader(urls, jvm.java.lang.ClassLoader.getSystemClassLoader())
+    # Kafka looks up the classes that options have as defaults by the thread's loader.
+    thread.setContextClassLoader(loader)
+    try:
+        yield loader
+    finally:
+        thread.setContextClassLoader(usual)
+        loader.close()
+
+
+def test_each_option_of_the_java_clients_is_on_one_list(official: SparkSession) -> None:
+    jvm: Any = official._jvm
+    names = configuration_names(official, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    assert len(names) > 80
+    assert {name: found for name in names if len(found := lists_with(f"kafka.{name}")) != 1} == {}
+
+
+def test_each_option_of_the_newest_java_clients_is_on_one_list(spark: SparkSession) -> None:
+    if reason := missing():
+        pytest.skip(reason)
+    with newest_kafka(spark) as loader:
+        names = configuration_names(spark, loader)
+    assert len(names) > 100
+    assert {name: found for name in names if len(found := lists_with(f"kafka.{name}")) != 1} == {}
+
+
+def test_each_option_of_the_connector_is_on_one_list(official: SparkSession) -> None:
+    """Their names are constants of its provider, in lower case; its other constants are no such words."""
+    jvm: Any = official._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    provider = jvm.java.lang.Class.forName("org.apache.spark.sql.kafka010.KafkaSourceProvider$", True, loader)
+    options: set[str] = set()
+    for field in provider.getDeclaredFields():
+        if field.getType().getName() == "java.lang.String":
+            field.setAccessible(True)
+            text = str(field.get(None))
+            if re.fullmatch(r"[a-z]+(\.[a-z]+)?", text):
+                options.add(text)
+    assert len(options) > 20
+    spelling: dict[str, str] = {name.lower(): name for name in (*HONOURED, *WITHOUT_EFFECT)}
+    assert {name: found for name in options if len(found := lists_with(spelling.get(name, name))) != 1} == {}

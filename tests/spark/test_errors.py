@@ -1,0 +1,209 @@
+"""What a user sees when something is wrong: our words, whole, on one screen."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aiokproto.codec.messages.fetch import FetchRequest
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import KafkaError
+from aiokproto.spark.planning import TopicChangedError, plan_now
+from aiokproto.spark.reading import read_range
+from aiokproto.spark.worker import Worker
+from tests.patience import PATIENCE
+from tests.spark.kafka import Kafka
+from tests.spark.test_reading import rows, some_records
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+SCREEN = 12
+"""Lines."""
+
+
+@pytest.fixture
+def filled(kafka: Kafka, topic: str) -> str:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(5))
+    return topic
+
+
+@pytest.fixture
+def load(spark: SparkSession, kafka: Kafka) -> Any:
+    def frame(**options: str) -> DataFrame:
+        return spark.read.format("aiokproto").options(**kafka.options(**options)).load()
+
+    return frame
+
+
+def shown(action: Callable[[], object], message: str) -> None:
+    """The action fails, and its text, which fits on a screen, has a line with the message."""
+    with pytest.raises(Exception) as caught:
+        action()
+    lines = str(caught.value).rstrip().splitlines()
+    assert any(line.endswith(message) for line in lines), lines
+    assert len(lines) <= SCREEN
+    assert "During handling" not in str(caught.value)
+
+
+@pytest.mark.spark
+def test_options(load: Any) -> None:
+    shown(lambda: load(subscribee="t"), "ConfigurationError: unknown option 'subscribee'; did you mean 'subscribe'?")
+    shown(lambda: load(minPartitions="0"), "ConfigurationError: minPartitions='0': must be at least 1")
+    shown(
+        lambda: load().collect(),
+        "ConfigurationError: exactly one of subscribe, assign and subscribePattern is needed, none is given",
+    )
+    shown(
+        lambda: load(**{"kafka.sasl.jaas.config": "secret"}),
+        "ConfigurationError: kafka.sasl.jaas.config cannot be set: SASL is not supported yet",
+    )
+
+
+@pytest.mark.spark
+def test_a_schema(spark: SparkSession, kafka: Kafka, filled: str) -> None:
+    reader = spark.read.format("aiokproto").options(**kafka.options(subscribe=filled)).schema("value string")
+    shown(
+        lambda: reader.load().collect(),
+        "ConfigurationError: schema: value string is none of key binary, value binary, topic string, partition int, "
+        "offset bigint, timestamp timestamp, timestampType int",
+    )
+
+
+@pytest.mark.spark
+def test_planning(load: Any, kafka: Kafka, filled: str) -> None:
+    shown(
+        lambda: load(subscribe="no-such-topic").collect(),
+        "UnknownTopicError: topic 'no-such-topic': UNKNOWN_TOPIC_OR_PARTITION (3): "
+        "it does not exist, or this client may not see it",
+    )
+    unreachable = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.bootstrap.resolve.timeout.ms": "0"}
+    shown(
+        lambda: load(subscribe=filled, **unreachable).collect(),
+        "BootstrapError: no bootstrap address could be used: 127.0.0.1:1: "
+        "cannot connect to 127.0.0.1:1: 127.0.0.1: connection refused",
+    )
+    kafka.delete_records(filled, 0, 2)
+    shown(
+        lambda: load(subscribe=filled, startingOffsets=f'{{"{filled}": {{"0": 0}}}}').collect(),
+        f"DataLossError: {filled}-0 begins at offset 2: 2 offsets from 0 on are gone "
+        "(failOnDataLoss=false goes on with what is there)",
+    )
+
+
+def planned(frame: DataFrame) -> Any:
+    """A collect whose tasks are planned already."""
+    rdd = frame.rdd
+    assert rdd.getNumPartitions() == 1
+    return rdd.collect
+
+
+@pytest.mark.spark
+def test_records_that_go_after_planning(load: Any, kafka: Kafka, filled: str) -> None:
+    collect = planned(load(subscribe=filled))
+    kafka.delete_records(filled, 0, 2)
+    shown(
+        collect,
+        f"DataLossError: reading {filled}-0 offsets 0 to 5: 2 offsets from 0 on are gone, the log begins at 2 "
+        "(failOnDataLoss=false goes on from there)",
+    )
+
+
+@pytest.mark.spark
+def test_a_topic_that_goes_after_planning(load: Any, kafka: Kafka, filled: str) -> None:
+    collect = planned(load(subscribe=filled))
+    kafka.delete_topic(filled)
+    shown(
+        collect,
+        f"TopicChangedError: reading {filled}-0 offsets 0 to 5: the topic does not exist any more: "
+        "it has been deleted since the read was planned",
+    )
+    kafka.create_topic(filled)
+    shown(collect, "when the read was planned: it has been deleted and created again")
+
+
+@pytest.mark.spark
+def test_a_task_that_gets_nothing(load: Any, kafka: Kafka, filled: str) -> None:
+    collect = planned(load(subscribe=filled, **{"kafkaConsumer.pollTimeoutMs": "100"}))
+    with kafka.broker.faults.fail(FetchRequest, ErrorCode.NOT_LEADER_OR_FOLLOWER, topic=filled):
+        shown(collect, "NOT_LEADER_OR_FOLLOWER (6)")
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Iterator[Callable[[Any], None]]:
+    """Runs a streaming query until it fails."""
+    queries = []
+
+    def run(writer: Any) -> None:
+        query = writer.option("checkpointLocation", str(tmp_path)).start()
+        queries.append(query)
+        assert query.awaitTermination(PATIENCE)
+
+    yield run
+    for query in queries:
+        query.stop()
+
+
+@pytest.mark.spark
+def test_what_is_not_supported_yet(load: Any, spark: SparkSession, filled: str, stream: Any) -> None:
+    frame = load(subscribe=filled)
+    writing = "NotImplementedError: aiokproto: writing is not supported yet"
+    shown(lambda: frame.write.format("aiokproto").mode("append").save(), writing)
+    shown(lambda: frame.write.format("aiokproto").mode("overwrite").save(), writing)
+    reading = spark.readStream.format("aiokproto").load()
+    with pytest.raises(
+        Exception, match="NotImplementedError: aiokproto: streaming reads are not supported yet"
+    ) as told:
+        stream(reading.writeStream.format("noop"))
+    assert "UnboundLocalError" not in str(told.value)
+    with pytest.raises(Exception, match=writing):
+        stream(spark.readStream.format("rate").load().writeStream.format("aiokproto"))
+
+
+def test_a_bug_keeps_its_traceback() -> None:
+    from aiokproto.spark.source import brief
+
+    def deep(error: Exception) -> None:
+        raise error
+
+    @brief
+    def method(error: Exception) -> None:
+        deep(error)
+
+    frames = {}
+    for error in (KafkaError("for users"), ZeroDivisionError("a bug")):
+        with pytest.raises(type(error)) as caught:
+            method(error)
+        frames[type(error)] = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)][1:]
+    assert frames == {KafkaError: ["call"], ZeroDivisionError: ["call", "method", "deep"]}
+
+
+def test_a_topic_that_is_gone_is_not_waited_for(kafka: Kafka, worker: Worker, filled: str) -> None:
+    """Nor one that a worker knows from the task before."""
+    options = kafka.read_options(subscribe=filled)
+    (wanted,) = plan_now(options).ranges
+    assert len(list(read_range(worker, wanted, options))) == 1
+    kafka.delete_topic(filled)
+    with pytest.raises(
+        TopicChangedError, match=f"reading {filled}-0 offsets 0 to 5: the topic does not exist any more"
+    ):
+        list(read_range(worker, wanted, options))
+
+
+def test_a_broker_that_has_not_heard_of_a_topic_is_asked_again(kafka: Kafka, worker: Worker, filled: str) -> None:
+    options = kafka.read_options(subscribe=filled, includeHeaders="true")
+    (wanted,) = plan_now(options).ranges
+    stale, moved = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with (
+        kafka.broker.faults.fail(MetadataRequest, stale, topic=filled, times=3) as asked,
+        kafka.broker.faults.fail(FetchRequest, moved, topic=filled, times=1) as fetched,
+    ):
+        assert rows(read_range(worker, wanted, options)) == some_records(5)
+    assert (asked.happened, fetched.happened) == (3, 1)

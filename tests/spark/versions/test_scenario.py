@@ -1,0 +1,137 @@
+"""What users of PySpark do, on whichever release the interpreter finds: `test_others` has it find others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aiokproto.spark import load, read, register, rerun, runs, vacuum
+from tests.spark.kafka import Kafka
+from tests.spark.test_reading import CODECS, some_records
+from tests.spark.test_source import as_rows, collected
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EXPECTED = "EXPECTED_PYSPARK"
+"""The environment variable with the release that this is to be; without it the one that is installed is right."""
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+
+def frame(spark: SparkSession, kafka: Kafka, **options: str) -> DataFrame:
+    return spark.read.format("aiokproto").options(**kafka.options(**options)).load()
+
+
+def offsets(rows: DataFrame) -> list[int]:
+    return sorted(row["offset"] for row in rows.collect())
+
+
+def test_driver_jvm_and_tasks_are_of_the_expected_release(spark: SparkSession) -> None:
+    import pyspark
+
+    def releases(_: Iterable[int]) -> Iterator[str]:
+        import pyspark
+
+        yield pyspark.__version__
+
+    (in_task,) = spark.sparkContext.parallelize([0], 1).mapPartitions(releases).collect()
+    assert {pyspark.__version__, spark.version, in_task} == {os.environ.get(EXPECTED, version("pyspark"))}
+
+
+def test_an_empty_topic_has_no_rows(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic, 2)
+    assert frame(spark, kafka, subscribe=topic, includeHeaders="true").collect() == []
+    assert frame(spark, kafka, subscribe=topic, columns="value").collect() == []
+    assert frame(spark, kafka, subscribe=topic).count() == 0
+
+
+def test_every_row_is_what_was_produced(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic, 3)
+    written = some_records(100)
+    for number, codec in enumerate(CODECS):
+        kafka.produce(topic, 0, written[20 * number : 20 * number + 20], codec)
+    kafka.produce(topic, 2, written[:7])
+    rows = frame(spark, kafka, subscribe=topic, includeHeaders="true", minPartitions="6")
+    assert collected(rows) == as_rows(topic, 0, written) + as_rows(topic, 2, written[:7])
+
+
+def test_fewer_columns_and_rows(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    """By option, by schema, and by what a query asks for."""
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(20))
+    rows = frame(spark, kafka, subscribe=topic)
+    assert rows.count() == 20
+    assert offsets(rows.select("offset").where("offset >= 15 AND partition = 0")) == [15, 16, 17, 18, 19]
+    assert len(rows.limit(3).collect()) == 3
+    assert frame(spark, kafka, subscribe=topic, columns="offset,topic").columns == ["offset", "topic"]
+    assert offsets(frame(spark, kafka, subscribe=topic, columns="offset,topic")) == list(range(20))
+    given = spark.read.format("aiokproto").options(**kafka.options(subscribe=topic)).schema("offset bigint").load()
+    assert offsets(given) == list(range(20))
+
+
+def test_registering_again_changes_nothing(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    """Neither in a session that was told before, nor in one that has found the source by itself."""
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    for session in (spark, spark.newSession()):
+        assert offsets(frame(session, kafka, subscribe=topic)) == [0, 1, 2]
+        for _ in range(2):
+            register(session)
+            assert offsets(frame(session, kafka, subscribe=topic)) == [0, 1, 2]
+
+
+def test_a_session_that_is_told_before_it_reads(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    session = spark.newSession()
+    register(session)
+    assert offsets(frame(session, kafka, subscribe=topic)) == [0, 1, 2]
+
+
+def test_sql(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic, 2)
+    kafka.produce(topic, 1, some_records(30))
+    options = ", ".join(f"`{name}` '{value}'" for name, value in kafka.options(subscribe=topic).items())
+    spark.sql(f"CREATE TEMPORARY VIEW versions USING aiokproto OPTIONS ({options})")
+    try:
+        (row,) = spark.sql("SELECT partition, count(*), max(offset) FROM versions GROUP BY partition").collect()
+    finally:
+        spark.catalog.dropTempView("versions")
+    assert tuple(row) == (1, 30, 29)
+
+
+def test_loads(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    """Nothing yet, something, nothing new, more; then the first of them again, and what that leaves behind."""
+    servers, written = kafka.bootstrap_servers, some_records(15)
+    kafka.create_topic(topic, 2)
+    assert load(spark, topic, tmp_path, bootstrap_servers=servers).run_id is None
+    kafka.produce(topic, 0, written[:10])
+    first = load(spark, topic, tmp_path, bootstrap_servers=servers)
+    assert first.run_id is not None
+    assert load(spark, topic, tmp_path, bootstrap_servers=servers).run_id is None
+    kafka.produce(topic, 0, written[10:])
+    second = load(spark, topic, tmp_path, bootstrap_servers=servers, options={"includeHeaders": "true"})
+    assert (first.rows, second.rows) == (10, 5)
+    again = rerun(
+        spark, tmp_path, first.run_id, bootstrap_servers=servers, transform=lambda rows: rows.where("offset < 4")
+    )
+    assert (again.run_id, again.rows) == (first.run_id, 4)
+    assert offsets(read(spark, tmp_path)) == [0, 1, 2, 3, 10, 11, 12, 13, 14]
+    assert [(one.run_id, one.rows) for one in runs(tmp_path)] == [(first.run_id, 4), (second.run_id, 5)]
+    (replaced,) = vacuum(tmp_path, older_than=timedelta(0), dry_run=True)
+    assert (tmp_path / replaced.name).is_dir()
+
+
+def test_errors_name_what_is_wrong(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    with pytest.raises(Exception, match="unknown option 'subscribee'; did you mean 'subscribe'"):
+        frame(spark, kafka, subscribee=topic).collect()
+    with pytest.raises(Exception, match=f"{topic}-0 ends at offset 0, before 7"):
+        frame(spark, kafka, subscribe=topic, endingOffsets=f'{{"{topic}":{{"0":7}}}}').collect()
