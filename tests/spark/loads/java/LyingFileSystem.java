@@ -1,0 +1,54 @@
+import java.io.IOException;
+import java.net.URI;
+import java.util.Arrays;
+import java.util.Comparator;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileUtil;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+
+/** Local files, as stores treat them that only look like file systems: {@code lying:///path}. */
+public class LyingFileSystem extends RawLocalFileSystem {
+    private String lie() {
+        return getConf().get("fs.lying.lie", "");
+    }
+
+    @Override
+    public URI getUri() {
+        return URI.create("lying:///");
+    }
+
+    @Override
+    public String getScheme() {
+        return "lying";
+    }
+
+    /** {@code copies}: what is moved is still where it was; {@code fails}: and the move has failed, too. */
+    @Override
+    public boolean rename(Path from, Path to) throws IOException {
+        if (!lie().equals("copies") && !lie().equals("fails")) {
+            return super.rename(from, to);
+        }
+        FileUtil.copy(this, from, this, to, false, getConf());
+        if (lie().equals("fails")) {
+            throw new IOException("copied, and could not delete " + from);
+        }
+        return true;
+    }
+
+    @Override
+    public boolean delete(Path path, boolean recursive) throws IOException {
+        return lie().isEmpty() ? super.delete(path, recursive) : false;
+    }
+
+    /** {@code late}: the newest file or directory is not in the list yet. */
+    @Override
+    public FileStatus[] listStatus(Path path) throws IOException {
+        FileStatus[] found = super.listStatus(path);
+        if (!lie().equals("late") || found.length == 0) {
+            return found;
+        }
+        Arrays.sort(found, Comparator.comparingLong(FileStatus::getModificationTime));
+        return Arrays.copyOf(found, found.length - 1);
+    }
+}

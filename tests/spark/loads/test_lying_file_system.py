@@ -1,0 +1,62 @@
+"""Spark writes through a file system that moves by copying, does not delete, and lists late."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from aiokproto.spark import runs
+from tests.spark.loads.driver import Driver
+from tests.spark.loads.output import Output, expected
+from tools.setup.project import MESSAGES_RELEASES, messages_jars
+from tools.setup.system import find_java
+
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.thorough]
+
+SOURCE = Path(__file__).with_name("java") / "LyingFileSystem.java"
+JARS = Path(pyspark.__file__).with_name("jars")
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lying")
+    compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
+    libraries = os.pathsep.join(map(str, JARS.glob("hadoop-client-*.jar")))
+    command = [str(find_java()), "-jar", str(compiler), "-17", "-cp", libraries, "-d", str(folder), str(SOURCE)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def lying(output: Output, classes: Path, lie: str) -> Driver:
+    settings = {
+        "spark.driver.extraClassPath": str(classes),
+        "spark.hadoop.fs.lying.impl": "LyingFileSystem",
+        "spark.hadoop.fs.lying.lie": lie,
+    }
+    return Driver(f"lying://{output.path}", output.topic, output.kafka.bootstrap_servers, settings=settings)
+
+
+@pytest.mark.parametrize("lie", ["", "copies"])
+def test_moves_that_leave_behind_what_they_move(output: Output, classes: Path, lie: str) -> None:
+    status, said = lying(output, classes, lie).run()
+    assert status == 0, said
+    assert output.rows() == expected(10, 5)
+    assert output.load().run_id is None
+
+
+@pytest.mark.parametrize(
+    ("lie", "text"),
+    [("fails", "copied, and could not delete"), ("late", "15 rows were written .* are found there")],
+)
+def test_nothing_is_committed_of_what_is_not_whole(output: Output, classes: Path, lie: str, text: str) -> None:
+    status, said = lying(output, classes, lie).run()
+    assert status == 1
+    assert re.search(text, said), said
+    assert runs(output.path) == []
+    output.load()
+    assert output.rows() == expected(10, 5)
