@@ -27,8 +27,9 @@ def running_hdfs(jar: str, folder: Path) -> Iterator[tuple[SparkSession, str]]:
     """A session, and the address of a file system of one node that lives in it."""
     spark = start_session(folder, {"spark.driver.extraClassPath": jar})
     jvm: Any = spark._jvm
+    context: Any = spark._jsc
     hadoop = jvm.org.apache.hadoop
-    settings = hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
+    settings = hadoop.conf.Configuration(context.hadoopConfiguration())
     settings.set("hdfs.minidfs.basedir", str(folder / "hdfs"))
     cluster = hadoop.hdfs.MiniDFSCluster.Builder(settings).numDataNodes(1).build()
     try:
