@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from s3fs import S3FileSystem
 
 from aiokproto.spark.loads.opening import open_storage
 from tests.spark.kafka import Kafka
@@ -24,6 +25,8 @@ def running_s3() -> Iterator[FakeS3]:
     with pytest.MonkeyPatch.context() as patch, fake_s3() as running:
         for name, value in running.environment.items():
             patch.setenv(name, value)
+        # Of its five tries the last come after seconds.
+        patch.setattr(S3FileSystem, "retries", 2)
         yield running
 
 
