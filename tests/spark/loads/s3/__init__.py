@@ -35,8 +35,8 @@ class FakeS3:
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_DEFAULT_REGION": "us-east-1",
-            # s3fs tries again by itself.
-            "AWS_MAX_ATTEMPTS": "1",
+            "AWS_MAX_ATTEMPTS": "2",
+            "AWS_RETRY_MODE": "standard",
         }
         with urlopen(f"{self._url}/moto-api/", timeout=PATIENCE) as response:
             response.read()
