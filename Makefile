@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test style types bench bench-quick bench-docs docs wheels asan kafka schema-check setup-test clean
+.PHONY: help demo test style types bench bench-quick bench-spark bench-docs docs wheels asan kafka schema-check setup-test clean
 
 # The tests again in pure Python, and again on uvloop: those that each could break, without what is slow to start.
 HERE := -m "not kafka and not java and not spark and not slow"
@@ -53,6 +53,9 @@ bench:  ## measure against the other clients (ARGS="--long" adds what takes minu
 
 bench-quick:  ## the same in under a minute: fewer messages, the main clients
 	@$(SETUP) bench -- $(BIN)/python -m benchmarks --quick $(ARGS)
+
+bench-spark:  ## measure the PySpark part (ARGS="--jars DIR" beside Spark's own connector)
+	@$(SETUP) test -- $(BIN)/python -m benchmarks.spark $(ARGS)
 
 bench-docs:  ## put the newest run of `make bench`, and new profiles, into docs/performance.md
 	@$(SETUP) bench -- $(BIN)/python -m benchmarks.pages
