@@ -225,7 +225,7 @@ def play(
                 break
         assert (written.code != 0) == step.fails, f"{step.line}\n{written.text}"
         assert step.fits(written.text), f"{step.line}\n{written.text}"
-        assert wanted in (None, told), step.line
+        assert wanted in (None, told), f"{step.line}\nhere {told}\nthere {wanted}"
         transcript.append(told)
         if not step.looks:
             settle()
