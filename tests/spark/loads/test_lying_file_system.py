@@ -12,7 +12,7 @@ import pytest
 
 from aiokproto.spark import runs
 from tests.spark.loads.driver import Driver
-from tests.spark.loads.output import Output, expected
+from tests.spark.loads.output import Output, expected, numbered
 from tools.setup.project import MESSAGES_RELEASES, messages_jars
 from tools.setup.system import find_java
 
@@ -51,12 +51,15 @@ def test_moves_that_leave_behind_what_they_move(output: Output, classes: Path, l
 
 @pytest.mark.parametrize(
     ("lie", "text"),
-    [("fails", "copied, and could not delete"), ("late", "15 rows were written .* are found there")],
+    [("fails", "copied, and could not delete"), ("late", "19 rows were written .* are found there")],
 )
 def test_nothing_is_committed_of_what_is_not_whole(output: Output, classes: Path, lie: str, text: str) -> None:
+    output.kafka.add_partitions(output.topic, 4)
+    for partition in (2, 3):
+        output.kafka.produce(output.topic, partition, numbered(2))
     status, said = lying(output, classes, lie).run()
     assert status == 1
     assert re.search(text, said), said
     assert runs(output.path) == []
     output.load()
-    assert output.rows() == expected(10, 5)
+    assert output.rows() == expected(10, 5, 2, 2)
