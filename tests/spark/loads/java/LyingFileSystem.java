@@ -41,14 +41,17 @@ public class LyingFileSystem extends RawLocalFileSystem {
         return lie().isEmpty() ? super.delete(path, recursive) : false;
     }
 
-    /** {@code late}: the newest file or directory is not in the list yet. */
+    /** {@code late}: of several files or directories with data the newest is not in the list yet. */
     @Override
     public FileStatus[] listStatus(Path path) throws IOException {
         FileStatus[] found = super.listStatus(path);
-        if (!lie().equals("late") || found.length == 0) {
+        FileStatus[] data = Arrays.stream(found)
+            .filter(file -> !file.getPath().getName().startsWith("_"))
+            .toArray(FileStatus[]::new);
+        if (!lie().equals("late") || data.length < 2) {
             return found;
         }
-        Arrays.sort(found, Comparator.comparingLong(FileStatus::getModificationTime));
-        return Arrays.copyOf(found, found.length - 1);
+        FileStatus newest = Arrays.stream(data).max(Comparator.comparingLong(FileStatus::getModificationTime)).get();
+        return Arrays.stream(found).filter(file -> file != newest).toArray(FileStatus[]::new);
     }
 }
