@@ -38,15 +38,15 @@ def s3(running_s3: FakeS3) -> Iterator[FakeS3]:
     running_s3.tell()
 
 
-@pytest.fixture(
-    params=["memory", pytest.param("local", marks=pytest.mark.thorough), pytest.param("s3", marks=pytest.mark.thorough)]
-)
+@pytest.fixture(params=["memory", pytest.param("local", marks=pytest.mark.thorough)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "memory":
         return Place(MemoryStorage)
-    if request.param == "local":
-        return Place(lambda: open_storage(tmp_path / secrets.token_hex(4)), stride=3)
-    request.getfixturevalue("s3")
+    return Place(lambda: open_storage(tmp_path / secrets.token_hex(4)), stride=3)
+
+
+@pytest.fixture
+def on_s3(s3: FakeS3) -> Place:
     return Place(lambda: open_storage(f"s3://{BUCKET}/{secrets.token_hex(4)}/out"), stride=5)
 
 

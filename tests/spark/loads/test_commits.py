@@ -132,6 +132,16 @@ PAIRS = [("load", "load"), ("load", "rerun"), ("rerun", "rerun")]
 @pytest.mark.parametrize("before", [1, CHECKPOINT_EVERY - 1])
 def test_two_in_any_order_of_their_steps(place: Place, one: str, other: str, before: int) -> None:
     """One goes so far, the other so far, then the first to its end, then the other."""
+    race_two(place, one, other, before)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_two_on_an_object_store(on_s3: Place, one: str, other: str) -> None:
+    race_two(on_s3, one, other, 1)
+
+
+def race_two(place: Place, one: str, other: str, before: int) -> None:
     limit = max(steps_of(place, one, before), steps_of(place, other, before)) + 6
     for first, second in product(range(limit), range(0, limit, place.stride)):
         storage, log, _ = scene(place, "load", before)
@@ -147,6 +157,15 @@ def test_two_in_any_order_of_their_steps(place: Place, one: str, other: str, bef
 
 @pytest.mark.parametrize("kinds", [("load", "load", "rerun"), ("load", "load", "load"), ("rerun", "rerun", "load")])
 def test_three_in_any_order_of_their_steps(place: Place, kinds: tuple[str, str, str]) -> None:
+    race_three(place, kinds)
+
+
+@pytest.mark.thorough
+def test_three_on_an_object_store(on_s3: Place) -> None:
+    race_three(on_s3, ("load", "rerun", "load"))
+
+
+def race_three(place: Place, kinds: tuple[str, str, str]) -> None:
     stops = range(0, 16, 2 * place.stride)
     for first, second, third in product(stops, stops, stops):
         storage, log, _ = scene(place, "load", 1)
