@@ -163,7 +163,8 @@ def rerun(storage: Storage, run_id: str) -> Manifest:
 
 def _new(partition: TopicPartition, end: int, history: History) -> LoadedPartition:
     known = history.positions.get(partition)
-    return LoadedPartition(partition.topic, "id", partition.partition, known.offset if known else 0, end, 0)
+    start = known.offset if known else 0
+    return LoadedPartition(partition.topic, "id", partition.partition, start, end, 0, after=known)
 
 
 def _carried_out(storage: Storage, history: History, manifest: Manifest) -> Manifest:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from aiokproto.spark.loads.commits import CHECKPOINT_EVERY, CommitLog, CommitUncertainError
+from aiokproto.spark.loads.commits import CHECKPOINT_EVERY, CommitLog, CommitUncertainError, checkpoint_name
 from aiokproto.spark.loads.history import ConflictError
 from aiokproto.spark.loads.manifest import Manifest
 from aiokproto.spark.loads.storage import Storage
@@ -219,7 +219,63 @@ def test_the_thousandth_load_asks_no_more_than_the_tenth() -> None:
     assert rows(storage) == everything(log)
 
 
-@pytest.mark.parametrize("damage", [None, b"", b"{", b'{"checkpoint": 7}', b'{"checkpoint": 1000}'])
+@pytest.mark.parametrize("of", range(0, 1200, 37))
+def test_a_damaged_checkpoint_is_as_good_as_none(of: int) -> None:
+    storage, log = MemoryStorage(), Log({A: 0})
+    loaded(storage, log, 12)
+    name = checkpoint_name(CHECKPOINT_EVERY)
+    whole = storage.files[name]
+    damaged = bytearray(whole)
+    damaged[of % len(whole)] ^= 1
+    for data in (bytes(damaged), whole[:of], b""):
+        storage.files[name] = data
+        assert CommitLog(storage).latest().number == 12
+        assert rows(storage) == everything(log)
+        assert CommitLog(storage).latest().positions[A].offset == log.ends[A]
+
+
+def test_a_checkpoint_under_another_number_is_as_good_as_none() -> None:
+    storage, log = MemoryStorage(), Log({A: 0})
+    loaded(storage, log, 25)
+    storage.files[checkpoint_name(10)], storage.files[checkpoint_name(20)] = (
+        storage.files[checkpoint_name(20)],
+        storage.files[checkpoint_name(10)],
+    )
+    assert CommitLog(storage).latest().number == 25
+    assert rows(storage) == everything(log)
+
+
+def test_an_uncertain_commit_keeps_its_files() -> None:
+    """Nothing of it is answered: neither that it was created, nor whether it is there."""
+
+    def fault(now: int, call: str, name: str) -> str | None:
+        if name.endswith("commits/000000000001.json") and (call == "create" or created):
+            created.append(call)
+            return "after" if call == "create" else "before"
+        return None
+
+    created: list[str] = []
+    storage, log = MemoryStorage(), Log({A: 5})
+    (outcome,) = Race(storage, [partial(load, log=log)]).run([], [fault])
+    assert isinstance(outcome, CommitUncertainError)
+    check(storage, log, [outcome])
+    assert [manifest.number for manifest in committed(storage)] == [1]
+
+
+def test_of_two_reruns_at_a_time_one_is_told_so() -> None:
+    for first in range(1, 20):
+        storage, log = MemoryStorage(), Log({A: 0})
+        (name,) = loaded(storage, log, 1)
+        work = partial(rerun, run_id=name)
+        outcomes = Race(storage, [work, work]).run([0] * first + [1] * 100)
+        done = [outcome for outcome in outcomes if isinstance(outcome, Manifest)]
+        assert [manifest.attempt for manifest in done] in ([2], [2, 3], [3, 2])
+        assert len(done) == len({manifest.replaces for manifest in done})
+
+
+@pytest.mark.parametrize(
+    "damage", [None, b"", b"{", b'{"checkpoint": 7}', b'{"checkpoint": 1000}', b'{"checkpoint": 1e999}', b"[" * 9999]
+)
 def test_a_hint_that_is_lost_or_wrong_changes_nothing(damage: bytes | None) -> None:
     storage, log = MemoryStorage(), Log({A: 0})
     loaded(storage, log, 25)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.spark.loads.history import ConflictError, History, Position
-from aiokproto.spark.loads.manifest import Divergence, LoadedPartition, Manifest, ManifestError
+from aiokproto.spark.loads.history import ConflictError, History
+from aiokproto.spark.loads.manifest import Divergence, LoadedPartition, Manifest, ManifestError, Position
 from aiokproto.types import TopicPartition
 
 ID = "0a" * 16
@@ -20,6 +20,7 @@ partitions = st.builds(
     end=numbers,
     rows=numbers,
     first_offset=st.none() | numbers,
+    after=st.none() | st.builds(Position, numbers, numbers),
     diverged=st.none() | st.builds(Divergence, numbers, numbers, numbers, numbers),
 )
 
@@ -42,9 +43,16 @@ def manifest(number: int, *loaded: LoadedPartition, replaces: int | None = None,
 
 
 def loaded(
-    partition: int, start: int, end: int, topic: str = "t", diverged: Divergence | None = None
+    partition: int,
+    start: int,
+    end: int,
+    topic: str = "t",
+    after: int | None = None,
+    diverged: Divergence | None = None,
+    epoch: int = -1,
 ) -> LoadedPartition:
-    return LoadedPartition(topic, ID, partition, start, end, diverged=diverged)
+    position = None if after is None else Position(after, epoch)
+    return LoadedPartition(topic, ID, partition, start, end, epoch, after=position, diverged=diverged)
 
 
 @given(st.lists(partitions, max_size=3))
@@ -64,7 +72,7 @@ def test_what_is_no_manifest_is_refused_by_its_name(text: bytes) -> None:
 
 def test_a_history_is_where_each_partition_ended() -> None:
     history = History().then(manifest(1, loaded(0, 0, 5), loaded(1, 0, 7), loaded(0, 0, 3, "u")))
-    history = history.then(manifest(2, loaded(0, 5, 9), loaded(1, 7, 7)))
+    history = history.then(manifest(2, loaded(0, 5, 9, after=5), loaded(1, 7, 7, after=7)))
     ends = {("t", 0): 9, ("t", 1): 7, ("u", 0): 3}
     assert history.positions == {TopicPartition(*where): Position(end) for where, end in ends.items()}
     assert (history.number, history.cluster_id, history.topic_ids) == (2, "c", {"t": ID, "u": ID})
@@ -79,21 +87,43 @@ def test_what_is_no_history_is_refused(fields: dict[str, object]) -> None:
 
 def test_what_was_loaded_is_not_loaded_again() -> None:
     history = History().then(manifest(1, loaded(0, 0, 5)))
-    with pytest.raises(ConflictError, match="offsets of t-0 from 4 on, which were loaded up to 5"):
+    with pytest.raises(ConflictError, match="planned when t-0 was not loaded at all, and now .* up to offset 5"):
         history.then(manifest(2, loaded(0, 4, 9)))
-    assert history.then(manifest(2, loaded(0, 6, 9))).number == 2, "what was gone before it could be loaded"
+    with pytest.raises(ConflictError, match="planned when t-0 was loaded up to offset 4, and now .* up to offset 5"):
+        history.then(manifest(2, loaded(0, 4, 9, after=4)))
+    with pytest.raises(ConflictError, match="offsets of t-0 that are loaded already"):
+        history.then(manifest(2, loaded(0, 4, 9, after=5)))
+    assert history.then(manifest(2, loaded(0, 6, 9, after=5))).number == 2, "what was gone before it could be loaded"
+
+
+def test_an_offset_that_comes_again_after_a_truncation_is_another() -> None:
+    """Of two that were planned from the same position, before and after the log was cut and has grown again."""
+    history = History().then(manifest(1, loaded(0, 0, 14, epoch=0)))
+    cut = Divergence(10, 14, 0, 0)
+    slow = manifest(3, loaded(0, 14, 20, after=14, epoch=0))
+    history = history.then(manifest(2, loaded(0, 10, 14, after=14, epoch=0, diverged=cut)))
+    assert history.positions[TopicPartition("t", 0)].offset == 14
+    again = LoadedPartition("t", ID, 0, 14, 20, 1, after=Position(14, 1))
+    with pytest.raises(ConflictError):
+        History(2, "c", history.topic_ids, {TopicPartition("t", 0): Position(14, 1)}).then(slow)
+    assert History(2, "c", history.topic_ids, {TopicPartition("t", 0): Position(14, 1)}).then(manifest(3, again))
+
+
+def test_a_range_without_offsets_is_in_nobodys_way() -> None:
+    history = History().then(manifest(1, loaded(0, 0, 5), loaded(1, 0, 7)))
+    history = history.then(manifest(2, loaded(0, 5, 9, after=5)))
+    history = history.then(manifest(3, loaded(0, 5, 5, after=5), loaded(1, 7, 8, after=7)))
+    assert history.positions[TopicPartition("t", 0)] == Position(9)
 
 
 def test_a_log_that_diverged_is_gone_on_from_there() -> None:
     history = History().then(manifest(1, loaded(0, 0, 50)))
-    history.then(manifest(2, loaded(0, 30, 60, diverged=Divergence(30, 50, 1, 0))))
-    for wrong in (Divergence(31, 50, 1, 0), Divergence(30, 49, 1, 0)):
-        with pytest.raises(ConflictError):
-            history.then(manifest(2, loaded(0, 30, 60, diverged=wrong)))
+    history = history.then(manifest(2, loaded(0, 30, 60, after=50, diverged=Divergence(30, 50, 1, 0))))
+    assert history.positions[TopicPartition("t", 0)] == Position(60)
 
 
 def test_one_attempt_replaces_the_one_that_counts() -> None:
-    history = History().then(manifest(1, loaded(0, 0, 5))).then(manifest(2, loaded(0, 5, 9)))
+    history = History().then(manifest(1, loaded(0, 0, 5))).then(manifest(2, loaded(0, 5, 9, after=5)))
     history = history.then(manifest(3, loaded(0, 0, 5), replaces=1, run=1))
     assert history.current_number("000001-aa") == 3
     assert history.current_number("000002-aa") == 2

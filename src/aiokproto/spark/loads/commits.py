@@ -15,6 +15,7 @@ damaged costs more reading, and nothing else. A checkpoint says what the commits
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ HINT = f"{FOLDER}/last.json"
 CHECKPOINT_EVERY = 10
 """A checkpoint has so many manifests in it, too: whoever wants to see all reads a file for each ten."""
 
+DIGEST = 65
+"""Bytes before a checkpoint: a SHA-256 in hex, and the end of its line."""
+
 TRIES = 4
 """How often a commit is tried, and looked for, before its outcome is called uncertain."""
 
@@ -43,6 +47,11 @@ class Committed(NamedTuple):
 
     manifest: Manifest
     history: History
+
+
+def _digest(text: bytes) -> bytes:
+    """What stands before a checkpoint: a damaged one would be believed, since nothing contradicts it."""
+    return hashlib.sha256(text).hexdigest().encode() + b"\n"
 
 
 def commit_name(number: int) -> str:
@@ -153,8 +162,8 @@ class CommitLog:
         try:
             numbers = range(number - CHECKPOINT_EVERY + 1, number + 1)
             manifests = [self._recent.get(one) or self.manifest(one) for one in numbers]
-            text = json.dumps({"history": history.as_json(), "manifests": [one.as_json() for one in manifests]})
-            self._storage.write(checkpoint_name(number), text.encode())
+            text = json.dumps({"history": history.as_json(), "manifests": [one.as_json() for one in manifests]}).encode()
+            self._storage.write(checkpoint_name(number), _digest(text) + text)
             self._storage.write(HINT, json.dumps({"checkpoint": number}).encode())
         except Exception as error:  # noqa: BLE001
             logger.warning("the checkpoint of commit %d in %s was not written: %r", number, self._storage.uri, error)
@@ -174,7 +183,7 @@ class CommitLog:
         try:
             hint = self._storage.read(HINT)
             found = None if hint is None else self._checkpoint(int(json.loads(hint)["checkpoint"]))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             logger.warning("%s in %s is left out: %r", HINT, self._storage.uri, error)
             return History()
         return History() if found is None else found.history
@@ -186,9 +195,16 @@ class CommitLog:
         if data is None:
             return None
         try:
-            fields = json.loads(data)
+            text = data[DIGEST:]
+            if data[:DIGEST] != _digest(text):
+                raise ManifestError(f"checkpoint {name} is damaged")
+            fields = json.loads(text)
             manifests = [Manifest.of_json(one, name) for one in fields["manifests"]]
-            return _Checkpoint(History.of_json(fields["history"]), manifests)
+            history = History.of_json(fields["history"])
+            numbers = [manifest.number for manifest in manifests]
+            if history.number != number or numbers != [*range(number - CHECKPOINT_EVERY + 1, number + 1)]:
+                raise ManifestError(f"checkpoint {name} is of manifests {numbers}, up to {history.number}")
+            return _Checkpoint(history, manifests)
         except (ManifestError, ValueError, TypeError, KeyError) as error:
             logger.warning("%s in %s is left out: %r", name, self._storage.uri, error)
             return None

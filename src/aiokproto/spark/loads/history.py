@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
+from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError, Position
 from aiokproto.types import TopicPartition
 
 FORMAT = 1
@@ -18,19 +18,6 @@ FORMAT = 1
 
 class ConflictError(ManifestError):
     """A manifest cannot follow those that others have committed. It was not committed."""
-
-
-@dataclass(frozen=True)
-class Position:
-    """How far a partition was loaded.
-
-    Attributes:
-        offset: The offset after the last one.
-        epoch: The leader epoch in which it was the end; -1 if unknown.
-    """
-
-    offset: int
-    epoch: int = -1
 
 
 @dataclass(frozen=True)
@@ -68,20 +55,24 @@ class History:
         for one in manifest.partitions:
             if topic_ids.setdefault(one.topic, one.topic_id) != one.topic_id:
                 raise ConflictError(f"run {manifest.run_id} is of another topic {one.topic}: its id is {one.topic_id}")
+            if one.after is not None and one.start == one.end:
+                # It holds nothing, and whoever has loaded on meanwhile has come further.
+                continue
             self._check_start(manifest, one)
             positions[one.topic_partition] = Position(one.end, one.leader_epoch)
         return History(manifest.number, manifest.cluster_id, topic_ids, positions, self.current)
 
     def _check_start(self, manifest: Manifest, one: LoadedPartition) -> None:
-        before = self.positions.get(one.topic_partition)
-        if before is None or one.start >= before.offset:
-            return
-        diverged = one.diverged
-        if diverged is None or diverged.end != before.offset or diverged.offset > one.start:
+        # Not that its start lies behind: after a truncation the same offsets come again, of other records.
+        if one.after != (before := self.positions.get(one.topic_partition)):
+            loaded = "not loaded at all" if one.after is None else f"loaded up to offset {one.after.offset}"
+            now = f"offset {before.offset} of leader epoch {before.epoch}" if before else "nothing"
             raise ConflictError(
-                f"run {manifest.run_id} has offsets of {one.topic_partition} from {one.start} on, "
-                f"which were loaded up to {before.offset} already: another load was committed meanwhile"
+                f"run {manifest.run_id} was planned when {one.topic_partition} was {loaded}, "
+                f"and now it is loaded up to {now}: another load was committed meanwhile"
             )
+        if before is not None and one.start < before.offset and one.diverged is None:
+            raise ConflictError(f"run {manifest.run_id} has offsets of {one.topic_partition} that are loaded already")
 
     def _replaced(self, manifest: Manifest) -> History:
         if manifest.replaces != (counts := self.current_number(manifest.run_id)):

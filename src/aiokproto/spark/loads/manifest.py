@@ -34,6 +34,19 @@ class Divergence:
 
 
 @dataclass(frozen=True)
+class Position:
+    """How far a partition was loaded.
+
+    Attributes:
+        offset: The offset after the last one.
+        epoch: The leader epoch in which it was the end; -1 if unknown.
+    """
+
+    offset: int
+    epoch: int = -1
+
+
+@dataclass(frozen=True)
 class LoadedPartition:
     """What a load holds of a partition.
 
@@ -47,6 +60,7 @@ class LoadedPartition:
         rows: Rows written.
         first_offset: The first offset among them, None without rows.
         last_offset: The last one.
+        after: The position that it was planned from; None if no load had read the partition. It fits no other.
         diverged: Where ``start`` lies before the end of the load before, why.
     """
 
@@ -59,6 +73,7 @@ class LoadedPartition:
     rows: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
+    after: Position | None = None
     diverged: Divergence | None = None
 
     @property
@@ -158,4 +173,6 @@ class Manifest:
 def _partition(fields: dict[str, Any]) -> LoadedPartition:
     if (diverged := fields.pop("diverged")) is not None:
         diverged = Divergence(**diverged)
-    return LoadedPartition(**fields, diverged=diverged)
+    if (after := fields.pop("after")) is not None:
+        after = Position(**after)
+    return LoadedPartition(**fields, after=after, diverged=diverged)

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from aiokproto.cluster import Cluster
 from aiokproto.config import ClusterConfig
-from aiokproto.spark.loads.history import History, Position
-from aiokproto.spark.loads.manifest import LoadedPartition
+from aiokproto.spark.loads.history import History
+from aiokproto.spark.loads.manifest import LoadedPartition, Position
 from aiokproto.spark.loads.truncation import TruncationError, describe, diverged
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import find_partitions, plan
@@ -64,6 +64,7 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
                 one.start,
                 one.end,
                 one.leader_epoch,
+                after=history.positions.get(one.topic_partition),
                 diverged=found.get(one.topic_partition),
             )
             for one in made.ranges

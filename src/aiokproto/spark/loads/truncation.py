@@ -19,8 +19,7 @@ from aiokproto.codec.messages.offset_for_leader_epoch import (
 )
 from aiokproto.errors import KafkaError
 from aiokproto.spark.leaders import ask_leaders
-from aiokproto.spark.loads.history import Position
-from aiokproto.spark.loads.manifest import Divergence
+from aiokproto.spark.loads.manifest import Divergence, Position
 from aiokproto.spark.options import ReadOptions
 from aiokproto.types import TopicPartition
 
