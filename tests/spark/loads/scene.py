@@ -47,6 +47,9 @@ class MemoryStorage:
     def write(self, name: str, data: bytes) -> None:
         self.files[name] = data
 
+    def settle(self, names: Sequence[str]) -> None:
+        assert all(name in self.files for name in names)
+
     def folders(self) -> Iterator[Folder]:
         names = {name.partition("/")[0] for name in self.files if not name.startswith("_")}
         yield from (Folder(name, None, 0) for name in sorted(names))
@@ -119,6 +122,9 @@ class Steps:
 
     def write(self, name: str, data: bytes) -> None:
         self._step("write", name, lambda: self._storage.write(name, data))
+
+    def settle(self, names: Sequence[str]) -> None:
+        self._step("settle", "", lambda: self._storage.settle(names))
 
     def folders(self) -> Iterator[Folder]:
         found: list[Folder] = []

@@ -137,12 +137,64 @@ def test_running_again_does_not_replace_more_rows_by_fewer_unless_told_to(output
     first = output.load()
     output.kafka.delete_records(output.topic, 0, 4)
     loss = {"failOnDataLoss": "false"}
-    with pytest.raises(DataLossError, match=r"had 15 records, and its offsets have 11 now.*allow_fewer_rows=True"):
+    with pytest.raises(DataLossError, match=r"has rows of 4 records .* not have any more.*allow_fewer_rows=True"):
         output.rerun(first.run_id, options=loss)
     assert output.rows() == expected(10, 5)
     assert len(output.data()) == 1
     assert output.rerun(first.run_id, options=loss, allow_fewer_rows=True).rows == 11
     assert output.rows() == [*expected(10)[4:], *expected(0, 5)]
+
+
+def test_a_rerun_whose_transform_takes_records_twice_is_held_to_them_all_the_same(output: Output) -> None:
+    first = output.load(transform=lambda rows: rows.crossJoin(rows.limit(1).selectExpr("timestamp AS t0")))
+    assert first.rows == 15
+    output.kafka.delete_records(output.topic, 0, 4)
+    with pytest.raises(DataLossError, match="has rows of 4 records that the topics do not have any more"):
+        output.rerun(first.run_id, options={"failOnDataLoss": "false"}, transform=lambda rows: rows)
+    assert output.rows() == expected(10, 5)
+
+
+def test_a_rerun_against_another_cluster_is_refused(output: Output) -> None:
+    first = output.load()
+    there = open_storage(output.path)
+    there.write(commit_name(1), replace(CommitLog(there).manifest(1), cluster_id="another").to_text())
+    with pytest.raises(TopicChangedError, match="not another"):
+        output.rerun(first.run_id)
+
+
+def test_a_damaged_file_is_an_error_whatever_the_session_says(output: Output) -> None:
+    output.load()
+    for file in output.path.glob("run=*/part-*.parquet"):
+        file.write_bytes(b"PAR1 and nothing else")
+    output.spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    try:
+        with pytest.raises(Exception, match=r"(?i)parquet"):
+            output.rows()
+    finally:
+        output.spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+
+
+@pytest.mark.parametrize("condition", ["1 = 0", "offset > 1000"])
+def test_a_transform_that_leaves_nothing(output: Output, condition: str) -> None:
+    result = output.load(transform=lambda rows: rows.where(condition).orderBy("offset"))
+    assert (result.rows, [one.end for one in result.partitions]) == (0, [10, 5])
+    assert output.rows() == []
+    output.kafka.produce(output.topic, 1, numbered(2, 5))
+    assert output.load().rows == 2
+
+
+@pytest.mark.parametrize("changed", ["cast(offset AS int) AS offset", "cast(offset AS decimal(20,0)) AS offset"])
+def test_a_transform_must_keep_the_types_of_where_rows_come_from(output: Output, changed: str) -> None:
+    with pytest.raises(ConfigurationError, match="must keep offset as it is"):
+        output.load(transform=lambda rows: rows.selectExpr("topic", "partition", changed))
+    assert runs(output.path) == []
+
+
+def test_a_rerun_misses_what_transform_had_left_out(output: Output) -> None:
+    first = output.load(transform=lambda rows: rows.where("offset >= 4"))
+    output.kafka.delete_records(output.topic, 0, 4)
+    with pytest.raises(DataLossError, match="had 15 records, and its offsets have 11 now"):
+        output.rerun(first.run_id, options={"failOnDataLoss": "false"})
 
 
 def test_rows_that_transform_leaves_out_are_not_missed(output: Output) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import errno
+import re
 import secrets
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import fsspec
 import pytest
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.loads.storage import PROBE, Storage, StorageError
 
@@ -109,6 +114,37 @@ def test_a_local_file_that_is_being_written_leaves_nothing_behind(tmp_path: Path
 def test_a_path_is_local_whatever_sparks_file_system_is(tmp_path: Path) -> None:
     assert open_storage(str(tmp_path)).uri == f"file://{tmp_path}"
     assert open_storage(f"file://{tmp_path}/").uri == f"file://{tmp_path}"
+
+
+@pytest.mark.parametrize(
+    ("out", "text"),
+    [
+        (Path("s3://bucket/out"), "write it as a string"),
+        ("s3:/bucket/out", "write it as a string"),
+        ("file:/tmp/out", "write it as a string"),
+        ("file://localhost/out", "three slashes"),
+        ("s3://bucket/a//out", "'//'"),
+        ("s3://bucket/a/../out", "'..'"),
+        ("/tmp/out[1]", "pattern"),
+        ("s3://bucket/*", "pattern"),
+    ],
+)
+def test_paths_that_spark_takes_for_others_are_refused(out: str | Path, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(text)):
+        open_storage(out)
+
+
+def test_schemes_are_the_same_in_any_case(tmp_path: Path) -> None:
+    assert open_storage(f"FILE://{tmp_path}").uri == f"file://{tmp_path}"
+
+
+def test_a_package_that_looks_and_then_writes_is_refused() -> None:
+    class Overtaken(LocalFileSystem):  # type: ignore[misc]
+        pipe_file = AbstractFileSystem.pipe_file
+
+    fsspec.register_implementation("overtaken", Overtaken)
+    with pytest.raises(StorageError, match="looks whether a file exists, and then writes it"):
+        open_storage("overtaken:///tmp/out")
 
 
 @pytest.mark.parametrize("uri", ["nosuch://bucket/out", "hdfs://host/out"])

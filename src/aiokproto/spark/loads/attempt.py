@@ -23,6 +23,7 @@ Once the commit was tried, files are removed on one condition only: its number b
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -58,6 +59,9 @@ class Counted(NamedTuple):
     files: tuple[str, ...]
     partitions: tuple[LoadedPartition, ...]
 
+
+DIRECTORY = re.compile(r"run=\d{8}T\d{6}Z-[0-9a-f]{12}")
+"""What the directories of attempts are called."""
 
 Write = Callable[[str], Written]
 """Writes the files of an attempt into a directory of this name."""
@@ -99,6 +103,7 @@ def carry_out(
         written = write(manifest.data)
         manifest = _counted(manifest, written, count(manifest.data), storage.uri)
         fits(manifest)
+        storage.settle(manifest.paths)
     except BaseException:
         _remove(storage, manifest.data)
         raise

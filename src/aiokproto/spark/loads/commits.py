@@ -162,7 +162,8 @@ class CommitLog:
         try:
             numbers = range(number - CHECKPOINT_EVERY + 1, number + 1)
             manifests = [self._recent.get(one) or self.manifest(one) for one in numbers]
-            text = json.dumps({"history": history.as_json(), "manifests": [one.as_json() for one in manifests]}).encode()
+            fields = {"history": history.as_json(), "manifests": [one.as_json() for one in manifests]}
+            text = json.dumps(fields).encode()
             self._storage.write(checkpoint_name(number), _digest(text) + text)
             self._storage.write(HINT, json.dumps({"checkpoint": number}).encode())
         except Exception as error:  # noqa: BLE001

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -76,6 +76,9 @@ class HadoopStorage:
         finally:
             self._fs.delete(hidden, False)
         return True
+
+    def settle(self, names: Sequence[str]) -> None:
+        """See :meth:`Storage.settle`. HDFS has replicas of what was closed."""
 
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""

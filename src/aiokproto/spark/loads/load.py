@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
 
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.spark.loads.attempt import Counted, Written, carry_out, new_directory
@@ -22,14 +23,14 @@ from aiokproto.spark.options import OFFSET_OPTIONS, TOPIC_IDS, parse_read_option
 from aiokproto.spark.planning import TopicChangedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
     Transform = Callable[[DataFrame], DataFrame]
 
 logger = logging.getLogger("aiokproto.spark")
 
-WHERE = ("topic", "partition", "offset")
-"""The columns that say where a row comes from. Every load has them."""
+WHERE = {"topic": "string", "partition": "int", "offset": "bigint"}
+"""The columns that say where a row comes from, and their types. Every load has them."""
 
 # The other algorithm moves files of a task before the job is committed: a task that is run again may leave some twice.
 _COMMITTER = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
@@ -130,7 +131,7 @@ def load(
         manifest,
         job.write(manifest),
         job.count(manifest),
-        lambda _: check_log(pinned, plan.partitions, history),
+        lambda _: check_log(pinned, plan.partitions, history, plan.cluster_id),
     )
     return _result(manifest)
 
@@ -175,19 +176,27 @@ def rerun(
     given["kafka.isolation.level"] = "read_committed" if before.read_committed else "read_uncommitted"
     given["includeheaders"] = str(before.include_headers)
     pinned = parse_read_options(_pinned(given, before))
-    check_log(pinned, before.partitions)
+    check_log(pinned, before.partitions, cluster_id=before.cluster_id)
     data, _ = new_directory(datetime.now(timezone.utc))
     manifest = replace(before, attempt=before.attempt + 1, replaces=before.number, data=data, files=())
 
+    job = _Job(spark, output, given, transform)
+
     def fits(counted: Manifest) -> None:
+        if not allow_fewer_rows and (gone := job.gone(before)):
+            raise DataLossError(
+                f"run {run_id} has rows of {gone} records that the topics do not have any more: compaction or "
+                "retention took them (allow_fewer_rows=True replaces the rows all the same)"
+            )
+        # What transform had left out may be gone, too. Spark says how many records were taken, but not exactly so
+        # where transform takes some of them only, or twice.
         if counted.source_rows < before.source_rows and not allow_fewer_rows:
             raise DataLossError(
                 f"run {run_id} had {before.source_rows} records, and its offsets have {counted.source_rows} now: "
                 "compaction or retention took the others (allow_fewer_rows=True replaces the rows all the same)"
             )
-        check_log(pinned, before.partitions)
+        check_log(pinned, before.partitions, cluster_id=before.cluster_id)
 
-    job = _Job(spark, output, given, transform)
     return _result(carry_out(output, history, manifest, job.write(manifest), job.count(manifest), fits))
 
 
@@ -213,7 +222,13 @@ def read(spark: SparkSession, out: str | Path) -> DataFrame:
     paths = [f"{output.uri}/{path}" for manifest in runs(out, spark) for path in manifest.paths]
     if not paths:
         raise ManifestError(f"nothing was loaded into {output.uri} yet")
-    return spark.read.option("mergeSchema", "true").parquet(*paths)
+    return _parquet(spark, *paths)
+
+
+def _parquet(spark: SparkSession, *paths: str) -> DataFrame:
+    # Whatever a session has as its defaults: a file that is missing or damaged is an error.
+    whole = {"mergeSchema": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+    return spark.read.options(**whole).parquet(*paths)
 
 
 class _Job:
@@ -239,10 +254,13 @@ class _Job:
             frame = self._frame(manifest).observe(taken, rows)
             if self._transform is not None:
                 frame = self._transform(frame)
-            if lacking := [name for name in WHERE if name not in frame.columns]:
+            types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+            if lacking := [name for name in WHERE if name not in types]:
                 raise ConfigurationError(f"columns and transform must keep {', '.join(WHERE)}; {lacking[0]} is gone")
+            if changed := [name for name in WHERE if types[name] != WHERE[name]]:
+                raise ConfigurationError(f"transform must keep {changed[0]} as it is; it is {types[changed[0]]} now")
             frame.observe(written, rows).write.options(**_COMMITTER).parquet(self._uri(data))
-            return Written(int(taken.get["rows"]), int(written.get["rows"]))
+            return Written(_observed(taken), _observed(written))
 
         return write
 
@@ -251,6 +269,16 @@ class _Job:
             return _count(self._spark, self._uri(data), manifest.partitions)
 
         return count
+
+    def gone(self, manifest: Manifest) -> int:
+        """How many of the records that its rows come from the topics have not any more."""
+        if not manifest.files:
+            return 0
+        held = _parquet(self._spark, *map(self._uri, manifest.paths)).select(*WHERE).distinct()
+        there = self._spark.read.format("aiokproto").options(
+            **{**_pinned(self._options, manifest), "columns": ",".join(WHERE), "includeheaders": "false"}
+        )
+        return held.join(there.load(), [*WHERE], "left_anti").count()
 
     def _uri(self, data: str) -> str:
         return f"{self._output.uri}/{data}"
@@ -274,6 +302,18 @@ def _pinned(options: Mapping[str, str], manifest: Manifest) -> dict[str, str]:
     }
 
 
+def _observed(rows: Observation) -> int:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return int(rows.get["rows"])
+    except Py4JJavaError as error:
+        if "toPyRow" not in str(error):
+            raise
+        # Spark has seen that there is no row here, and left the observation out with what it would have observed.
+        return 0
+
+
 def _result(manifest: Manifest) -> LoadResult:
     logger.info("run %s is committed as manifest %d: %d rows", manifest.run_id, manifest.number, manifest.rows)
     return LoadResult(manifest.run_id, manifest.rows, manifest.partitions)
@@ -285,8 +325,8 @@ def _count(spark: SparkSession, uri: str, partitions: Sequence[LoadedPartition])
 
     offset = functions.col("offset")
     # Both of one list of the files: what is counted is what is committed.
-    frame = spark.read.parquet(uri)
-    files = tuple(file.rpartition("/")[2] for file in frame.inputFiles())
+    frame = _parquet(spark, uri)
+    files = tuple(unquote(file.rpartition("/")[2]) for file in frame.inputFiles())
     grouped = frame.groupBy("topic", "partition")
     rows = grouped.agg(functions.count(offset), functions.min(offset), functions.max(offset)).collect()
     found = {(row[0], row[1]): (row[2], row[3], row[4]) for row in rows}

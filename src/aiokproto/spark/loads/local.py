@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -66,6 +66,12 @@ class LocalStorage:
         finally:
             hidden.unlink(missing_ok=True)
 
+    def settle(self, names: Sequence[str]) -> None:
+        """See :meth:`Storage.settle`."""
+        paths = [self._root / name for name in names]
+        for path in (*paths, *{path.parent for path in paths}, self._root):
+            _sync(path)
+
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""
         with contextlib.suppress(FileNotFoundError):
@@ -90,11 +96,11 @@ def _folder(path: Path) -> Folder:
     return Folder(path.name, modified, size)
 
 
-def _sync(folder: Path) -> None:
-    """Have the names in a directory on the disk."""
+def _sync(path: Path) -> None:
+    """Have a file's content, or a directory's names, on the disk."""
     # Elsewhere a directory cannot be opened.
     if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+from pathlib import Path, PurePath
 
+from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.storage import LOCAL, Storage
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""More than a letter: that would be a drive of Windows."""
 
 
 def open_storage(out: str | Path, spark: object | None = None) -> Storage:
@@ -14,11 +19,10 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
     fsspec.
 
     Raises:
-        StorageError: There is nothing to reach it with, or it cannot create a file exclusively.
+        ConfigurationError: It is no such path or URI, or one that Spark would take for another.
+        StorageError: There is nothing to reach it with.
     """
-    uri = str(out) if "://" in str(out) else LOCAL + str(Path(out).absolute())
-    uri = uri.rstrip("/")
-    scheme = uri.partition("://")[0].lower()
+    scheme, uri = _normal(out)
     # Imported where they are used: each needs another library.
     if scheme == "file":
         from aiokproto.spark.loads.local import LocalStorage
@@ -31,3 +35,25 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
     from aiokproto.spark.loads.remote import RemoteStorage
 
     return RemoteStorage(uri)
+
+
+def _normal(out: str | Path) -> tuple[str, str]:
+    """The scheme, and the one URI that an output has: manifests and data must not go to two places."""
+    text = str(out)
+    if found := re.search(r"[*?\[\]{}\\^]", text):
+        raise ConfigurationError(f"out={text!r}: Spark reads {found[0]!r} as a pattern")
+    match = _SCHEME.match(text)
+    if match is None:
+        return "file", LOCAL + str(Path(text).resolve())
+    scheme, rest = match[1].lower(), text[match.end() :]
+    if isinstance(out, PurePath) or not rest.startswith("/"):
+        raise ConfigurationError(f"out={text!r}: write it as a string, {scheme}://…, or as a path without a scheme")
+    authority, slash, path = rest[1:].partition("/")
+    if scheme == "file" and authority:
+        raise ConfigurationError(f"out={text!r}: a local path has three slashes, file:///{authority}{slash}{path}")
+    if scheme == "file":
+        return scheme, LOCAL + str(Path(f"/{path}").resolve())
+    parts = path.rstrip("/").split("/")
+    if "" in parts[:-1] or not {".", ".."}.isdisjoint(parts):
+        raise ConfigurationError(f"out={text!r}: not all file systems take '//', '.' and '..' in a path alike")
+    return scheme, f"{scheme}://{authority}/{path}".rstrip("/")

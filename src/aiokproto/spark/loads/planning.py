@@ -15,7 +15,7 @@ from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition, Position
 from aiokproto.spark.loads.truncation import TruncationError, describe, diverged
 from aiokproto.spark.options import ReadOptions
-from aiokproto.spark.planning import find_partitions, plan
+from aiokproto.spark.planning import TopicChangedError, find_partitions, plan
 
 logger = logging.getLogger("aiokproto.spark")
 
@@ -74,14 +74,19 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
     return _connected(options, planned)
 
 
-def check_log(options: ReadOptions, partitions: Collection[LoadedPartition], history: History = NOTHING) -> None:
+def check_log(
+    options: ReadOptions,
+    partitions: Collection[LoadedPartition],
+    history: History = NOTHING,
+    cluster_id: str | None = None,
+) -> None:
     """See that the log is the one that was planned for, before and up to the ends of these ranges.
 
     A log that was truncated does not become again what it was. So this, asked after everything was read, says of all
     that was asked and read before whether it was of one log.
 
     Raises:
-        TopicChangedError: It is another topic.
+        TopicChangedError: It is another topic, or another cluster.
         TruncationError: The log no longer holds the records.
         KafkaError: The cluster cannot be asked.
     """
@@ -93,6 +98,8 @@ def check_log(options: ReadOptions, partitions: Collection[LoadedPartition], his
 
     async def checked(cluster: Cluster) -> None:
         await find_partitions(cluster, options)
+        if cluster_id is not None and cluster.snapshot.cluster_id != cluster_id:
+            raise TopicChangedError(f"this is cluster {cluster.snapshot.cluster_id}, not {cluster_id}")
         for positions in (starts, ends):
             if found := await diverged(cluster, positions, options):
                 raise TruncationError(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -33,6 +33,8 @@ class RemoteStorage:
             self._fs: Any = fsspec.filesystem(_SCHEMES.get(scheme, scheme), use_listings_cache=False)
         except (ImportError, ValueError) as error:
             raise StorageError(f"{uri} cannot be reached: {error}") from error
+        if not _creates(self._fs):
+            raise StorageError(f"{uri}: its package for fsspec looks whether a file exists, and then writes it")
 
     def check(self) -> None:
         """See :meth:`Storage.check`. Some stores take the condition, and do not look at it."""
@@ -68,6 +70,9 @@ class RemoteStorage:
             self._fs.makedirs(self._fs._parent(path), exist_ok=True)
             self._fs.pipe_file(path, data, mode=mode)
 
+    def settle(self, names: Sequence[str]) -> None:
+        """See :meth:`Storage.settle`. A store has what it has acknowledged."""
+
     def folders(self) -> Iterator[Folder]:
         """See :meth:`Storage.folders`."""
         with contextlib.suppress(FileNotFoundError):
@@ -90,6 +95,14 @@ class RemoteStorage:
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
+
+
+def _creates(fs: Any) -> bool:
+    """Whether a file system has a way of its own to create a file; that of fsspec itself can be overtaken."""
+    from fsspec import AbstractFileSystem
+
+    own = getattr(type(fs), "_pipe_file" if fs.async_impl else "pipe_file", None)
+    return own is not None and own is not AbstractFileSystem.pipe_file
 
 
 def _modified(file: dict[str, Any]) -> datetime | None:

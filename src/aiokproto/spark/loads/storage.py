@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -66,6 +66,10 @@ class Storage(Protocol):
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file, in place of the one there may be. Readers see the one or the other."""
+        ...
+
+    def settle(self, names: Sequence[str]) -> None:
+        """Have files that others have written where a loss of power does not reach them."""
         ...
 
     def folders(self) -> Iterator[Folder]:

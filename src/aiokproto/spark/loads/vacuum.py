@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.spark.loads.attempt import DIRECTORY
 from aiokproto.spark.loads.commits import CommitLog
+from aiokproto.spark.loads.manifest import ManifestError
 from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.loads.storage import Folder
 
@@ -39,16 +41,20 @@ def vacuum(
 
     Raises:
         ConfigurationError: ``older_than`` is negative.
-        ManifestError: The manifests cannot be read; nothing is removed then.
+        ManifestError: The manifests cannot be read, or there is none; nothing is removed then.
     """
     if older_than < timedelta(0):
         raise ConfigurationError(f"older_than={older_than}: it cannot be negative")
     output = open_storage(out, spark)
     limit = datetime.now(timezone.utc) - older_than
     # Before the commits: what is committed in between was not here yet, or is seen to count.
-    folders = [folder for folder in output.folders() if folder.name.startswith("run=")]
-    counting = {manifest.run_id: manifest.data for manifest in CommitLog(output).manifests()}
-    needed = set(counting.values())
+    folders = [folder for folder in output.folders() if DIRECTORY.fullmatch(folder.name)]
+    commits = CommitLog(output)
+    manifests = list(commits.manifests())
+    if not manifests or len(manifests) != commits.latest().number:
+        # Maybe it is no output, or one that shows only a part of itself.
+        raise ManifestError(f"{output.uri} has {len(manifests)} manifests up to number {commits.latest().number}")
+    needed = set({manifest.run_id: manifest.data for manifest in manifests}.values())
     orphans = [
         folder
         for folder in folders
