@@ -123,7 +123,19 @@ def test_a_topic_with_another_id_is_refused(kafka: Kafka, filled: str) -> None:
     old = kafka.run(kafka.client.topic(filled)).topic_id.hex()
     assert planned(kafka, subscribe=filled, **{TOPIC_IDS: f'{{"{filled}": "{old}"}}'})
     with pytest.raises(TopicChangedError, match=f"topic {filled} is not the one it was"):
-        planned(kafka, subscribe=filled, **{TOPIC_IDS: f'{{"{filled}": "{"0" * 32}"}}'})
+        planned(kafka, subscribe=filled, **{TOPIC_IDS: f'{{"{filled}": "{"1" * 32}"}}'})
+    without = {TOPIC_IDS: f'{{"{filled}": "{"0" * 32}"}}'}
+    assert planned(kafka, subscribe=filled, **without), "brokers were upgraded since"
+
+
+def test_an_end_that_was_there_and_is_gone_is_an_error_in_any_case(kafka: Kafka, filled: str) -> None:
+    topic_id = kafka.run(kafka.client.topic(filled)).topic_id.hex()
+    count = len(kafka.client.snapshot.topics[filled].partitions)
+    ends = ", ".join(f'"{partition}": 1000' for partition in range(count))
+    options = {"endingOffsets": f'{{"{filled}": {{{ends}}}}}', "failOnDataLoss": "false"}
+    assert planned(kafka, subscribe=filled, **options)
+    with pytest.raises(ConfigurationError, match="before 1000"):
+        planned(kafka, subscribe=filled, **options, **{TOPIC_IDS: f'{{"{filled}": "{topic_id}"}}'})
 
 
 def test_no_broker_is_named_with_its_address(kafka: Kafka) -> None:

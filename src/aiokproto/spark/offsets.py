@@ -172,7 +172,14 @@ class OffsetRange:
 
 
 def resolve(
-    partition: TopicPartition, log: Log, starting: Bound, ending: Bound, *, unmatched_is_latest: bool, fail: bool
+    partition: TopicPartition,
+    log: Log,
+    starting: Bound,
+    ending: Bound,
+    *,
+    unmatched_is_latest: bool,
+    fail: bool,
+    pinned: bool = False,
 ) -> tuple[OffsetRange, str | None]:
     """The range of one partition, and a warning if it is not quite what was asked for.
 
@@ -183,6 +190,7 @@ def resolve(
         ending: Where to end.
         unmatched_is_latest: Read nothing of a partition that has no record at or after the starting timestamp.
         fail: Whether it is an error when wanted records do not exist (``failOnDataLoss``).
+        pinned: Whether the end was there when it was planned: then it is an error in any case if it is not.
 
     Raises:
         DataLossError: The start lies below the log.
@@ -192,7 +200,7 @@ def resolve(
     end = _end(partition, log, ending)
     if end > log.end:
         problem = f"{ending.option}: {partition} ends at offset {log.end}, before {end}"
-        if fail:
+        if fail or pinned:
             raise ConfigurationError(problem)
         end, warning = log.end, problem
     # Where nothing is to be read the range still says how far the partition has been read: a load goes on from its end.

@@ -20,6 +20,7 @@ from aiokproto.codec.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ConfigurationError, KafkaError
 from aiokproto.spark.leaders import ask_leaders
@@ -29,6 +30,7 @@ from aiokproto.types import TopicPartition
 
 logger = logging.getLogger("aiokproto.spark")
 
+NO_ID = ZERO_UUID.hex()
 CONSUMER = -1
 """As ``replica_id``: not a broker."""
 
@@ -94,6 +96,8 @@ async def plan(cluster: Cluster, options: ReadOptions, resume: Mapping[TopicPart
             options.ending,
             unmatched_is_latest=options.unmatched_is_latest,
             fail=options.fail_on_data_loss,
+            # Whoever names the topics' ids has planned before: an end that is gone is not a matter of tolerance.
+            pinned=bool(options.topic_ids),
         )
         if warning:
             logger.warning("%s", warning)
@@ -132,7 +136,8 @@ async def find_partitions(cluster: Cluster, options: ReadOptions) -> list[TopicP
 
 def _check_topic_ids(actual: Mapping[str, bytes], expected: Mapping[str, str]) -> None:
     for name, topic_id in actual.items():
-        if expected.get(name, topic_id.hex()) != topic_id.hex():
+        # Brokers before 2.8 have no ids, and give the topics some when they are upgraded.
+        if expected.get(name, topic_id.hex()) not in (topic_id.hex(), NO_ID) and topic_id != ZERO_UUID:
             raise TopicChangedError(
                 f"topic {name} is not the one it was: its id is {topic_id.hex()}, and was {expected[name]}; "
                 "it has been deleted and created again, so its offsets mean other records"

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.spark.loads.history import ConflictError, History
+from aiokproto.spark.loads.history import NO_ID, ConflictError, History
 from aiokproto.spark.loads.manifest import Divergence, LoadedPartition, Manifest, ManifestError, Position
 from aiokproto.types import TopicPartition
 
@@ -20,7 +22,8 @@ partitions = st.builds(
     end=numbers,
     rows=numbers,
     first_offset=st.none() | numbers,
-    after=st.none() | st.builds(Position, numbers, numbers),
+    epochs=st.lists(st.tuples(numbers, numbers), max_size=2).map(tuple),
+    after=st.none() | st.builds(Position, numbers, st.lists(st.tuples(numbers, numbers), max_size=2).map(tuple)),
     diverged=st.none() | st.builds(Divergence, numbers, numbers, numbers, numbers),
 )
 
@@ -51,8 +54,9 @@ def loaded(
     diverged: Divergence | None = None,
     epoch: int = -1,
 ) -> LoadedPartition:
-    position = None if after is None else Position(after, epoch)
-    return LoadedPartition(topic, ID, partition, start, end, epoch, after=position, diverged=diverged)
+    epochs = () if epoch < 0 else ((epoch, 0),)
+    position = None if after is None else Position(after, epochs)
+    return LoadedPartition(topic, ID, partition, start, end, epoch, epochs, after=position, diverged=diverged)
 
 
 @given(st.lists(partitions, max_size=3))
@@ -103,8 +107,8 @@ def test_an_offset_that_comes_again_after_a_truncation_is_another() -> None:
     slow = manifest(3, loaded(0, 14, 20, after=14, epoch=0))
     history = history.then(manifest(2, loaded(0, 10, 14, after=14, epoch=0, diverged=cut)))
     assert history.positions[TopicPartition("t", 0)].offset == 14
-    again = LoadedPartition("t", ID, 0, 14, 20, 1, after=Position(14, 1))
-    history = History(2, "c", history.topic_ids, {TopicPartition("t", 0): Position(14, 1)})
+    again = LoadedPartition("t", ID, 0, 14, 20, 1, after=Position(14, ((0, 0), (1, 10))))
+    history = History(2, "c", history.topic_ids, {TopicPartition("t", 0): Position(14, ((0, 0), (1, 10)))})
     with pytest.raises(ConflictError):
         history.then(slow)
     assert history.then(manifest(3, again)).number == 3
@@ -144,6 +148,15 @@ def test_a_run_that_there_is_not(run_id: str) -> None:
 def test_the_sequence_has_no_gaps() -> None:
     with pytest.raises(ManifestError, match="manifest 3 cannot follow manifest 1"):
         History().then(manifest(1)).then(manifest(3))
+
+
+def test_a_topic_gets_an_id_when_brokers_are_upgraded() -> None:
+    old = replace(loaded(0, 0, 5), topic_id=NO_ID)
+    history = History().then(manifest(1, old)).then(manifest(2, loaded(0, 5, 6, after=5)))
+    assert history.topic_ids == {"t": ID}
+    history = history.then(manifest(3, replace(loaded(0, 6, 7, after=6), topic_id=NO_ID)))
+    with pytest.raises(ConflictError, match="of another topic t"):
+        history.then(manifest(4, replace(loaded(0, 7, 8, after=7), topic_id="ff" * 16)))
 
 
 def test_another_cluster_or_topic_is_refused() -> None:

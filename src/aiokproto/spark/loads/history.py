@@ -10,10 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError, Position
+from aiokproto.spark.loads.manifest import Epochs, LoadedPartition, Manifest, ManifestError, Position, as_epochs
 from aiokproto.types import TopicPartition
 
 FORMAT = 1
+
+EPOCHS = 16
+"""Leader epochs that are kept of a partition: what was truncated lies in the last ones."""
+
+
+NO_ID = "0" * 32
+"""Of topics of brokers before 2.8, which get one when these are upgraded."""
 
 
 class ConflictError(ManifestError):
@@ -53,13 +60,16 @@ class History:
             raise ConflictError(f"run {manifest.run_id} is of cluster {manifest.cluster_id}, not {self.cluster_id}")
         topic_ids, positions = dict(self.topic_ids), dict(self.positions)
         for one in manifest.partitions:
-            if topic_ids.setdefault(one.topic, one.topic_id) != one.topic_id:
+            known = topic_ids.setdefault(one.topic, one.topic_id)
+            if NO_ID not in (known, one.topic_id) and known != one.topic_id:
                 raise ConflictError(f"run {manifest.run_id} is of another topic {one.topic}: its id is {one.topic_id}")
+            if known == NO_ID:
+                topic_ids[one.topic] = one.topic_id
             if one.after is not None and one.start == one.end:
                 # It holds nothing, and whoever has loaded on meanwhile has come further.
                 continue
             self._check_start(manifest, one)
-            positions[one.topic_partition] = Position(one.end, one.leader_epoch)
+            positions[one.topic_partition] = Position(one.end, _joined(one))
         return History(manifest.number, manifest.cluster_id, topic_ids, positions, self.current)
 
     def _check_start(self, manifest: Manifest, one: LoadedPartition) -> None:
@@ -95,9 +105,9 @@ class History:
 
     def as_json(self) -> dict[str, Any]:
         """What JSON has of it."""
-        positions: dict[str, dict[str, list[int]]] = {}
+        positions: dict[str, dict[str, list[Any]]] = {}
         for (topic, partition), position in self.positions.items():
-            positions.setdefault(topic, {})[str(partition)] = [position.offset, position.epoch]
+            positions.setdefault(topic, {})[str(partition)] = [position.offset, position.epochs]
         return {
             "format": FORMAT,
             "number": self.number,
@@ -118,10 +128,17 @@ class History:
             if fields["format"] != FORMAT:
                 raise ManifestError(f"a history has format {fields['format']}, this version reads {FORMAT}")
             positions = {
-                TopicPartition(topic, int(partition)): Position(*position)
+                TopicPartition(topic, int(partition)): Position(int(offset), as_epochs(epochs))
                 for topic, partitions in fields["positions"].items()
-                for partition, position in partitions.items()
+                for partition, (offset, epochs) in partitions.items()
             }
             return cls(fields["number"], fields["cluster_id"], fields["topic_ids"], positions, fields["current"])
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ManifestError(f"a history cannot be read: {error!r}") from error
+
+
+def _joined(one: LoadedPartition) -> Epochs:
+    """The leader epochs up to the end of a range: those before its start, and its own."""
+    before = () if one.after is None else one.after.cut(one.start).epochs
+    new = [entry for entry in one.epochs if not before or entry[0] > before[-1][0]]
+    return (*before, *new)[-EPOCHS:]

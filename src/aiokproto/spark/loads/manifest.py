@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,6 +11,9 @@ from aiokproto.errors import KafkaError
 from aiokproto.types import TopicPartition
 
 FORMAT = 2
+
+Epochs = tuple[tuple[int, int], ...]
+"""Leader epochs that have records, each with the first offset it has."""
 
 
 class ManifestError(KafkaError):
@@ -39,11 +43,21 @@ class Position:
 
     Attributes:
         offset: The offset after the last one.
-        epoch: The leader epoch in which it was the end; -1 if unknown.
+        epochs: The leader epochs of what was loaded, each with its first offset, in order: the last ones of them.
+            Empty if unknown.
     """
 
     offset: int
-    epoch: int = -1
+    epochs: Epochs = ()
+
+    def cut(self, offset: int) -> Position:
+        """That of a log that ends here."""
+        return Position(offset, tuple(entry for entry in self.epochs if entry[1] < offset))
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the last record; -1 if unknown."""
+        return self.epochs[-1][0] if self.epochs else -1
 
 
 @dataclass(frozen=True)
@@ -57,6 +71,7 @@ class LoadedPartition:
         start: The first offset to be read.
         end: The offset after the last one to be read; the next load starts there.
         leader_epoch: The leader epoch in which ``end`` was found; -1 if unknown.
+        epochs: The leader epochs in which the records between ``start`` and ``end`` were written.
         rows: Rows written.
         first_offset: The first offset among them, None without rows.
         last_offset: The last one.
@@ -70,6 +85,7 @@ class LoadedPartition:
     start: int
     end: int
     leader_epoch: int = -1
+    epochs: Epochs = ()
     rows: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
@@ -174,5 +190,10 @@ def _partition(fields: dict[str, Any]) -> LoadedPartition:
     if (diverged := fields.pop("diverged")) is not None:
         diverged = Divergence(**diverged)
     if (after := fields.pop("after")) is not None:
-        after = Position(**after)
-    return LoadedPartition(**fields, after=after, diverged=diverged)
+        after = Position(after["offset"], as_epochs(after["epochs"]))
+    return LoadedPartition(**{**fields, "epochs": as_epochs(fields["epochs"])}, after=after, diverged=diverged)
+
+
+def as_epochs(found: Iterable[tuple[int, int]]) -> Epochs:
+    """What JSON has as lists."""
+    return tuple((int(epoch), int(first)) for epoch, first in found)

@@ -13,7 +13,7 @@ from aiokproto.cluster import Cluster
 from aiokproto.config import ClusterConfig
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition, Position
-from aiokproto.spark.loads.truncation import TruncationError, describe, diverged
+from aiokproto.spark.loads.truncation import TruncationError, describe, diverged, written_in
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import TopicChangedError, find_partitions, plan
 
@@ -56,6 +56,7 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
         resume = {one: position.offset for one, position in positions.items()}
         resume |= {one: divergence.offset for one, divergence in found.items()}
         made = await plan(cluster, options, resume)
+        epochs = await written_in(cluster, made.ranges, options)
         loaded = [
             LoadedPartition(
                 one.topic,
@@ -64,6 +65,7 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
                 one.start,
                 one.end,
                 one.leader_epoch,
+                epochs.get(one.topic_partition, ()),
                 after=history.positions.get(one.topic_partition),
                 diverged=found.get(one.topic_partition),
             )
@@ -90,11 +92,11 @@ def check_log(
         TruncationError: The log no longer holds the records.
         KafkaError: The cluster cannot be asked.
     """
-    ends = {one.topic_partition: Position(one.end, one.leader_epoch) for one in partitions}
+    ends = {one.topic_partition: Position(one.end, one.epochs) for one in partitions}
     starts = {one: history.positions[one] for one in ends.keys() & history.positions.keys()}
     for one in partitions:
         if one.diverged is not None:
-            starts[one.topic_partition] = Position(one.diverged.offset, one.diverged.found_epoch)
+            starts[one.topic_partition] = starts[one.topic_partition].cut(one.diverged.offset)
 
     async def checked(cluster: Cluster) -> None:
         await find_partitions(cluster, options)
