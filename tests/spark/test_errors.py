@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 SCREEN = 12
 """Lines."""
 
+UNCONNECTED = "Python worker failed to connect back"
+ATTEMPTS = 5
+"""Spark gives a worker of a stream ten seconds to come up, and cannot be told otherwise."""
+
 
 @pytest.fixture
 def filled(kafka: Kafka, topic: str) -> str:
@@ -142,9 +146,14 @@ def stream(tmp_path: Path) -> Iterator[Callable[[Any], None]]:
     queries = []
 
     def run(writer: Any) -> None:
-        query = writer.option("checkpointLocation", str(tmp_path)).start()
-        queries.append(query)
-        assert query.awaitTermination(PATIENCE)
+        for attempt in range(ATTEMPTS):
+            query = writer.option("checkpointLocation", str(tmp_path / str(attempt))).start()
+            queries.append(query)
+            try:
+                assert query.awaitTermination(PATIENCE)
+            except Exception as error:
+                if UNCONNECTED not in str(error) or attempt == ATTEMPTS - 1:
+                    raise
 
     yield run
     for query in queries:
