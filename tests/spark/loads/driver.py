@@ -39,7 +39,7 @@ STEPS = ("while tasks write", "once files are written", "once they are counted")
 class Local(LocalFileSystem):  # type: ignore[misc]
     """Files that are created exclusively, which fsspec's own are not."""
 
-    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite") -> None:
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: object) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with Path(path).open("xb" if mode == "create" else "wb") as file:
             file.write(value)
