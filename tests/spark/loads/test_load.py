@@ -27,7 +27,8 @@ pytestmark = pytest.mark.spark
 
 
 def failing(frame: DataFrame) -> DataFrame:
-    return frame.selectExpr("*", "assert_true(offset < 8, 'no luck') AS checked")
+    # The type of assert_true alone is one that Parquet has not.
+    return frame.selectExpr("*", "isnull(assert_true(offset < 8, 'no luck')) AS checked")
 
 
 def test_a_load_has_every_row_with_its_offset(output: Output) -> None:

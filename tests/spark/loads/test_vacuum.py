@@ -49,6 +49,15 @@ def test_directories_that_do_not_count_are_removed(output: LocalStorage) -> None
     assert vacuum(output.uri, older_than=NOW) == []
 
 
+def test_one_without_files_is_removed_and_a_link_is_left_alone(output: LocalStorage, tmp_path: Path) -> None:
+    empty, link = DEAD.replace("01T", "02T"), DEAD.replace("01T", "03T")
+    (tmp_path / "out" / empty).mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out" / link).symlink_to(tmp_path / "elsewhere")
+    assert empty in {folder.name for folder in vacuum(output.uri, older_than=NOW)}
+    assert (tmp_path / "out" / link).is_symlink()
+
+
 def test_a_dry_run_removes_nothing(output: LocalStorage) -> None:
     before = names(output)
     assert len(vacuum(output.uri, older_than=NOW, dry_run=True)) == 2
@@ -59,7 +68,8 @@ def test_what_was_written_lately_stays(output: LocalStorage, tmp_path: Path) -> 
     assert vacuum(output.uri) == []
     week = (datetime.now(timezone.utc) - timedelta(days=8)).timestamp()
     dead = tmp_path / "out" / DEAD
-    os.utime(dead / "t-0", (week, week))
+    for path in (dead / "t-0", dead):
+        os.utime(path, (week, week))
     assert [folder.name for folder in vacuum(output.uri)] == [DEAD]
 
 

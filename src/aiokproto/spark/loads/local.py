@@ -76,7 +76,7 @@ class LocalStorage:
         """See :meth:`Storage.folders`."""
         with contextlib.suppress(FileNotFoundError):
             for path in sorted(self._root.iterdir()):
-                if path.is_dir() and not path.name.startswith(("_", ".")):
+                if path.is_dir() and not path.is_symlink() and not path.name.startswith(("_", ".")):
                     yield _folder(path)
 
     def remove(self, name: str) -> None:
@@ -86,14 +86,14 @@ class LocalStorage:
 
 
 def _folder(path: Path) -> Folder:
-    newest, size = None, 0
-    for file in path.rglob("*"):
+    newest, size = 0.0, 0
+    # Itself, too: an empty one is as old as it is.
+    for file in (path, *path.rglob("*")):
         with contextlib.suppress(FileNotFoundError):
             found = file.stat()
-            newest = max(newest or 0.0, found.st_mtime)
+            newest = max(newest, found.st_mtime)
             size += found.st_size if file.is_file() else 0
-    modified = None if newest is None else datetime.fromtimestamp(newest, timezone.utc)
-    return Folder(path.name, modified, size)
+    return Folder(path.name, datetime.fromtimestamp(newest, timezone.utc) if newest else None, size)
 
 
 def _sync(path: Path) -> None:
