@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,6 +36,9 @@ WHERE = {"topic": "string", "partition": "int", "offset": "bigint"}
 
 # The other algorithm moves files of a task before the job is committed: a task that is run again may leave some twice.
 _COMMITTER = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
+
+OBSERVATION_SECONDS = 30.0
+"""How long Spark may take to say what it has observed in a job that is done."""
 
 OnTruncation = Literal["fail", "continue"]
 
@@ -305,12 +310,24 @@ def _pinned(options: Mapping[str, str], manifest: Manifest) -> dict[str, str]:
 def _observed(rows: Observation) -> int:
     from py4j.protocol import Py4JJavaError
 
+    found: futures.Future[int] = futures.Future()
+
+    def ask() -> None:
+        try:
+            found.set_result(int(rows.get["rows"]))
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            found.set_exception(error)
+
+    # Where Spark has seen that there is no row, it leaves the observation out with what it would have observed: later
+    # releases fail then, and 4.0 never answers.
+    threading.Thread(target=ask, name="aiokproto-observation", daemon=True).start()
     try:
-        return int(rows.get["rows"])
+        return found.result(OBSERVATION_SECONDS)
+    except futures.TimeoutError:
+        return 0
     except Py4JJavaError as error:
         if "toPyRow" not in str(error):
             raise
-        # Spark has seen that there is no row here, and left the observation out with what it would have observed.
         return 0
 
 
