@@ -57,15 +57,21 @@ def _bytes(value: bytes | bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-def test_every_row_is_what_was_produced(kafka: Kafka, load: Any, topic: str) -> None:
-    """Nulls, empty values, headers, timestamps, offsets; three partitions, one of them empty; every codec."""
+def fill(kafka: Kafka, topic: str) -> list[tuple[Any, ...]]:
+    """Create a topic of three partitions, one of them empty, with batches in every codec; its rows."""
     kafka.create_topic(topic, 3)
     written = some_records(100)
     for number, codec in enumerate(CODECS):
         kafka.produce(topic, 0, written[20 * number : 20 * number + 20], codec)
     kafka.produce(topic, 2, written[:7])
+    return as_rows(topic, 0, written) + as_rows(topic, 2, written[:7])
+
+
+def test_every_row_is_what_was_produced(kafka: Kafka, load: Any, topic: str) -> None:
+    """Nulls, empty values, headers, timestamps, offsets; three partitions, one of them empty; every codec."""
+    expected = fill(kafka, topic)
     frame = load(subscribe=topic, includeHeaders="true")
-    assert collected(frame) == as_rows(topic, 0, written) + as_rows(topic, 2, written[:7])
+    assert collected(frame) == expected
 
 
 def test_schema_is_that_of_sparks_own_source(kafka: Kafka, load: Any, topic: str) -> None:

@@ -12,8 +12,8 @@ async def until_news(partitions: Sequence[Partition], deadline: float) -> bool:
     """Wait until something happens to one of some partitions, but no longer than to a time of the loop's.
 
     Returns:
-        Whether the time is over. Only this tells: the loop may end a wait early by its clock's resolution, and whoever
-        looked at the clock and waited for the rest would do so again and again.
+        Whether the time is over. Use this, not the clock: the loop may end a wait early by its clock's resolution, and
+        a caller that waited for the rest would spin.
     """
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()

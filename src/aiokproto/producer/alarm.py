@@ -10,8 +10,8 @@ class Alarm:
     """Calls one function, again and again. To set it twice before it rings is to set it once.
 
     It may ring earlier than was asked for, never later, and says what time it is. Where the clock goes in steps, timers
-    run up to a step before their time: a time that the alarm was set for has come when it rings, or whoever looks at
-    the clock would find nothing due and set it again, in every turn of the loop until the next step.
+    run up to a step before their time: a time that the alarm was set for has come when it rings, or a caller that
+    looks at the clock would find nothing due and set it again, in every turn of the loop until the next step.
     """
 
     __slots__ = ("_loop", "_ring", "_soon", "_timer", "_when")

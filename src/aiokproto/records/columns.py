@@ -313,7 +313,7 @@ def row(*fields: Any) -> Row:
 
 
 def columns_of(rows: Sequence[Row], kinds: Sequence[int]) -> Columns:
-    """Columns of records, laid out anew: all keys, all values, and behind these the headers.
+    """Columns of records, laid out by column: all keys, all values, and behind these the headers.
 
     Args:
         rows: The records, one or more.

@@ -134,7 +134,7 @@ def _named(batch: RecordBatch, error: CodecError) -> CorruptRecordError:
 
 
 def _legacy(batches: Iterable[RecordBatch], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
-    """By way of records, many sets together."""
+    """Decode the records, and put those of many message sets into one piece."""
     rows: list[Row] = []
     kinds: list[int] = []
     room = size

@@ -73,9 +73,9 @@ REFUSED = {
     "kafka.ssl.truststore.": "export it as PEM, and name that file in the environment variable SSL_CERT_FILE, for "
     "executors by spark.executorEnv.SSL_CERT_FILE; without it, what the system trusts is trusted",
 }
-"""Refused: if they had no effect, the rows would be others, or less safe, than whoever set them believes. A name that
-ends in a dot stands for all that begin so. Options of TLS and SASL are refused without either, too: the official
-connector ignores them then, and whoever set them would believe in a protection that is not there."""
+"""Refused: if they had no effect, the job would read other rows, or read them less securely, than its author
+expects. A name that ends in a dot stands for all that begin so. Options of TLS and SASL are refused without
+either, too: the official connector ignores them then, so that its user expects a protection that is not there."""
 
 
 def refusal(name: str) -> str | None:

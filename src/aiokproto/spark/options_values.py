@@ -1,4 +1,4 @@
-"""What options may say: text in, a value out, or a ``ValueError`` that tells what the option takes. Pure."""
+"""What options may say: text in, a value out, or a ``ValueError`` that says what the option accepts. Pure."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ async def plan(cluster: Cluster, options: ReadOptions, resume: Mapping[TopicPart
             options.ending,
             unmatched_is_latest=options.unmatched_is_latest,
             fail=options.fail_on_data_loss,
-            # Whoever names the topics' ids has planned before: an end that is gone is not a matter of tolerance.
+            # With topic ids the range was planned before: a missing end is truncation, which is never tolerated.
             pinned=bool(options.topic_ids),
         )
         if warning:

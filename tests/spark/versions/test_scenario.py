@@ -13,8 +13,8 @@ import pytest
 
 from aiokproto.spark import load, read, register, rerun, runs, vacuum
 from tests.spark.kafka import Kafka
-from tests.spark.test_reading import CODECS, some_records
-from tests.spark.test_source import as_rows, collected
+from tests.spark.test_reading import some_records
+from tests.spark.test_source import collected, fill
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,13 +53,9 @@ def test_an_empty_topic_has_no_rows(spark: SparkSession, kafka: Kafka, topic: st
 
 
 def test_every_row_is_what_was_produced(spark: SparkSession, kafka: Kafka, topic: str) -> None:
-    kafka.create_topic(topic, 3)
-    written = some_records(100)
-    for number, codec in enumerate(CODECS):
-        kafka.produce(topic, 0, written[20 * number : 20 * number + 20], codec)
-    kafka.produce(topic, 2, written[:7])
+    expected = fill(kafka, topic)
     rows = frame(spark, kafka, subscribe=topic, includeHeaders="true", minPartitions="6")
-    assert collected(rows) == as_rows(topic, 0, written) + as_rows(topic, 2, written[:7])
+    assert collected(rows) == expected
 
 
 def test_fewer_columns_and_rows(spark: SparkSession, kafka: Kafka, topic: str) -> None:

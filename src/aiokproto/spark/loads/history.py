@@ -66,7 +66,7 @@ class History:
             if known == NO_ID:
                 topic_ids[one.topic] = one.topic_id
             if one.after is not None and one.start == one.end:
-                # It holds nothing, and whoever has loaded on meanwhile has come further.
+                # An empty range conflicts with no other load of the partition.
                 continue
             self._check_start(manifest, one)
             positions[one.topic_partition] = Position(one.end, _joined(one))

@@ -211,10 +211,11 @@ def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:
     Raises:
         ManifestError: A manifest cannot be read, or they contradict each other.
     """
-    counting: dict[str, Manifest] = {}
-    for manifest in CommitLog(open_storage(out, spark)).manifests():
-        counting[manifest.run_id] = manifest
-    return list(counting.values())
+    return _current(open_storage(out, spark))
+
+
+def _current(output: Storage) -> list[Manifest]:
+    return list({manifest.run_id: manifest for manifest in CommitLog(output).manifests()}.values())
 
 
 def read(spark: SparkSession, out: str | Path) -> DataFrame:
@@ -224,7 +225,7 @@ def read(spark: SparkSession, out: str | Path) -> DataFrame:
         ManifestError: There is none yet; or they contradict each other, as when two hold the same offsets.
     """
     output = open_storage(out, spark)
-    paths = [f"{output.uri}/{path}" for manifest in runs(out, spark) for path in manifest.paths]
+    paths = [f"{output.uri}/{path}" for manifest in _current(output) for path in manifest.paths]
     if not paths:
         raise ManifestError(f"nothing was loaded into {output.uri} yet")
     return _parquet(spark, *paths)

@@ -62,7 +62,7 @@ async def diverged(
     The leader is asked for the epoch of the last record. If it does not know that one it names an older one that it
     knows, and if that is not one of ours, it is asked for the one before, as followers do (KIP-279).
 
-    Positions of unknown epochs are not looked at: with brokers before 2.1 there is no way to know.
+    Positions of unknown epochs are skipped: brokers before 2.1 do not report epochs.
 
     Raises:
         BrokerError, BrokerConnectionError, DeadlineError: The last failure, after ``fetchOffset.numRetries``.

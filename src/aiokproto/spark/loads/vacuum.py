@@ -51,9 +51,10 @@ def vacuum(
     folders = [folder for folder in output.folders() if DIRECTORY.fullmatch(folder.name)]
     commits = CommitLog(output)
     manifests = list(commits.manifests())
-    if not manifests or len(manifests) != commits.latest().number:
-        # Maybe it is no output, or one that shows only a part of itself.
-        raise ManifestError(f"{output.uri} has {len(manifests)} manifests up to number {commits.latest().number}")
+    last = commits.latest().number
+    if not manifests or len(manifests) != last:
+        # Not an output of loads, or one whose manifests are not all visible.
+        raise ManifestError(f"{output.uri} has {len(manifests)} manifests up to number {last}")
     needed = set({manifest.run_id: manifest.data for manifest in manifests}.values())
     orphans = [
         folder
