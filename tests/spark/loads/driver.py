@@ -1,4 +1,4 @@
-"""A driver of Spark in a process of its own, that loads, and is killed (-9) where a test says.
+"""A driver of Spark in a process of its own, which loads, and is killed (-9) at a chosen step.
 
 Run as ``python -m tests.spark.loads.driver '{"out": …}'``; it writes the number of rows that were loaded.
 """
@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 from aiokproto.spark import load, rerun
 from aiokproto.spark.loads import load as loading
 from aiokproto.spark.loads.attempt import Counted
-from aiokproto.spark.loads.manifest import LoadedPartition
+from aiokproto.spark.loads.job import SparkJob
 from aiokproto.spark.loads.opening import open_storage
 from tests.patience import PATIENCE
 from tests.spark.loads.scene import Steps
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = ("while tasks write", "once files are written", "once they are counted")
-"""The steps of a load that are none of its storage."""
+"""The steps of a load that make no call of its storage."""
 
 
 class Local(LocalFileSystem):  # type: ignore[misc]
@@ -66,7 +65,7 @@ class Driver:
     settings: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> tuple[int, str]:
-        """Run it to its end; the exit status (minus the signal that killed it), and what it said."""
+        """Run it to its end; the exit status (minus the signal that killed it), and what it printed."""
         command = [sys.executable, "-m", "tests.spark.loads.driver", json.dumps(asdict(self))]
         # Its Java process ends with it, but not at once.
         process = subprocess.Popen(
@@ -76,45 +75,49 @@ class Driver:
             process.wait(4 * PATIENCE)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
-            said, _ = process.communicate()
-        return process.returncode, said
+            printed, _ = process.communicate()
+        return process.returncode, printed
 
 
-def main(told: Driver) -> None:
+def main(driver: Driver) -> None:
     from tests.spark.session import start_session
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     def fault(step: int, call: str, name: str) -> None:
-        if step == told.at:
+        if step == driver.at:
             die()
 
     def storage(out: str, spark: SparkSession) -> Steps:
         return Steps(open_storage(out, spark), lambda: None, fault)
 
-    def count(spark: SparkSession, uri: str, partitions: Sequence[LoadedPartition]) -> Counted:
-        if told.at == "once files are written":
+    def count(job: SparkJob, directory: str) -> Counted:
+        if driver.at == "once files are written":
             die()
-        found = counted(spark, uri, partitions)
-        if told.at == "once they are counted":
+        counted = original_count(job, directory)
+        if driver.at == "once they are counted":
             die()
-        return found
+        return counted
 
-    counted = loading._count
-    transform = killing(os.getpid()) if told.at == "while tasks write" else None
-    # What Java has of this name is in the session's settings.
+    original_count = SparkJob.count
+    transform = killing(os.getpid()) if driver.at == "while tasks write" else None
+    # Java finds its class for this scheme in the settings of the session.
     fsspec.register_implementation("lying", Local)
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(loading, "open_storage", storage),
-        patch.object(loading, "_count", count),
+        patch.object(SparkJob, "count", count),
     ):
-        spark = start_session(Path(folder), told.settings)
-        if told.run_id is None:
-            done = load(spark, told.topic, told.out, bootstrap_servers=told.bootstrap_servers, transform=transform)
+        spark = start_session(Path(folder), driver.settings)
+        if driver.run_id is None:
+            done = load(
+                spark, driver.topic, driver.out, bootstrap_servers=driver.bootstrap_servers, transform=transform
+            )
         else:
-            done = rerun(spark, told.out, told.run_id, bootstrap_servers=told.bootstrap_servers, transform=transform)
+            done = rerun(
+                spark, driver.out, driver.run_id, bootstrap_servers=driver.bootstrap_servers, transform=transform
+            )
         sys.stdout.write(f"{done.rows}\n")
         spark.stop()
 

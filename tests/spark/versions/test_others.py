@@ -42,11 +42,11 @@ def failures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     environment = {**os.environ, "PYTHONPATH": str(folder), test_scenario.EXPECTED: request.param}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     unknown = dict.fromkeys(SCENARIO, f"not run:\n{done.stdout}{done.stderr}")
-    return unknown | told(report) if report.exists() else unknown
+    return unknown | problems(report) if report.exists() else unknown
 
 
-def told(report: Path) -> Failures:
-    """What a report in JUnit's format says of each test; nothing of those that passed."""
+def problems(report: Path) -> Failures:
+    """The problems of each test in a JUnit report; an empty text for those that passed."""
     found: Failures = {}
     for case in ElementTree.parse(report).iter("testcase"):
         name = case.attrib["name"]

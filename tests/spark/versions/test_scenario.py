@@ -73,7 +73,7 @@ def test_fewer_columns_and_rows(spark: SparkSession, kafka: Kafka, topic: str) -
 
 
 def test_registering_again_changes_nothing(spark: SparkSession, kafka: Kafka, topic: str) -> None:
-    """Neither in a session that was told before, nor in one that has found the source by itself."""
+    """Neither in a session that registered it before, nor in one that has found the source by itself."""
     kafka.create_topic(topic)
     kafka.produce(topic, 0, some_records(3))
     for session in (spark, spark.newSession()):
@@ -83,7 +83,7 @@ def test_registering_again_changes_nothing(spark: SparkSession, kafka: Kafka, to
             assert offsets(frame(session, kafka, subscribe=topic)) == [0, 1, 2]
 
 
-def test_a_session_that_is_told_before_it_reads(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+def test_registering_before_the_first_read(spark: SparkSession, kafka: Kafka, topic: str) -> None:
     kafka.create_topic(topic)
     kafka.produce(topic, 0, some_records(3))
     session = spark.newSession()
@@ -123,6 +123,19 @@ def test_loads(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) ->
     assert [(one.run_id, one.rows) for one in runs(tmp_path)] == [(first.run_id, 4), (second.run_id, 5)]
     (replaced,) = vacuum(tmp_path, older_than=timedelta(0), dry_run=True)
     assert (tmp_path / replaced.name).is_dir()
+
+
+def test_a_load_whose_transform_leaves_no_row(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    servers, records = kafka.bootstrap_servers, some_records(9)
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, records[:3])
+    load(spark, topic, tmp_path, bootstrap_servers=servers, transform=lambda rows: rows.where("offset < 0"))
+    kafka.produce(topic, 0, records[3:6])
+    load(spark, topic, tmp_path, bootstrap_servers=servers, transform=lambda rows: rows.where("false"))
+    assert [(run.rows, run.source_rows) for run in runs(tmp_path)] == [(0, 3), (0, 3)]
+    kafka.produce(topic, 0, records[6:])
+    load(spark, topic, tmp_path, bootstrap_servers=servers)
+    assert offsets(read(spark, tmp_path)) == [6, 7, 8]
 
 
 def test_errors_name_what_is_wrong(spark: SparkSession, kafka: Kafka, topic: str) -> None:

@@ -76,7 +76,12 @@ def new_directory(now: datetime) -> tuple[str, str]:
 
 
 def carry_out(
-    storage: Storage, history: History, manifest: Manifest, write: Write, count: Count, fits: Callable[[Manifest], None]
+    storage: Storage,
+    history: History,
+    manifest: Manifest,
+    write: Write,
+    count: Count,
+    validate: Callable[[Manifest], None],
 ) -> Manifest:
     """Write, count and commit.
 
@@ -86,7 +91,7 @@ def carry_out(
         manifest: The plan: all but what is counted.
         write: See :data:`Write`.
         count: See :data:`Count`.
-        fits: Raises if what was counted must not be committed.
+        validate: Raises if what was counted must not be committed.
 
     Returns:
         The manifest as it was committed.
@@ -102,7 +107,7 @@ def carry_out(
         history.then(manifest.numbered(history.number + 1))
         written = write(manifest.data)
         manifest = _counted(manifest, written, count(manifest.data), storage.uri)
-        fits(manifest)
+        validate(manifest)
         storage.settle(manifest.paths)
     except BaseException:
         _remove(storage, manifest.data)

@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent import futures
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote
 
-from aiokproto.errors import ConfigurationError, KafkaError
-from aiokproto.spark.loads.attempt import Counted, Written, carry_out, new_directory
+from aiokproto.errors import ConfigurationError
+from aiokproto.spark.loads.attempt import carry_out, new_directory
 from aiokproto.spark.loads.commits import CommitLog
+from aiokproto.spark.loads.job import SparkJob, pinned_options, read_parquet
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
 from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.loads.planning import check_log, plan_load
 from aiokproto.spark.loads.storage import Storage
-from aiokproto.spark.offsets import DataLossError, format_offsets
-from aiokproto.spark.options import OFFSET_OPTIONS, TOPIC_IDS, parse_read_options
+from aiokproto.spark.offsets import DataLossError
+from aiokproto.spark.options import TOPIC_IDS, parse_read_options
 from aiokproto.spark.planning import TopicChangedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     Transform = Callable[[DataFrame], DataFrame]
 
 logger = logging.getLogger("aiokproto.spark")
-
-WHERE = {"topic": "string", "partition": "int", "offset": "bigint"}
-"""The columns that say where a row comes from, and their types. Every load has them."""
-
-# The other algorithm moves files of a task before the job is committed: a task that is run again may leave some twice.
-_COMMITTER = {"mapreduce.fileoutputcommitter.algorithm.version": "1"}
-
-OBSERVATION_SECONDS = 30.0
-"""How long Spark may take to say what it has observed in a job that is done."""
 
 OnTruncation = Literal["fail", "continue"]
 
@@ -128,17 +117,13 @@ def load(
         source_rows=0,
         partitions=plan.partitions,
     )
-    pinned = parse_read_options(_pinned(given, manifest))
-    job = _Job(spark, output, given, transform)
-    manifest = carry_out(
-        output,
-        history,
-        manifest,
-        job.write(manifest),
-        job.count(manifest),
-        lambda _: check_log(pinned, plan.partitions, history, plan.cluster_id),
-    )
-    return _result(manifest)
+    pinned = parse_read_options(pinned_options(given, manifest))
+    job = SparkJob(spark, output, manifest, given, transform)
+
+    def validate(_: Manifest) -> None:
+        check_log(pinned, plan.partitions, history, plan.cluster_id)
+
+    return _result(carry_out(output, history, manifest, job.write, job.count, validate))
 
 
 def rerun(
@@ -180,15 +165,14 @@ def rerun(
     given = _options(bootstrap_servers, options)
     given["kafka.isolation.level"] = "read_committed" if before.read_committed else "read_uncommitted"
     given["includeheaders"] = str(before.include_headers)
-    pinned = parse_read_options(_pinned(given, before))
+    pinned = parse_read_options(pinned_options(given, before))
     check_log(pinned, before.partitions, cluster_id=before.cluster_id)
     data, _ = new_directory(datetime.now(timezone.utc))
     manifest = replace(before, attempt=before.attempt + 1, replaces=before.number, data=data, files=())
+    job = SparkJob(spark, output, manifest, given, transform)
 
-    job = _Job(spark, output, given, transform)
-
-    def fits(counted: Manifest) -> None:
-        if not allow_fewer_rows and (gone := job.gone(before)):
+    def validate(counted: Manifest) -> None:
+        if not allow_fewer_rows and (gone := job.missing_records(before)):
             raise DataLossError(
                 f"run {run_id} has rows of {gone} records that the topics do not have any more: compaction or "
                 "retention took them (allow_fewer_rows=True replaces the rows all the same)"
@@ -202,7 +186,7 @@ def rerun(
             )
         check_log(pinned, before.partitions, cluster_id=before.cluster_id)
 
-    return _result(carry_out(output, history, manifest, job.write(manifest), job.count(manifest), fits))
+    return _result(carry_out(output, history, manifest, job.write, job.count, validate))
 
 
 def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:
@@ -228,135 +212,12 @@ def read(spark: SparkSession, out: str | Path) -> DataFrame:
     paths = [f"{output.uri}/{path}" for manifest in _current(output) for path in manifest.paths]
     if not paths:
         raise ManifestError(f"nothing was loaded into {output.uri} yet")
-    return _parquet(spark, *paths)
-
-
-def _parquet(spark: SparkSession, *paths: str) -> DataFrame:
-    # Whatever a session has as its defaults: a file that is missing or damaged is an error.
-    whole = {"mergeSchema": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-    return spark.read.options(**whole).parquet(*paths)
-
-
-class _Job:
-    """The part of an attempt that Spark does."""
-
-    def __init__(
-        self, spark: SparkSession, output: Storage, options: Mapping[str, str], transform: Transform | None
-    ) -> None:
-        self._spark = spark
-        self._output = output
-        self._options = options
-        self._transform = transform
-
-    def write(self, manifest: Manifest) -> Callable[[str], Written]:
-        def write(data: str) -> Written:
-            from pyspark.sql import Observation, functions
-
-            from aiokproto.spark import register
-
-            register(self._spark)
-            rows = functions.count(functions.lit(1)).alias("rows")
-            taken, written = Observation(), Observation()
-            frame = self._frame(manifest).observe(taken, rows)
-            if self._transform is not None:
-                frame = self._transform(frame)
-            types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-            if lacking := [name for name in WHERE if name not in types]:
-                raise ConfigurationError(f"columns and transform must keep {', '.join(WHERE)}; {lacking[0]} is gone")
-            if changed := [name for name in WHERE if types[name] != WHERE[name]]:
-                raise ConfigurationError(f"transform must keep {changed[0]} as it is; it is {types[changed[0]]} now")
-            frame.observe(written, rows).write.options(**_COMMITTER).parquet(self._uri(data))
-            return Written(_observed(taken), _observed(written))
-
-        return write
-
-    def count(self, manifest: Manifest) -> Callable[[str], Counted]:
-        def count(data: str) -> Counted:
-            return _count(self._spark, self._uri(data), manifest.partitions)
-
-        return count
-
-    def gone(self, manifest: Manifest) -> int:
-        """How many of the records that its rows come from the topics have not any more."""
-        if not manifest.files:
-            return 0
-        held = _parquet(self._spark, *map(self._uri, manifest.paths)).select(*WHERE).distinct()
-        there = self._spark.read.format("aiokproto").options(
-            **{**_pinned(self._options, manifest), "columns": ",".join(WHERE), "includeheaders": "false"}
-        )
-        return held.join(there.load(), [*WHERE], "left_anti").count()
-
-    def _uri(self, data: str) -> str:
-        return f"{self._output.uri}/{data}"
-
-    def _frame(self, manifest: Manifest) -> DataFrame:
-        return self._spark.read.format("aiokproto").options(**_pinned(self._options, manifest)).load()
-
-
-def _pinned(options: Mapping[str, str], manifest: Manifest) -> dict[str, str]:
-    """The options that make a source read these offsets, of these topics, and no others."""
-    assignment: dict[str, list[int]] = {}
-    for one in manifest.partitions:
-        assignment.setdefault(one.topic, []).append(one.partition)
-    lowered = {name.lower() for name in OFFSET_OPTIONS}
-    return {
-        **{name: value for name, value in options.items() if name.lower() not in lowered},
-        "assign": json.dumps(assignment),
-        "startingOffsets": format_offsets({one.topic_partition: one.start for one in manifest.partitions}),
-        "endingOffsets": format_offsets({one.topic_partition: one.end for one in manifest.partitions}),
-        TOPIC_IDS: json.dumps({one.topic: one.topic_id for one in manifest.partitions}),
-    }
-
-
-def _observed(rows: Observation) -> int:
-    from py4j.protocol import Py4JJavaError
-
-    found: futures.Future[int] = futures.Future()
-
-    def ask() -> None:
-        try:
-            found.set_result(int(rows.get["rows"]))
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            found.set_exception(error)
-
-    # Where Spark has seen that there is no row, it leaves the observation out with what it would have observed: later
-    # releases fail then, and 4.0 never answers.
-    threading.Thread(target=ask, name="aiokproto-observation", daemon=True).start()
-    try:
-        return found.result(OBSERVATION_SECONDS)
-    except futures.TimeoutError:
-        return 0
-    except Py4JJavaError as error:
-        if "toPyRow" not in str(error):
-            raise
-        return 0
+    return read_parquet(spark, *paths)
 
 
 def _result(manifest: Manifest) -> LoadResult:
     logger.info("run %s is committed as manifest %d: %d rows", manifest.run_id, manifest.number, manifest.rows)
     return LoadResult(manifest.run_id, manifest.rows, manifest.partitions)
-
-
-def _count(spark: SparkSession, uri: str, partitions: Sequence[LoadedPartition]) -> Counted:
-    """What is in the files, read from the files."""
-    from pyspark.sql import functions
-
-    offset = functions.col("offset")
-    # Both of one list of the files: what is counted is what is committed.
-    frame = _parquet(spark, uri)
-    files = tuple(unquote(file.rpartition("/")[2]) for file in frame.inputFiles())
-    grouped = frame.groupBy("topic", "partition")
-    rows = grouped.agg(functions.count(offset), functions.min(offset), functions.max(offset)).collect()
-    found = {(row[0], row[1]): (row[2], row[3], row[4]) for row in rows}
-    counted = []
-    for one in partitions:
-        count, first, last = found.pop((one.topic, one.partition), (0, None, None))
-        if first is not None and not one.start <= first <= last < one.end:
-            raise KafkaError(f"{uri} has offsets {first} to {last} of {one.topic_partition}, not within its range")
-        counted.append(replace(one, rows=count, first_offset=first, last_offset=last))
-    if found:
-        raise KafkaError(f"{uri} has rows of {sorted(found)}, which were not read")
-    return Counted(files, tuple(counted))
 
 
 def _options(bootstrap_servers: str | Sequence[str], options: Mapping[str, str] | None) -> dict[str, str]:
