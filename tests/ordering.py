@@ -21,7 +21,7 @@ SPARK = "tests/spark/"
 WITHOUT_SESSION = {
     "tests/spark/loads/test_commits.py",
     "tests/spark/loads/test_kills.py",
-    "tests/spark/loads/test_lies.py",
+    "tests/spark/loads/test_store_faults.py",
     "tests/spark/versions/test_others.py",
 }
 """Those of Spark's that take long and need no Spark, or one of their own."""

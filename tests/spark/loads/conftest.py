@@ -32,10 +32,10 @@ def running_s3() -> Iterator[FakeS3]:
 
 @pytest.fixture
 def s3(running_s3: FakeS3) -> Iterator[FakeS3]:
-    """One that tells the truth until it is told to lie."""
-    running_s3.tell()
+    """Without faults until a test injects them."""
+    running_s3.clear_faults()
     yield running_s3
-    running_s3.tell()
+    running_s3.clear_faults()
 
 
 @pytest.fixture(params=["memory", pytest.param("local", marks=pytest.mark.thorough)])

@@ -103,7 +103,7 @@ def main(driver: Driver) -> None:
     original_count = SparkJob.count
     transform = killing(os.getpid()) if driver.at == "while tasks write" else None
     # Java finds its class for this scheme in the settings of the session.
-    fsspec.register_implementation("lying", Local)
+    fsspec.register_implementation("faulty", Local)
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(loading, "open_storage", storage),

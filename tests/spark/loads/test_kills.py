@@ -1,4 +1,4 @@
-"""Loads whose processes are really killed, at every call of the file system and at every request to the store."""
+"""Loads whose processes are killed at every call of the file system and at every request to the store."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import pytest
 
 from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.loads.storage import Storage
+from tests.spark.loads.load_process import LoadProcess
 from tests.spark.loads.s3 import BUCKET, FakeS3
 from tests.spark.loads.scene import Log, Place, committed
 from tests.spark.loads.test_commits import SCENES, check, scene
-from tests.spark.loads.victim import Victim
 
 
-def victim(storage: Storage, log: Log, kind: str) -> Victim:
+def load_process(storage: Storage, log: Log, kind: str) -> LoadProcess:
     """A process that does what a scene is about."""
     run_id = None
     if kind == "rerun":
         run_id = [manifest.run_id for manifest in committed(storage)][-1]
-    return Victim(storage.uri, log, run_id, None)
+    return LoadProcess(storage.uri, log, run_id, None)
 
 
-def killed_at_each_call(place: Place, kind: str, before: int, **told: Any) -> int:
+def killed_at_each_call(place: Place, kind: str, before: int, **settings: Any) -> int:
     """Kill it at its first call, at its second, and so on, until there is none so late; how many there are."""
     at = 0
     while True:
         storage, log, _ = scene(place, kind, before)
-        calls = replace(victim(storage, log, kind), at=at, **told).run()
+        calls = replace(load_process(storage, log, kind), kill_at=at, **settings).run()
         check(storage, log, [])
         if calls is not None:
             assert calls == at
@@ -49,4 +49,4 @@ def test_killed_at_every_call_of_the_file_system(tmp_path: Path, kind: str, befo
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_every_request_to_the_store(s3: FakeS3, kind: str, before: int, after: bool) -> None:
     place = Place(lambda: open_storage(f"s3://{BUCKET}/{secrets.token_hex(4)}/out"))
-    assert killed_at_each_call(place, kind, before, after=after, environment=s3.environment) >= 8
+    assert killed_at_each_call(place, kind, before, kill_after=after, environment=s3.environment) >= 8

@@ -1,4 +1,4 @@
-"""A fake of S3 that lies on demand, in a process of its own: ``FakeS3``.
+"""A fake of S3 that injects faults, in a process of its own: ``FakeS3``.
 
 moto needs another botocore than s3fs does, so it is installed beside the project's own environment.
 """
@@ -24,7 +24,7 @@ class FakeS3:
     """A running server, which has one bucket.
 
     Attributes:
-        environment: The variables by which clients find it, and have it do as it is told without long pauses.
+        environment: The variables by which clients find it, and retry without long pauses.
     """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -41,13 +41,17 @@ class FakeS3:
         with urlopen(f"{self._url}/moto-api/", timeout=PATIENCE) as response:
             response.read()
 
-    def tell(self, **orders: object) -> None:
-        """Say how to lie from the next request on; see the server. Without any order: not at all."""
-        with urlopen(f"{self._url}/-/orders", json.dumps(orders).encode(), timeout=PATIENCE) as response:
+    def inject(self, **faults: object) -> None:
+        """Inject these faults, and no others, from the next request on, which is number 0; see the server."""
+        with urlopen(f"{self._url}/-/faults", json.dumps(faults).encode(), timeout=PATIENCE) as response:
             response.read()
 
+    def clear_faults(self) -> None:
+        """Have no faults from now on."""
+        self.inject()
+
     def requests(self) -> list[Any]:
-        """What was asked since the last order: method, path, and whether it was to copy."""
+        """The requests since faults were set: method, path, and whether it was a copy."""
         with urlopen(f"{self._url}/-/requests", timeout=PATIENCE) as response:
             found: list[Any] = json.load(response)
         return found

@@ -1,6 +1,6 @@
-"""What runs the fake of S3, by the interpreter of moto's environment: it writes its port, and ends with its stdin.
+"""Runs the fake of S3, by the interpreter of moto's environment: it writes its port, and ends with its stdin.
 
-``POST /-/orders`` says how to lie. Requests are counted from then on, from 0:
+``POST /-/faults`` sets the faults. Requests are counted from then on, from 0:
 
 - ``{"fail": {"first": 3, "count": 1, "how": "lost"}}``: those requests take effect, and their connections are closed
   without an answer; ``"error"``: they take effect, and the answer is 500; ``"refused"``: 500, and no effect.
@@ -28,21 +28,21 @@ from urllib.parse import quote
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-FAILED = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>told to</Message></Error>"
+FAILED = b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>injected</Message></Error>"
 
 
-class LyingS3:
-    """In front of moto, as WSGI has it."""
+class FaultyS3:
+    """A WSGI application in front of moto."""
 
     def __init__(self, bucket: str) -> None:
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._bucket = bucket
         self._lock = threading.Lock()
-        self._obey({})
+        self._set_faults({})
         self._call("PUT", f"/{bucket}")
 
-    def _obey(self, orders: dict[str, Any]) -> None:
-        self._orders = orders
+    def _set_faults(self, faults: dict[str, Any]) -> None:
+        self._faults = faults
         self._requests: list[tuple[str, str, bool]] = []
         self._recent: set[str] = set()
 
@@ -53,16 +53,16 @@ class LyingS3:
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-        if path == "/-/orders":
-            self._obey(json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))))
-            return _said(start_response, b"{}")
+        if path == "/-/faults":
+            self._set_faults(json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))))
+            return _answered(start_response, b"{}")
         if path == "/-/requests":
-            return _said(start_response, json.dumps(self._requests).encode())
+            return _answered(start_response, json.dumps(self._requests).encode())
         number = len(self._requests)
         self._requests.append((method, path, "HTTP_X_AMZ_COPY_SOURCE" in environ))
-        fail, kill = self._orders.get("fail"), self._orders.get("kill")
+        fail, kill = self._faults.get("fail"), self._faults.get("kill")
         how = fail["how"] if fail and fail["first"] <= number < fail["first"] + fail["count"] else None
-        if self._orders.get("keep") and (method == "DELETE" or "delete" in environ["QUERY_STRING"]):
+        if self._faults.get("keep") and (method == "DELETE" or "delete" in environ["QUERY_STRING"]):
             how = "refused"
         if kill and kill["at"] == number and not kill["after"]:
             os.kill(kill["pid"], signal.SIGKILL)
@@ -78,7 +78,7 @@ class LyingS3:
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
         if method == "PUT":
             self._recent.add(path.removeprefix(f"/{self._bucket}/"))
-        if self._orders.get("late") and method == "GET" and "list-type" in environ["QUERY_STRING"]:
+        if self._faults.get("late") and method == "GET" and "list-type" in environ["QUERY_STRING"]:
             body = self._outdated(body)
             headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
         start_response(status, headers)
@@ -104,7 +104,7 @@ class LyingS3:
         self._forward(EnvironBuilder(path=path, method=method, base_url="http://127.0.0.1").get_environ())
 
 
-def _said(start_response: Any, body: bytes) -> list[bytes]:
+def _answered(start_response: Any, body: bytes) -> list[bytes]:
     start_response("200 OK", [("Content-Type", "application/json")])
     return [body]
 
@@ -115,9 +115,9 @@ def _failed(start_response: Any, method: str) -> list[bytes]:
 
 
 def main() -> None:
-    # Clients that are killed are no news.
+    # Killed clients are expected.
     logging.getLogger("werkzeug").disabled = True
-    server = make_server("127.0.0.1", 0, LyingS3(sys.argv[1]), threaded=True)
+    server = make_server("127.0.0.1", 0, FaultyS3(sys.argv[1]), threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A load in a process of its own, which is killed (-9) where a test says: nothing in it runs after that."""
+"""A load in a process of its own, killed (-9) at a chosen call."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from aiokproto.spark.loads.opening import open_storage
 from tests.patience import PATIENCE
 from tests.spark.loads.scene import Log, load, rerun
 
-LOOKS_AT_FILES = ("open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.scandir", "os.listdir")
+FILE_EVENTS = ("open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.scandir", "os.listdir")
 """Audit events: Python raises one before each call of the operating system that looks at files, or changes them."""
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["s3fs", "tests.spark.loads.victim"])
+_context.set_forkserver_preload(["s3fs", "tests.spark.loads.load_process"])
 
 
 @dataclass(frozen=True)
-class Victim:
+class LoadProcess:
     """What the process does, and where it is killed.
 
     Attributes:
         uri: The output.
         log: What there is to load.
         run_id: What is to be run again; None for a load.
-        at: The call before which it is killed: of the file system, or a request to the object store. None: it is not.
-        after: Killed after the call took effect, before its answer is there; for an object store only.
+        kill_at: Before which call it is killed: of the file system, or a request to the object store. None: it is not.
+        kill_after: Killed after the call took effect, before its answer is there; for an object store only.
         environment: How the object store is found.
     """
 
     uri: str
     log: Log
     run_id: str | None
-    at: int | None
-    after: bool = False
+    kill_at: int | None
+    kill_after: bool = False
     environment: Mapping[str, str] | None = None
 
     def run(self) -> int | None:
@@ -59,24 +59,24 @@ class Victim:
             here.close()
 
 
-def _main(victim: Victim, calls: Connection) -> None:
-    count = _count_files(victim) if victim.environment is None else _count_requests(victim, victim.environment)
-    storage = open_storage(victim.uri)
-    if victim.run_id is None:
-        load(storage, victim.log)
+def _main(process: LoadProcess, calls: Connection) -> None:
+    count = _count_files(process) if process.environment is None else _count_requests(process, process.environment)
+    storage = open_storage(process.uri)
+    if process.run_id is None:
+        load(storage, process.log)
     else:
-        rerun(storage, victim.run_id)
+        rerun(storage, process.run_id)
     calls.send(count())
 
 
-def _count_files(victim: Victim) -> Callable[[], int]:
-    root, seen = victim.uri.removeprefix("file://"), 0
+def _count_files(process: LoadProcess) -> Callable[[], int]:
+    root, seen = process.uri.removeprefix("file://"), 0
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         nonlocal seen
-        if event not in LOOKS_AT_FILES or not str(arguments[0]).startswith(root):
+        if event not in FILE_EVENTS or not str(arguments[0]).startswith(root):
             return
-        if seen == victim.at:
+        if seen == process.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
         seen += 1
 
@@ -84,20 +84,21 @@ def _count_files(victim: Victim) -> Callable[[], int]:
     return lambda: seen
 
 
-def _count_requests(victim: Victim, environment: Mapping[str, str]) -> Callable[[], int]:
+def _count_requests(process: LoadProcess, environment: Mapping[str, str]) -> Callable[[], int]:
     os.environ.update(environment)
     url = environment["AWS_ENDPOINT_URL"]
 
-    def order(orders: Mapping[str, object]) -> None:
-        with urlopen(f"{url}/-/orders", json.dumps(orders).encode(), timeout=PATIENCE) as response:
+    def inject(faults: Mapping[str, object]) -> None:
+        with urlopen(f"{url}/-/faults", json.dumps(faults).encode(), timeout=PATIENCE) as response:
             response.read()
 
-    def asked() -> int:
+    def received() -> int:
         with urlopen(f"{url}/-/requests", timeout=PATIENCE) as response:
             found = len(json.load(response))
-        # It has outlived the order, which no other process is to obey.
-        order({})
+        # The process has survived: its id must not be killed by a later request of another process.
+        inject({})
         return found
 
-    order({} if victim.at is None else {"kill": {"pid": os.getpid(), "at": victim.at, "after": victim.after}})
-    return asked
+    kill = {"pid": os.getpid(), "at": process.kill_at, "after": process.kill_after}
+    inject({} if process.kill_at is None else {"kill": kill})
+    return received

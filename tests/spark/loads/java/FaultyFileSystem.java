@@ -7,30 +7,30 @@ import org.apache.hadoop.fs.FileUtil;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 
-/** Local files, as stores treat them that only look like file systems: {@code lying:///path}. */
-public class LyingFileSystem extends RawLocalFileSystem {
-    private String lie() {
-        return getConf().get("fs.lying.lie", "");
+/** Local files with the faults of object stores that are used as file systems: {@code faulty:///path}. */
+public class FaultyFileSystem extends RawLocalFileSystem {
+    private String fault() {
+        return getConf().get("fs.faulty.fault", "");
     }
 
     @Override
     public URI getUri() {
-        return URI.create("lying:///");
+        return URI.create("faulty:///");
     }
 
     @Override
     public String getScheme() {
-        return "lying";
+        return "faulty";
     }
 
     /** {@code copies}: what is moved is still where it was; {@code fails}: and the move has failed, too. */
     @Override
     public boolean rename(Path from, Path to) throws IOException {
-        if (!lie().equals("copies") && !lie().equals("fails")) {
+        if (!fault().equals("copies") && !fault().equals("fails")) {
             return super.rename(from, to);
         }
         FileUtil.copy(this, from, this, to, false, getConf());
-        if (lie().equals("fails")) {
+        if (fault().equals("fails")) {
             throw new IOException("copied, and could not delete " + from);
         }
         return true;
@@ -38,7 +38,7 @@ public class LyingFileSystem extends RawLocalFileSystem {
 
     @Override
     public boolean delete(Path path, boolean recursive) throws IOException {
-        return lie().isEmpty() ? super.delete(path, recursive) : false;
+        return fault().isEmpty() ? super.delete(path, recursive) : false;
     }
 
     /** {@code late}: of several files or directories with data the newest is not in the list yet. */
@@ -48,7 +48,7 @@ public class LyingFileSystem extends RawLocalFileSystem {
         FileStatus[] data = Arrays.stream(found)
             .filter(file -> !file.getPath().getName().startsWith("_"))
             .toArray(FileStatus[]::new);
-        if (!lie().equals("late") || data.length < 2) {
+        if (!fault().equals("late") || data.length < 2) {
             return found;
         }
         FileStatus newest = Arrays.stream(data).max(Comparator.comparingLong(FileStatus::getModificationTime)).get();

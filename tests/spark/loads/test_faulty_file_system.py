@@ -18,13 +18,13 @@ from tools.setup.system import find_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.thorough]
 
-SOURCE = Path(__file__).with_name("java") / "LyingFileSystem.java"
+SOURCE = Path(__file__).with_name("java") / "FaultyFileSystem.java"
 JARS = Path(pyspark.__file__).with_name("jars")
 
 
 @pytest.fixture(scope="session")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("lying")
+    folder = tmp_path_factory.mktemp("classes")
     compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
     libraries = os.pathsep.join(map(str, JARS.glob("hadoop-client-*.jar")))
     command = [str(find_java()), "-jar", str(compiler), "-17", "-cp", libraries, "-d", str(folder), str(SOURCE)]
@@ -32,34 +32,34 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def lying(output: Output, classes: Path, lie: str) -> Driver:
+def driver(output: Output, classes: Path, fault: str) -> Driver:
     settings = {
         "spark.driver.extraClassPath": str(classes),
-        "spark.hadoop.fs.lying.impl": "LyingFileSystem",
-        "spark.hadoop.fs.lying.lie": lie,
+        "spark.hadoop.fs.faulty.impl": "FaultyFileSystem",
+        "spark.hadoop.fs.faulty.fault": fault,
     }
-    return Driver(f"lying://{output.path}", output.topic, output.kafka.bootstrap_servers, settings=settings)
+    return Driver(f"faulty://{output.path}", output.topic, output.kafka.bootstrap_servers, settings=settings)
 
 
-@pytest.mark.parametrize("lie", ["", "copies"])
-def test_moves_that_leave_behind_what_they_move(output: Output, classes: Path, lie: str) -> None:
-    status, said = lying(output, classes, lie).run()
-    assert status == 0, said
+@pytest.mark.parametrize("fault", ["", "copies"])
+def test_moves_that_leave_behind_what_they_move(output: Output, classes: Path, fault: str) -> None:
+    status, printed = driver(output, classes, fault).run()
+    assert status == 0, printed
     assert output.rows() == expected(10, 5)
     assert output.load().run_id is None
 
 
 @pytest.mark.parametrize(
-    ("lie", "text"),
+    ("fault", "text"),
     [("fails", "copied, and could not delete"), ("late", "19 rows were written .* are found there")],
 )
-def test_nothing_is_committed_of_what_is_not_whole(output: Output, classes: Path, lie: str, text: str) -> None:
+def test_nothing_is_committed_of_what_is_not_whole(output: Output, classes: Path, fault: str, text: str) -> None:
     output.kafka.add_partitions(output.topic, 4)
     for partition in (2, 3):
         output.kafka.produce(output.topic, partition, numbered(2))
-    status, said = lying(output, classes, lie).run()
+    status, printed = driver(output, classes, fault).run()
     assert status == 1
-    assert re.search(text, said), said
+    assert re.search(text, printed), printed
     assert runs(output.path) == []
     output.load()
     assert output.rows() == expected(10, 5, 2, 2)

@@ -1,4 +1,4 @@
-"""An object store whose answers are lost, wrong or late; and a file system that moves badly: the log is loaded once."""
+"""An object store whose answers are lost, wrong or late: the log is loaded once."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def test_answers_that_fail_from_any_request_on(s3: FakeS3, kind: str, before: in
     """``lost`` and ``error``: a put that fails after it took effect, which the client repeats by itself, too."""
     for first in count():
         storage, log, work = scene(ON_S3, kind, before)
-        s3.tell(fail={"first": first, "count": times, "how": how})
+        s3.inject(fail={"first": first, "count": times, "how": how})
         outcome = outcome_of(work, storage)
         asked = len(s3.requests())
-        s3.tell()
+        s3.clear_faults()
         if times == 1:
             assert isinstance(outcome, Manifest), f"one failure at request {first} is nothing that anybody sees"
         check(storage, log, [outcome])
@@ -56,13 +56,13 @@ def test_answers_that_fail_from_any_request_on(s3: FakeS3, kind: str, before: in
 
 def test_a_commit_that_nobody_can_look_at_is_called_uncertain_and_keeps_its_files(s3: FakeS3) -> None:
     storage, log, work = scene(ON_S3, "load", 1)
-    s3.tell()
+    s3.clear_faults()
     work(storage)
     put = [(method, path.rpartition("/")[2]) for method, path, _ in s3.requests()].index(("PUT", "000000000002.json"))
     storage, log, work = scene(ON_S3, "load", 1)
-    s3.tell(fail={"first": put, "count": FOR_GOOD, "how": "error"})
+    s3.inject(fail={"first": put, "count": FOR_GOOD, "how": "error"})
     outcome = outcome_of(work, storage)
-    s3.tell()
+    s3.clear_faults()
     assert isinstance(outcome, CommitUncertainError)
     assert "look at runs()" in str(outcome)
     assert committed(storage)[-1].number == 2, "it had taken effect"
@@ -74,13 +74,13 @@ def test_lists_that_are_late_and_removals_that_fail(s3: FakeS3, one: str, other:
     for late, keep in product((False, True), repeat=2):
         storage, log, _ = scene(ON_S3, "load", 1)
         works = works_on(storage, log)
-        s3.tell(late=late, keep=keep)
+        s3.inject(late=late, keep=keep)
         # The other commits while the first one writes: what the first has written is to be removed again.
         outcomes = Race(storage, [works[one], works[other]]).run([0] * 6 + [1] * 100)
         vacuum(storage.uri, older_than=timedelta(0), dry_run=keep)
         assert not any(copied for _, _, copied in s3.requests()), "nothing is moved"
         check(storage, log, outcomes)
-        s3.tell()
+        s3.clear_faults()
         vacuum(storage.uri, older_than=timedelta(0))
         check(storage, log, [])
         counting = {manifest.data for manifest in committed(storage)}
@@ -89,7 +89,7 @@ def test_lists_that_are_late_and_removals_that_fail(s3: FakeS3, one: str, other:
 
 def test_a_list_that_is_late_hides_no_commit(s3: FakeS3) -> None:
     storage, log = ON_S3.new(), Log()
-    s3.tell(late=True)
+    s3.inject(late=True)
     for end in range(1, 13):
         log.ends = dict.fromkeys(scene(Place(ON_S3.new), "load", 0)[1].ends, end)
         done = load(storage, log)
