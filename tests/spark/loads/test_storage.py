@@ -147,6 +147,36 @@ def test_a_package_that_looks_and_then_writes_is_refused() -> None:
         open_storage("overtaken:///tmp/out")
 
 
+def test_a_url_can_say_more_than_the_path(tmp_path: Path) -> None:
+    class WithAccount(LocalFileSystem):  # type: ignore[misc]
+        """As Azure's: ``account://container@account/path``."""
+
+        protocol = "account"
+        asynchronous = False
+
+        def __init__(self, account: str, **options: object) -> None:
+            super().__init__(**options)
+            self.account = account
+
+        @classmethod
+        def _get_kwargs_from_urls(cls, url: str) -> dict[str, str]:
+            return {"account": url.partition("@")[2].partition("/")[0]}
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return f"{tmp_path}/{path.partition('@')[2]}" if "@" in path else path
+
+        def pipe_file(self, path: str, value: bytes, mode: str = "overwrite") -> None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_bytes(value)
+
+    fsspec.register_implementation("account", WithAccount)
+    there = open_storage("account://container@mine/out")
+    there.write("file", b"content")
+    assert (tmp_path / "mine" / "out" / "file").read_bytes() == b"content"
+    assert there.read("file") == b"content"
+
+
 @pytest.mark.parametrize("uri", ["nosuch://bucket/out", "hdfs://host/out"])
 def test_what_cannot_be_reached_says_why(uri: str) -> None:
     with pytest.raises(StorageError, match=uri):

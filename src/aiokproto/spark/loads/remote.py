@@ -24,13 +24,18 @@ class RemoteStorage:
     def __init__(self, uri: str) -> None:
         if importlib.util.find_spec("fsspec") is None:
             raise StorageError(f"{uri} is reached through fsspec, which is not installed")
-        import fsspec
+        from fsspec import get_filesystem_class
 
         self.uri = uri
-        scheme, _, self._root = uri.partition("://")
+        scheme, _, rest = uri.partition("://")
+        scheme = _SCHEMES.get(scheme, scheme)
+        url = f"{scheme}://{rest}"
         try:
-            # Others write, too: nothing that was listed or read is kept.
-            self._fs: Any = fsspec.filesystem(_SCHEMES.get(scheme, scheme), use_listings_cache=False)
+            kind: Any = get_filesystem_class(scheme)
+            # A URL may say more than the path, as which account of Azure a container belongs to. Listings are not
+            # cached: other processes write, too.
+            self._fs: Any = kind(**kind._get_kwargs_from_urls(url), use_listings_cache=False)
+            self._root: str = kind._strip_protocol(url)
         except (ImportError, ValueError) as error:
             raise StorageError(f"{uri} cannot be reached: {error}") from error
         if not _creates(self._fs):
