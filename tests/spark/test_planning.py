@@ -4,11 +4,11 @@ import pytest
 
 from aiokproto.broker.topics import OFFSETS_TOPIC
 from aiokproto.cluster import CoordinatorKind
-from aiokproto.errors import BootstrapError, ConfigurationError, UnknownTopicError
+from aiokproto.errors import BootstrapError, BrokerError, ConfigurationError, UnknownTopicError
 from aiokproto.records import BatchRecord
-from aiokproto.spark.offsets import DataLossError
+from aiokproto.spark.offsets import LATEST, DataLossError
 from aiokproto.spark.options import TOPIC_IDS
-from aiokproto.spark.planning import TopicChangedError, plan_now
+from aiokproto.spark.planning import TopicChangedError, list_offsets, plan_now
 from aiokproto.types import TopicPartition
 from tests.spark.kafka import Kafka
 
@@ -40,6 +40,18 @@ def test_all_partitions_of_a_topic_from_start_to_end(kafka: Kafka, filled: str) 
     assert [(one.partition, one.start, one.end) for one in plan.ranges] == [(0, 0, 10), (1, 0, 5)]
     assert plan.cluster_id
     assert {one.topic_id for one in plan.ranges} == {kafka.run(kafka.client.topic(filled)).topic_id}
+
+
+def test_a_leader_of_an_older_epoch_does_not_say_where_the_log_ends(kafka: Kafka, filled: str) -> None:
+    one = TopicPartition(filled, 0)
+    kafka.run(kafka.client.topic(filled))
+    snapshot = kafka.client.snapshot
+    leader, epoch = snapshot.leader(*one), snapshot.leader_epoch(*one)
+    assert leader is not None
+    assert kafka.client.hint_leader(*one, leader, epoch + 1)
+    options = kafka.read_options(subscribe=filled, **{"fetchOffset.numRetries": "0"})
+    with pytest.raises(BrokerError, match="UNKNOWN_LEADER_EPOCH"):
+        kafka.run(list_offsets(kafka.client, {one: LATEST}, options))
 
 
 def test_some_partitions(kafka: Kafka, filled: str) -> None:

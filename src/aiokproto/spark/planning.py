@@ -185,7 +185,21 @@ async def list_offsets(
     async def ask(
         leader: int, partitions: list[TopicPartition]
     ) -> list[tuple[TopicPartition, ListOffsetsPartitionResponse]]:
-        request = _request({one: timestamps[one] for one in partitions}, options.fetch.isolation_level)
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for one in partitions:
+            topics.setdefault(one.topic, []).append(
+                ListOffsetsPartition(
+                    partition_index=one.partition,
+                    # A leader that was deposed, and does not know it yet, does not have the end of the log.
+                    current_leader_epoch=cluster.snapshot.leader_epoch(*one),
+                    timestamp=timestamps[one],
+                )
+            )
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER,
+            isolation_level=options.fetch.isolation_level,
+            topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()],
+        )
         response = await cluster.request(request, node=leader)
         return [
             (TopicPartition(topic.name, answer.partition_index), answer)
@@ -194,14 +208,3 @@ async def list_offsets(
         ]
 
     return await ask_leaders(cluster, "ListOffsets", timestamps, ask, options)
-
-
-def _request(timestamps: Mapping[TopicPartition, int], isolation_level: int) -> ListOffsetsRequest:
-    topics: dict[str, list[ListOffsetsPartition]] = {}
-    for (topic, partition), timestamp in timestamps.items():
-        topics.setdefault(topic, []).append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
-    return ListOffsetsRequest(
-        replica_id=CONSUMER,
-        isolation_level=isolation_level,
-        topics=[ListOffsetsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
-    )
