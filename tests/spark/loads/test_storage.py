@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -154,19 +155,19 @@ def test_a_url_can_say_more_than_the_path(tmp_path: Path) -> None:
         protocol = "account"
         asynchronous = False
 
-        def __init__(self, account: str, **options: object) -> None:
+        def __init__(self, account: str, **options: Any) -> None:
             super().__init__(**options)
             self.account = account
 
-        @classmethod
-        def _get_kwargs_from_urls(cls, url: str) -> dict[str, str]:
-            return {"account": url.partition("@")[2].partition("/")[0]}
+        @staticmethod
+        def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+            return {"account": path.partition("@")[2].partition("/")[0]}
 
         @classmethod
         def _strip_protocol(cls, path: str) -> str:
             return f"{tmp_path}/{path.partition('@')[2]}" if "@" in path else path
 
-        def pipe_file(self, path: str, value: bytes, mode: str = "overwrite") -> None:
+        def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).write_bytes(value)
 
