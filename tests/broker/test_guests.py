@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,32 @@ from tools.setup.system import find_java
 COUNT = 200
 SECONDS = 4 * PATIENCE
 """The longest that a program may take, all its work together."""
+DUMP_SECONDS = 5
+"""How long a program that has not ended may take to write its stacks."""
 
 
 async def run(command: list[str], folder: Path | None = None) -> str:
     """What a program writes; fails if it does."""
 
-    def wait() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
+    def wait() -> tuple[int, str, str]:
+        with subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                written, errors = process.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                # Java and Go write the stacks of all their threads.
+                process.send_signal(signal.SIGQUIT)
+                try:
+                    written, errors = process.communicate(timeout=DUMP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    written, errors = process.communicate()
+            return process.returncode, written, errors
 
-    done = await asyncio.to_thread(wait)
-    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-500:]
-    return done.stdout
+    code, written, errors = await asyncio.to_thread(wait)
+    assert code == 0, f"{errors[-20_000:]}{written[-20_000:]}"
+    return written
 
 
 # ---- Go
