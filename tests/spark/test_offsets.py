@@ -22,7 +22,8 @@ from aiokproto.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ID = bytes(16)
-partitions = st.builds(TopicPartition, st.text(min_size=1), st.integers(0, 99))
+topics = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True).filter(lambda name: name not in (".", ".."))
+partitions = st.builds(TopicPartition, topics, st.integers(0, 99))
 
 
 def bound(number: int, *, by_timestamp: bool = False) -> Bound:
@@ -34,9 +35,17 @@ def at(offset: int) -> Bound:
 
 
 def resolved(
-    log: Log, starting: Bound, ending: Bound, *, unmatched_is_latest: bool = False, fail: bool = True
+    log: Log,
+    starting: Bound,
+    ending: Bound,
+    *,
+    unmatched_is_latest: bool = False,
+    fail: bool = True,
+    resumed: bool = False,
 ) -> tuple[int, int]:
-    found, warning = resolve(T0, log, starting, ending, unmatched_is_latest=unmatched_is_latest, fail=fail)
+    found, warning = resolve(
+        T0, log, starting, ending, unmatched_is_latest=unmatched_is_latest, fail=fail, resumed=resumed
+    )
     assert (warning is None) or not fail
     return found.start, found.end
 
@@ -60,6 +69,9 @@ def test_offsets_survive_json(offsets: dict[TopicPartition, int]) -> None:
         '{"t": {"0": true}}',
         '{"t": {"0": -1}}',
         '{"t": {"0": 9223372036854775808}}',
+        '{"t": {"%s": 1}}' % ("9" * 5000),
+        '{"no topic": {"0": 1}}',
+        "[" * 100_000,
     ],
 )
 def test_what_is_no_offsets_is_refused_by_the_options_name(text: str) -> None:
@@ -99,13 +111,21 @@ def test_a_start_below_the_log_is_data_loss() -> None:
     assert resolved(Log(ID, 3, 9), at(1), bound(LATEST), fail=False) == (3, 9)
 
 
-def test_offsets_beyond_the_end_are_a_mistake_unless_told_otherwise() -> None:
+def test_offsets_beyond_the_end_are_a_mistake() -> None:
     with pytest.raises(ConfigurationError, match="opt: t-0 ends at offset 9, before 10"):
         resolved(Log(ID, 3, 9), at(10), bound(LATEST))
     with pytest.raises(ConfigurationError, match="opt: t-0 ends at offset 9, before 12"):
         resolved(Log(ID, 3, 9), bound(EARLIEST), at(12))
-    assert resolved(Log(ID, 3, 9), at(10), bound(LATEST), fail=False) == (9, 9)
+    with pytest.raises(ConfigurationError, match="opt: t-0 ends at offset 9, before 10"):
+        resolved(Log(ID, 3, 9), at(10), bound(LATEST), fail=False)
     assert resolved(Log(ID, 3, 9), bound(EARLIEST), at(12), fail=False) == (3, 9)
+
+
+def test_an_end_below_the_log_is_data_loss() -> None:
+    for starting in (bound(EARLIEST), at(1)):
+        with pytest.raises(DataLossError, match=r"are gone|is gone"):
+            resolved(Log(ID, 8, 9), starting, at(5))
+        assert resolved(Log(ID, 8, 9), starting, at(5), fail=False) == (8, 8)
 
 
 def test_timestamps() -> None:
@@ -117,9 +137,23 @@ def test_timestamps() -> None:
     assert resolved(Log(ID, 3, 9), stamp, bound(LATEST), unmatched_is_latest=True) == (9, 9)
 
 
-def test_a_range_that_ends_before_it_starts_is_empty_and_keeps_its_start() -> None:
+def test_records_written_while_a_read_is_planned_belong_to_the_next() -> None:
+    stamp = bound(1000, by_timestamp=True)
+    assert resolved(Log(ID, 3, 9, at_start=12, at_end=14), stamp, stamp) == (9, 9)
+
+
+def test_a_range_does_not_end_before_it_starts() -> None:
+    stamp = bound(1000, by_timestamp=True)
+    for fail in (True, False):
+        with pytest.raises(ConfigurationError, match=r"t-0 ends \(opt: offset 4\) before it starts \(opt: offset 6\)"):
+            resolved(Log(ID, 0, 9, at_end=4), at(6), stamp, fail=fail)
+        with pytest.raises(ConfigurationError, match="before it starts"):
+            resolved(Log(ID, 0, 9, at_start=6, at_end=4), stamp, stamp, fail=fail)
+
+
+def test_a_load_that_ends_before_the_last_one_reads_nothing_and_keeps_its_start() -> None:
     """A load goes on from the end of its last range: were that to move back, rows would be read twice."""
-    assert resolved(Log(ID, 0, 9, at_end=4), at(6), bound(1000, by_timestamp=True)) == (6, 6)
+    assert resolved(Log(ID, 0, 9, at_end=4), at(6), bound(1000, by_timestamp=True), resumed=True) == (6, 6)
 
 
 def ranges(*sizes: int) -> list[OffsetRange]:
@@ -139,6 +173,11 @@ def test_more_tasks_for_longer_ranges() -> None:
         (1, 110, 210),
         (1, 210, 310),
     ]
+
+
+def test_fewer_tasks_than_partitions_cut_nothing() -> None:
+    assert [one.size for one in split(ranges(100, 1, 1), min_partitions=3)] == [100, 1, 1]
+    assert [one.size for one in split(ranges(100, 1, 1), min_partitions=2)] == [100, 1, 1]
 
 
 def test_no_more_offsets_than_wanted_in_a_task() -> None:

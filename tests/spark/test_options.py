@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from random import Random
 
@@ -139,6 +140,8 @@ def test_unknown_options_are_refused_with_the_nearest_name() -> None:
     assert refused(startingOffset="earliest") == "unknown option 'startingOffset'; did you mean 'startingOffsets'?"
     assert "did you mean 'kafka.bootstrap.servers'?" in refused(bootstrap__servers="h:1")
     assert "did you mean 'kafka.request.timeout.ms'?" in refused(**{"kafka.request.timeout": "1"})
+    assert "did you mean 'kafka.ssl.key.password'?" in refused(**{"kafka.ssl.key_password": "1"})
+    assert "did you mean 'maxOffsetsPerTrigger'?" in refused(**{"maxOffsetsPerTrigger ": "1"})
     everything = refused(zzz="1")
     assert "valid are" in everything
     assert TOPIC_IDS not in everything
@@ -192,7 +195,17 @@ def test_selections() -> None:
         ("startingTimestamp", "-1"),
         ("startingOffsets", "first"),
         ("kafka.isolation.level", "serializable"),
-        ("kafka.fetch.max.bytes", "0"),
+        ("kafka.fetch.max.bytes", "-1"),
+        ("subscribe", "no topic"),
+        ("subscribe", "t" * 250),
+        ("subscribe", "a,.."),
+        ("subscribePattern", "a[a-z&&[^b]]"),
+        ("minPartitions", "1_000"),
+        ("minPartitions", "٣"),
+        ("minPartitions", "9" * 400),
+        ("startingTimestamp", "9" * 25),
+        ("kafkaConsumer.pollTimeoutMs", "9" * 400),
+        ("assign", "[" * 100_000),
         ("kafka.request.timeout.ms", "soon"),
         ("kafka.request.timeout.ms", "0"),
     ],
@@ -201,6 +214,49 @@ def test_bad_values_are_refused_by_the_name_of_their_option(name: str, value: st
     selection = {} if name.startswith("subscribe") else {"subscribe": "t"}
     with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):
         parse_read_options({"kafka.bootstrap.servers": "h:1", **selection, name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("minPartitions", "9" * 5000),
+        ("startingOffsets", json.dumps(list(range(100_000)))),
+        ("assign", json.dumps({"t": [{}] * 100_000})),
+        ("subscribe", "t" * 70_000),
+        ("x" * 5000, "1"),
+        (
+            "startingOffsets",
+            json.dumps({"t": {str(number): 1 for number in range(1000)}, "u": {"0": "9" * 5000}}),
+        ),
+    ],
+)
+def test_errors_do_not_repeat_all_that_was_given(name: str, value: str) -> None:
+    selection = {} if name in ("subscribe", "assign") else {"subscribe": "t"}
+    with pytest.raises(ConfigurationError) as error:
+        parse_read_options({"kafka.bootstrap.servers": "h:1", **selection, name: value})
+    assert len(str(error.value)) < 2000
+
+
+def test_java_takes_zero_and_nothing_where_there_is_a_default() -> None:
+    options = parse(
+        kafka__client__id="",
+        kafka__retry__backoff__ms="0",
+        kafka__reconnect__backoff__ms="0",
+        kafka__metadata__max__age__ms="0",
+        kafka__fetch__max__bytes="0",
+        fetchOffset__retryIntervalMs="-1",
+    )
+    assert "client_id" not in options.connection
+    assert {
+        options.connection[name] for name in ("retry_backoff_ms", "reconnect_backoff_ms", "metadata_max_age_ms")
+    } == {1}
+    assert (options.fetch.max_bytes, options.offset_retry_interval) == (1, 0)
+
+
+def test_topics_without_a_partition_are_not_asked_for() -> None:
+    assert parse_read_options(
+        {"kafka.bootstrap.servers": "h:1", "assign": '{"t": [1], "gone": []}'}
+    ).selection == Selection(assignment={"t": (1,)})
 
 
 def test_a_batch_cannot_start_at_the_latest_or_end_at_the_earliest_offset() -> None:
@@ -226,6 +282,9 @@ def test_a_partition_cannot_end_before_it_starts() -> None:
         startingOffsets='{"t":{"0":5}}', endingOffsets='{"t":{"0":4}}'
     )
     parse(startingOffsets='{"t":{"0":5}}', endingOffsets='{"t":{"0":-1}}')
+    assert refused(startingTimestamp="8", endingTimestamp="7") == "endingTimestamp=7 is before startingTimestamp=8"
+    # An offset and a timestamp cannot be compared before the log is asked.
+    parse(startingOffsets='{"t":{"0":5}}', endingOffsetsByTimestamp='{"t":{"0":4}}')
 
 
 def test_columns() -> None:

@@ -61,9 +61,12 @@ def test_some_partitions(kafka: Kafka, filled: str) -> None:
 
 
 def test_topics_that_match_a_pattern(kafka: Kafka, filled: str) -> None:
-    """The whole name has to match."""
-    assert planned(kafka, subscribePattern=f"{filled[:-3]}...").keys() == {(filled, 0), (filled, 1)}
-    assert planned(kafka, subscribePattern=filled[:-1]) == {}
+    """Part of a name is enough, as in the official connector."""
+    token = filled[-8:]
+    for pattern in (f"{filled[:-3]}...", token[:-1], f" {token}$ ", f"^{filled[:-1]}"):
+        assert planned(kafka, subscribePattern=pattern).keys() == {(filled, 0), (filled, 1)}
+    assert planned(kafka, subscribePattern=f"{filled}.") == {}
+    assert planned(kafka, subscribePattern=f"^{token}") == {}
 
 
 def test_a_pattern_does_not_match_kafkas_own_topics(kafka: Kafka) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.spark.options_values import INT64_MAX, check_topic, shorten
 from aiokproto.types import TopicPartition
 
 EARLIEST = -2
 LATEST = -1
 """As in ListOffsets requests, and in the official connector's JSON."""
 
-_INT64_MAX = (1 << 63) - 1
+_NAMED = 10
+"""So many partitions are named in a message."""
 
 
 class DataLossError(KafkaError):
@@ -58,7 +61,9 @@ class Bound:
 
 
 def _list(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(map(str, sorted(partitions)))
+    found = sorted(partitions)
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return ", ".join(map(str, found[:_NAMED])) + more
 
 
 def parse_offsets(option: str, text: str, *, allowed: int | None) -> Mapping[TopicPartition, int]:
@@ -75,12 +80,15 @@ def parse_offsets(option: str, text: str, *, allowed: int | None) -> Mapping[Top
     offsets: dict[TopicPartition, int] = {}
     for topic, partitions in _json_object(option, text).items():
         if not isinstance(partitions, dict):
-            raise ConfigurationError(f"{option}: {topic} must have an object of partitions, not {partitions!r}")
+            problem = f"{option}: {topic} must have an object of partitions, not {shorten(partitions)}"
+            raise ConfigurationError(problem)
         for partition, offset in partitions.items():
-            if not (partition.isascii() and partition.isdigit()):
-                raise ConfigurationError(f"{option}: {partition!r} is no partition of {topic}")
-            if isinstance(offset, bool) or not isinstance(offset, int) or offset > _INT64_MAX:
-                raise ConfigurationError(f"{option}: {topic}-{partition} has {offset!r}, which is no whole number")
+            if not re.fullmatch("[0-9]{1,10}", partition):
+                raise ConfigurationError(f"{option}: {shorten(partition)} is no partition of {topic}")
+            if isinstance(offset, bool) or not isinstance(offset, int) or offset > INT64_MAX:
+                raise ConfigurationError(
+                    f"{option}: {topic}-{partition} has {shorten(offset)}, which is no whole number"
+                )
             if offset < 0 and offset != allowed:
                 also = f", or {allowed}" if allowed is not None else ""
                 raise ConfigurationError(f"{option}: {topic}-{partition} has {offset}; it takes 0 and more{also}")
@@ -97,8 +105,11 @@ def parse_assignment(option: str, text: str) -> Mapping[str, tuple[int, ...]]:
     assignment: dict[str, tuple[int, ...]] = {}
     for topic, partitions in _json_object(option, text).items():
         if not isinstance(partitions, list) or not all(type(number) is int and number >= 0 for number in partitions):
-            raise ConfigurationError(f"{option}: {topic} must have a list of partition numbers, not {partitions!r}")
-        assignment[topic] = tuple(sorted(set(partitions)))
+            problem = f"{option}: {topic} must have a list of partition numbers, not {shorten(partitions)}"
+            raise ConfigurationError(problem)
+        # As in the official connector nothing is asked of a topic without any.
+        if partitions:
+            assignment[topic] = tuple(sorted(set(partitions)))
     if not any(assignment.values()):
         raise ConfigurationError(f"{option} names no partition")
     return assignment
@@ -115,10 +126,15 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
 def _json_object(option: str, text: str) -> dict[str, object]:
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{option} is no JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ConfigurationError(f"{option} must be a JSON object by topic, not {text}")
+        raise ConfigurationError(f"{option} must be a JSON object by topic, not {shorten(value)}")
+    for topic in value:
+        try:
+            check_topic(topic)
+        except ValueError as error:
+            raise ConfigurationError(f"{option}: {error}") from None
     return value
 
 
@@ -180,6 +196,7 @@ def resolve(
     unmatched_is_latest: bool,
     fail: bool,
     pinned: bool = False,
+    resumed: bool = False,
 ) -> tuple[OffsetRange, str | None]:
     """The range of one partition, and a warning if it is not quite what was asked for.
 
@@ -189,12 +206,14 @@ def resolve(
         starting: Where to start.
         ending: Where to end.
         unmatched_is_latest: Read nothing of a partition that has no record at or after the starting timestamp.
-        fail: Whether it is an error when wanted records do not exist (``failOnDataLoss``).
+        fail: Whether it is an error when records that are wanted are gone (``failOnDataLoss``).
+        resumed: Whether the start is where the last load ended. One that ends earlier has nothing to read then.
         pinned: Whether the end was there when it was planned: then it is an error in any case if it is not.
 
     Raises:
-        DataLossError: The start lies below the log.
-        ConfigurationError: An offset lies beyond the log's end, or no record matches the starting timestamp.
+        DataLossError: The start, or even the end, lies below the log.
+        ConfigurationError: An offset lies beyond the log's end, no record matches the starting timestamp, or the range
+            ends before it starts.
     """
     start, warning = _start(partition, log, starting, unmatched_is_latest=unmatched_is_latest, fail=fail)
     end = _end(partition, log, ending)
@@ -203,9 +222,18 @@ def resolve(
         if fail or pinned:
             raise ConfigurationError(problem)
         end, warning = log.end, problem
+    if end < log.start == start:
+        problem = f"{partition} begins at offset {log.start}: all before {ending.option}, which is {end}, is gone"
+        if fail:
+            raise DataLossError(f"{problem} (failOnDataLoss=false reads nothing of it)")
+        end, warning = start, problem
+    if end < start and not resumed:
+        raise ConfigurationError(
+            f"{partition} ends ({ending.option}: offset {end}) before it starts ({starting.option}: offset {start})"
+        )
     # Where nothing is to be read the range still says how far the partition has been read: a load goes on from its end.
-    wanted = OffsetRange(partition.topic, log.topic_id, partition.partition, start, max(start, end), log.leader_epoch)
-    return wanted, warning
+    end = max(start, end)
+    return OffsetRange(partition.topic, log.topic_id, partition.partition, start, end, log.leader_epoch), warning
 
 
 def _start(
@@ -214,7 +242,8 @@ def _start(
     wanted = bound.of(partition)
     if bound.by_timestamp:
         if log.at_start is not None:
-            return log.at_start, None
+            # Written since the end was asked for: it belongs to the next read.
+            return min(log.at_start, log.end), None
         if unmatched_is_latest:
             return log.end, None
         raise ConfigurationError(
@@ -229,16 +258,13 @@ def _start(
             raise DataLossError(f"{problem} (failOnDataLoss=false goes on with what is there)")
         return log.start, problem
     if wanted > log.end:
-        problem = f"{bound.option}: {partition} ends at offset {log.end}, before {wanted}"
-        if fail:
-            raise ConfigurationError(problem)
-        return log.end, problem
+        raise ConfigurationError(f"{bound.option}: {partition} ends at offset {log.end}, before {wanted}")
     return wanted, None
 
 
 def _end(partition: TopicPartition, log: Log, bound: Bound) -> int:
     if bound.by_timestamp:
-        return log.end if log.at_end is None else log.at_end
+        return log.end if log.at_end is None else min(log.at_end, log.end)
     wanted = bound.of(partition)
     return log.end if wanted == LATEST else wanted
 

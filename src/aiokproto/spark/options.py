@@ -18,7 +18,7 @@ from typing import Any
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.offsets import EARLIEST, LATEST, Bound, parse_assignment, parse_offsets
-from aiokproto.spark.options_unused import WITHOUT_EFFECT, refusal
+from aiokproto.spark.options_unused import REFUSED, WITHOUT_EFFECT, refusal
 from aiokproto.spark.options_values import (
     INT32_MAX,
     Reader,
@@ -27,7 +27,9 @@ from aiokproto.spark.options_values import (
     one_of,
     pattern,
     security_protocol,
+    shorten,
     topic_ids,
+    topics,
     whole,
 )
 
@@ -65,28 +67,28 @@ CLIENT: Mapping[str, Reader] = {
 """Options of the client, with readers of their values."""
 
 HONOURED: Mapping[str, Reader] = {
-    "subscribe": names,
+    "subscribe": topics,
     "subscribePattern": pattern,
     "assign": partial(parse_assignment, "assign"),
     # What these may be depends on whether it is a batch or a stream: text until one is planned.
     "startingOffsets": str.strip,
     "endingOffsets": str.strip,
-    "startingTimestamp": whole(0),
-    "endingTimestamp": whole(0),
+    "startingTimestamp": whole(0, of="milliseconds since the epoch"),
+    "endingTimestamp": whole(0, of="milliseconds since the epoch"),
     "startingOffsetsByTimestamp": partial(parse_offsets, "startingOffsetsByTimestamp", allowed=None),
     "endingOffsetsByTimestamp": partial(parse_offsets, "endingOffsetsByTimestamp", allowed=None),
     "startingOffsetsByTimestampStrategy": one_of("error", "latest"),
-    "minPartitions": whole(1),
+    "minPartitions": whole(1, INT32_MAX),
     "maxRecordsPerPartition": whole(1),
     "includeHeaders": boolean,
     "columns": names,
     "failOnDataLoss": boolean,
     "kafkaConsumer.pollTimeoutMs": whole(1),
-    "fetchOffset.numRetries": whole(0),
-    "fetchOffset.retryIntervalMs": whole(0),
+    "fetchOffset.numRetries": whole(0, INT32_MAX),
+    "fetchOffset.retryIntervalMs": whole(-1),
     "kafka.isolation.level": one_of("read_uncommitted", "read_committed"),
-    "kafka.max.partition.fetch.bytes": whole(1, INT32_MAX),
-    "kafka.fetch.max.bytes": whole(1, INT32_MAX),
+    "kafka.max.partition.fetch.bytes": whole(0, INT32_MAX),
+    "kafka.fetch.max.bytes": whole(0, INT32_MAX),
     "kafka.fetch.max.wait.ms": whole(0, INT32_MAX),
     "kafka.fetch.min.bytes": whole(0, INT32_MAX),
     "kafka.check.crcs": boolean,
@@ -96,6 +98,7 @@ HONOURED: Mapping[str, Reader] = {
 """All options that have an effect, with readers of their values. The others there are: :mod:`options_unused`."""
 
 _SPELLING = {name.lower(): name for name in (*HONOURED, *WITHOUT_EFFECT, TOPIC_IDS)}
+_KNOWN = (*HONOURED, *WITHOUT_EFFECT, *(name for name in REFUSED if name[-1] != "."))
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,7 @@ def parse_options(options: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigurationError(f"{given} cannot be set: {reason}")
         name = _SPELLING.get(lower)
         if name is None:
-            raise ConfigurationError(f"unknown option {given!r}{nearest(lower, HONOURED)}")
+            raise ConfigurationError(f"unknown option {shorten(given)}{nearest(lower, _KNOWN, shown=HONOURED)}")
         if name == TOPIC_IDS:
             values[name] = _read(name, text, topic_ids)
         elif name in HONOURED:
@@ -220,7 +223,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         fail_on_data_loss=given.get("failOnDataLoss", True),
         poll_timeout=given.get("kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
         offset_retries=given.get("fetchOffset.numRetries", 3),
-        offset_retry_interval=given.get("fetchOffset.retryIntervalMs", 1000) / 1000,
+        offset_retry_interval=max(given.get("fetchOffset.retryIntervalMs", 1000), 0) / 1000,
         topic_ids=given.get(TOPIC_IDS, {}),
     )
 
@@ -232,7 +235,8 @@ def _fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
         read_committed=given.get("kafka.isolation.level") == "read_committed",
         max_wait_ms=given.get("kafka.fetch.max.wait.ms", default.max_wait_ms),
         min_bytes=given.get("kafka.fetch.min.bytes", default.min_bytes),
-        max_bytes=min(partition_bytes, given.get("kafka.fetch.max.bytes", partition_bytes)),
+        # With 0 a broker sends one batch a response, as with 1.
+        max_bytes=max(min(partition_bytes, given.get("kafka.fetch.max.bytes", partition_bytes)), 1),
         check_crcs=given.get("kafka.check.crcs", default.check_crcs),
     )
 
@@ -243,6 +247,12 @@ def _connection(given: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ConfigurationError(f"{_BOOTSTRAP} is required: host:port[,host:port…]")
     java = {name.removeprefix("kafka.").replace(".", "_"): name for name in CLIENT}
     options = {name: given[theirs] for name, theirs in java.items() if theirs in given}
+    if not options.get("client_id", "-"):
+        del options["client_id"]
+    for name in ("retry_backoff_ms", "reconnect_backoff_ms", "metadata_max_age_ms"):
+        # Java takes 0 for "at once". The least that is possible here is as good, and spares the brokers a flood.
+        if options.get(name) == 0:
+            options[name] = 1
     for backoff in ("retry_backoff", "reconnect_backoff"):
         # Java takes a first wait that is longer than the default of the longest one.
         if options.get(f"{backoff}_ms", 0) > 1000 * getattr(ClusterConfig, f"{backoff}_max"):
@@ -299,6 +309,10 @@ def _timestamps(given: Mapping[str, Any], every: str, each: str) -> Bound | None
 def _check_order(starting: Bound, ending: Bound) -> None:
     if starting.by_timestamp != ending.by_timestamp:
         return
+    if starting.by_timestamp and starting.every is not None and ending.every is not None:
+        if starting.every > ending.every:
+            raise ConfigurationError(f"{ending.option}={ending.every} is before {starting.option}={starting.every}")
+        return
     for partition in (starting.each or {}).keys() & (ending.each or {}).keys():
         if starting.of(partition) > ending.of(partition) >= 0:
             raise ConfigurationError(
@@ -328,13 +342,13 @@ def chosen_columns(given: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """A hint at the valid name most like ``name``, in lower case, or at all of them when none is."""
+def nearest(name: str, valid: Iterable[str], shown: Iterable[str] = ()) -> str:
+    """A hint at the valid name most like ``name``, in lower case; when none is, at those ``shown``, or at all."""
     spelling = {one.lower(): one for one in valid}
-    found = difflib.get_close_matches(name, spelling, 1)
+    found = difflib.get_close_matches(name[:200], spelling, 1)
     if found:
         return f"; did you mean {spelling[found[0]]!r}?"
-    return f"; valid are {', '.join(sorted(spelling.values()))}"
+    return f"; valid are {', '.join(sorted(shown or spelling.values()))}"
 
 
 def _read(name: str, text: str, reader: Reader) -> object:
@@ -343,4 +357,4 @@ def _read(name: str, text: str, reader: Reader) -> object:
     except ConfigurationError:
         raise
     except ValueError as error:
-        raise ConfigurationError(f"{name}={text!r}: {error}") from None
+        raise ConfigurationError(f"{name}={shorten(text)}: {error}") from None

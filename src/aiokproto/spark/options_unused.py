@@ -7,10 +7,42 @@ _POLL = "belongs to the poll loop of the Java client"
 _BUFFER = "the operating system chooses the sizes of socket buffers"
 _METRICS = "belongs to the metrics of the Java client"
 _STREAM = "is for streams: the official connector ignores it in a batch, too"
+WRITING = "is for writing"
 
 WITHOUT_EFFECT = {
     **dict.fromkeys(("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"), _STREAM),
-    "topic": "is for writing",
+    **dict.fromkeys(
+        (
+            "topic",
+            "kafka.acks",
+            "kafka.batch.size",
+            "kafka.buffer.memory",
+            "kafka.buffer.memory.allocation.strategy",
+            "kafka.compression.gzip.level",
+            "kafka.compression.lz4.level",
+            "kafka.compression.type",
+            "kafka.compression.zstd.level",
+            "kafka.delivery.timeout.ms",
+            "kafka.enable.idempotence",
+            "kafka.key.serializer",
+            "kafka.linger.ms",
+            "kafka.max.block.ms",
+            "kafka.max.in.flight.requests.per.connection",
+            "kafka.max.request.size",
+            "kafka.metadata.max.idle.ms",
+            "kafka.partitioner.adaptive.partitioning.enable",
+            "kafka.partitioner.availability.timeout.ms",
+            "kafka.partitioner.class",
+            "kafka.partitioner.ignore.keys",
+            "kafka.partitioner.rack.aware",
+            "kafka.transaction.timeout.ms",
+            "kafka.transaction.two.phase.commit.enable",
+            "kafka.transactional.id",
+            "kafka.value.serializer",
+        ),
+        WRITING,
+    ),
+    "path": "is the argument of load(); Kafka has topics",
     "groupIdPrefix": _GROUP,
     "kafka.auto.commit.interval.ms": _GROUP,
     "kafka.group.id": _GROUP,
@@ -50,6 +82,9 @@ _JAVA_CLASS = "Java classes cannot be used"
 _TLS = "TLS is as Python's ssl module has it by default"
 
 REFUSED = {
+    # Spark adds this one to CREATE TABLE.
+    "provider": "of a table of the catalog Spark does not give the options back when it is read; "
+    "CREATE TEMPORARY VIEW … USING aiokproto OPTIONS (…) works",
     "kafka.auto.offset.reset": "startingOffsets says where to start",
     "kafka.bootstrap.controllers": "controllers have no records; name brokers in kafka.bootstrap.servers",
     "kafka.config.providers": "values are taken as they are; look them up before they are set",

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Mapping
 
 Reader = Callable[[str], object]
 
 INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+
+_SHOWN = 100
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def shorten(value: object) -> str:
+    """A value for a message: a user may have given megabytes."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 
 def boolean(text: str) -> bool:
@@ -18,16 +29,16 @@ def boolean(text: str) -> bool:
     return text.strip().lower() == "true"
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
-    """A whole number within bounds, both included."""
+def whole(least: int, most: int = INT64_MAX, of: str = "") -> Callable[[str], int]:
+    """A whole number within bounds, both included; ``of`` is the unit, for messages."""
 
     def read(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ValueError("must be a whole number") from None
-        if number < least or (most is not None and number > most):
-            raise ValueError(f"must be at least {least}" + (f" and at most {most}" if most is not None else ""))
+        if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
+            raise ValueError(f"must be a whole number{of and ' of '}{of}")
+        # Python refuses to read thousands of digits.
+        number = int(text) if len(text.strip()) < 30 else most + 1
+        if not least <= number <= most:
+            raise ValueError(f"must be at least {least} and at most {most}")
         return number
 
     return read
@@ -44,6 +55,20 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+def topics(text: str) -> tuple[str, ...]:
+    """Topics with commas between them, at least one."""
+    found = names(text)
+    for name in found:
+        check_topic(name)
+    return found
+
+
+def check_topic(name: str) -> None:
+    """Refuse what no topic can be called: a broker would only say that it does not exist, or nothing at all."""
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise ValueError(f"{shorten(name)} is no topic name: 1 to 249 of a-z A-Z 0-9 . _ -, and not . or ..")
+
+
 def names(text: str) -> tuple[str, ...]:
     """Names with commas between them, at least one. As in the official connector an empty one is none."""
     found = tuple(name.strip() for name in text.split(",") if name.strip())
@@ -53,12 +78,15 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def pattern(text: str) -> str:
-    """A regular expression."""
+    """A regular expression, without blanks around it, as the official connector takes it."""
     try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from None
-    return text
+        with warnings.catch_warnings():
+            # What Python will read otherwise some day, Java reads otherwise today: [a-z&&[^b]] is an intersection.
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(text.strip())
+    except (re.error, RecursionError, FutureWarning) as error:
+        raise ValueError(f"no regular expression of Python's: {error}") from None
+    return text.strip()
 
 
 def security_protocol(text: str) -> str:
@@ -70,4 +98,7 @@ def security_protocol(text: str) -> str:
 
 def topic_ids(text: str) -> Mapping[str, str]:
     """Topics and their ids, as JSON."""
-    return {str(topic): str(topic_id) for topic, topic_id in json.loads(text).items()}
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError("must be a JSON object")
+    return {str(topic): str(topic_id) for topic, topic_id in found.items()}

@@ -86,18 +86,20 @@ async def plan(cluster: Cluster, options: ReadOptions, resume: Mapping[TopicPart
     options.starting.check_covers(partitions)
     options.ending.check_covers(partitions)
     logs = await _logs(cluster, options, partitions, topic_ids)
-    resumed = Bound("the end of the last load", each=resume or {})
+    last_end = Bound("the end of the last load", each=resume or {})
     ranges = []
     for partition in partitions:
+        resumed = partition in (resume or {})
         wanted, warning = resolve(
             partition,
             logs[partition],
-            resumed if resume and partition in resume else options.starting,
+            last_end if resumed else options.starting,
             options.ending,
             unmatched_is_latest=options.unmatched_is_latest,
             fail=options.fail_on_data_loss,
             # With topic ids the range was planned before: a missing end is truncation, which is never tolerated.
             pinned=bool(options.topic_ids),
+            resumed=resumed,
         )
         if warning:
             logger.warning("%s", warning)
@@ -117,7 +119,7 @@ async def find_partitions(cluster: Cluster, options: ReadOptions) -> list[TopicP
     selection = options.selection
     if selection.pattern is not None:
         topics = await cluster.topics()
-        names = [name for name in topics if re.fullmatch(selection.pattern, name) and not topics[name].is_internal]
+        names = [name for name in topics if re.search(selection.pattern, name) and not topics[name].is_internal]
         # Asked for by name they are kept up to date, which those from a list of all are not.
         topics = await cluster.topics(names) if names else {}
     else:

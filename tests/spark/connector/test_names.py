@@ -22,8 +22,10 @@ pytestmark = pytest.mark.spark
 CONFIGURATIONS = (
     "org.apache.kafka.clients.consumer.ConsumerConfig",
     "org.apache.kafka.clients.admin.AdminClientConfig",
+    "org.apache.kafka.clients.producer.ProducerConfig",
 )
-"""What the connector hands ``kafka.`` options to: a consumer in tasks, an admin client on the driver."""
+"""What the connector hands ``kafka.`` options to: a consumer in tasks, an admin client on the driver, and for those who
+write with the same options, a producer."""
 
 
 def lists_with(name: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from aiokproto.spark.options import HONOURED
-from aiokproto.spark.options_unused import WITHOUT_EFFECT
+from aiokproto.spark.options_unused import WITHOUT_EFFECT, WRITING
 from tests.spark.kafka import Kafka
 from tests.spark.test_reading import NOW, some_records
 
@@ -54,6 +54,8 @@ IN_A_TASK = "UnknownReason"
 """What Spark makes of the connector's errors in tasks: their classes are in jars that came after it
 had begun."""
 
+IS_GREATER = "is greater than the resolved end offset"
+
 TYPO = "a misspelt option would have no effect, and nobody be told"
 UNPROTECTED = "whoever sets it believes in a protection that is not there while kafka.security.protocol is PLAINTEXT"
 
@@ -66,6 +68,14 @@ SELECTIONS: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
         Refuse("UnknownTopicOrPartitionException", "topic 'side-by-side-not': UNKNOWN_TOPIC_OR_PARTITION"),
     ),
     "subscribePattern": ({"subscribePattern": "side-by-[a-z]+"}, Both(LEFT)),
+    "subscribePattern, part of a name": ({"subscribePattern": "by-s"}, Both(LEFT)),
+    "subscribePattern, the end of a name": ({"subscribePattern": " side$ "}, Both(LEFT)),
+    "subscribePattern, no part of a name": ({"subscribePattern": "^by"}, Both(0)),
+    "subscribePattern with a class that Java intersects": (
+        {"subscribePattern": "^side-by-s[a-z&&[^q]]de$"},
+        Differ(LEFT, "subscribePattern=", "Python reads other names"),
+    ),
+    "assign nothing of another topic": ({"assign": '{"side-by-side": [1], "other": []}'}, Both(3)),
     "subscribePattern in Java's syntax alone": (
         {"subscribePattern": r"side-by-side\p{Digit}*"},
         Differ(LEFT, "subscribePattern=", "patterns are Python's"),
@@ -117,6 +127,39 @@ CASES: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
             "start offset 4 is greater than the end offset 3", "side-by-side-0 ends (endingOffsets: 3) before it starts"
         ),
     ),
+    "timestamps that end before they start": (
+        {"startingTimestamp": f"{NOW + 2}", "endingTimestamp": f"{NOW + 1}"},
+        Refuse(IS_GREATER, f"endingTimestamp={NOW + 1} is before startingTimestamp={NOW + 2}"),
+    ),
+    "an offset after the timestamp where to end": (
+        {"startingOffsets": '{"side-by-side": {"0": 4, "1": 0}}', "endingTimestamp": f"{NOW + 1}"},
+        Refuse(IS_GREATER, "side-by-side-0 ends (endingTimestamp: offset"),
+    ),
+    "an end that is deleted": (
+        {"endingOffsets": '{"side-by-side": {"0": 0, "1": -1}}'},
+        Refuse(IN_A_TASK, "side-by-side-0 begins at offset 1: all before endingOffsets, which is 0, is gone"),
+    ),
+    "an end that is deleted, which does not matter": (
+        {"endingOffsets": '{"side-by-side": {"0": 0, "1": -1}}', "failOnDataLoss": "false"},
+        Differ(IN_A_TASK, 3, "the records are gone, and that does not matter"),
+    ),
+    "a start behind the end": (
+        {"startingOffsets": '{"side-by-side": {"0": 9, "1": 0}}', "failOnDataLoss": "false"},
+        Refuse(IN_A_TASK, "startingOffsets: side-by-side-0 ends at offset 5, before 9"),
+    ),
+    "no waits between attempts": (
+        {
+            "kafka.client.id": "",
+            "kafka.retry.backoff.ms": "0",
+            "kafka.reconnect.backoff.ms": "0",
+            "kafka.metadata.max.age.ms": "0",
+            "kafka.fetch.max.bytes": "0",
+            "kafka.max.partition.fetch.bytes": "0",
+            "fetchOffset.retryIntervalMs": "-1",
+        },
+        Both(LEFT),
+    ),
+    "options of a producer": ({"kafka.acks": "all", "kafka.linger.ms": "5"}, Both(LEFT)),
     "offsets that are no JSON": ({"startingOffsets": "first"}, Refuse("Expected e.g.", "startingOffsets is no JSON")),
     "timestamps": ({"startingTimestamp": f"{NOW + 1}", "endingTimestamp": f"{NOW + 3}"}, Both(4)),
     "timestamps of partitions": (
@@ -247,6 +290,8 @@ CASES: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
 }
 
 HARMLESS = {
+    # A consumer does not look at what is a producer's.
+    **{name: "1" for name, reason in WITHOUT_EFFECT.items() if reason == WRITING and name.startswith("kafka.")},
     "groupIdPrefix": "job",
     "maxOffsetsPerTrigger": "1",
     "minOffsetsPerTrigger": "1",

@@ -103,6 +103,27 @@ def test_sql(spark: SparkSession, kafka: Kafka, topic: str) -> None:
     assert tuple(row) == (1, 30, 29)
 
 
+def test_a_table_of_the_catalog_is_refused_when_it_is_made(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    """Spark would not give its options back to who reads it."""
+    kafka.create_topic(topic)
+    options = ", ".join(f"`{name}` '{value}'" for name, value in kafka.options(subscribe=topic).items())
+    with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE versions_table USING aiokproto OPTIONS ({options})")
+    assert not spark.catalog.tableExists("versions_table")
+
+
+def test_what_is_not_supported_yet_says_so(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    rows = (
+        spark.range(1).selectExpr("cast('x' AS binary) AS value").write.format("aiokproto").options(**kafka.options())
+    )
+    with pytest.raises(Exception, match="writing is not supported yet"):
+        rows.mode("append").save()
+    stream = spark.readStream.format("aiokproto").options(**kafka.options(subscribe=topic)).load()
+    with pytest.raises(Exception, match="streaming reads are not supported yet"):
+        stream.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+
+
 def test_loads(spark: SparkSession, kafka: Kafka, topic: str, tmp_path: Path) -> None:
     """Nothing yet, something, nothing new, more; then the first of them again, and what that leaves behind."""
     servers, written = kafka.bootstrap_servers, some_records(15)
