@@ -25,26 +25,57 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from aiokproto.spark.loads.commits import CommitUncertainError
+    from aiokproto.spark.loads.history import ConflictError
     from aiokproto.spark.loads.load import LoadResult, load, read, rerun, runs
+    from aiokproto.spark.loads.manifest import Manifest, ManifestError
+    from aiokproto.spark.loads.storage import StorageError
+    from aiokproto.spark.loads.truncation import TruncationError
     from aiokproto.spark.loads.vacuum import vacuum
+    from aiokproto.spark.offsets import DataLossError
+    from aiokproto.spark.planning import TopicChangedError
 
-__all__ = ["LoadResult", "load", "read", "register", "rerun", "runs", "vacuum"]
+__all__ = [
+    "CommitUncertainError",
+    "ConflictError",
+    "DataLossError",
+    "LoadResult",
+    "Manifest",
+    "ManifestError",
+    "StorageError",
+    "TopicChangedError",
+    "TruncationError",
+    "load",
+    "read",
+    "register",
+    "rerun",
+    "runs",
+    "vacuum",
+]
 
-_LOADS = {
-    "LoadResult": "load",
-    "load": "load",
-    "read": "load",
-    "rerun": "load",
-    "runs": "load",
-    "vacuum": "vacuum",
+_MODULES = {
+    "CommitUncertainError": "loads.commits",
+    "ConflictError": "loads.history",
+    "DataLossError": "offsets",
+    "LoadResult": "loads.load",
+    "Manifest": "loads.manifest",
+    "ManifestError": "loads.manifest",
+    "StorageError": "loads.storage",
+    "TopicChangedError": "planning",
+    "TruncationError": "loads.truncation",
+    "load": "loads.load",
+    "read": "loads.load",
+    "rerun": "loads.load",
+    "runs": "loads.load",
+    "vacuum": "loads.vacuum",
 }
 
 
 def __getattr__(name: str) -> Any:
     # Executors import this package too, and have no use for what only a driver does.
-    if name not in _LOADS:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"aiokproto.spark.loads.{_LOADS[name]}"), name)
+    return getattr(import_module(f"aiokproto.spark.{_MODULES[name]}"), name)
 
 
 def register(spark: SparkSession) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_running_again_and_failing_leaves_what_was_there(output: Output) -> None
 def test_running_again_what_retention_has_deleted_fails(output: Output) -> None:
     first = output.load()
     output.kafka.delete_records(output.topic, 0, 4)
-    with pytest.raises(Exception, match="4 offsets from 0 on are gone"):
+    with pytest.raises(DataLossError, match="4 offsets from 0 on are gone"):
         output.rerun(first.run_id)
     assert output.rows() == expected(10, 5)
 
@@ -142,8 +143,50 @@ def test_running_again_does_not_replace_more_rows_by_fewer_unless_told_to(output
         output.rerun(first.run_id, options=loss)
     assert output.rows() == expected(10, 5)
     assert len(output.data()) == 1
-    assert output.rerun(first.run_id, options=loss, allow_fewer_rows=True).rows == 11
+    assert output.rerun(first.run_id, allow_fewer_rows=True).rows == 11
     assert output.rows() == [*expected(10)[4:], *expected(0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("subscribe", "topics= says what to load"),
+        ("Assign", "topics= says what to load"),
+        ("startingOffsets", "the manifests say where to start"),
+        ("kafka.bootstrap.servers", "bootstrap_servers= says"),
+    ],
+)
+def test_options_that_arguments_decide_are_refused(output: Output, name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"options: {name} cannot be set, {text}"):
+        output.load(options={name: "x"})
+    assert runs(output.path) == []
+
+
+def test_options_need_not_be_text(output: Output) -> None:
+    output.load(options={"includeHeaders": True, "minPartitions": 3})
+    assert "headers" in read(output.spark, output.path).columns
+
+
+@pytest.mark.parametrize(
+    ("transform", "text"),
+    [
+        (lambda rows: None, "transform must return a DataFrame, got NoneType"),
+        (lambda rows: rows.selectExpr("topic", "partition", "offset + 1000 AS offset"), "must keep offset as it is"),
+        (lambda rows: rows.selectExpr("'other' AS topic", "partition", "offset"), "must keep topic and partition"),
+    ],
+)
+def test_what_a_transform_must_not_do_is_said(output: Output, transform: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        output.load(transform=transform)
+    assert runs(output.path) == []
+
+
+def test_an_output_is_a_directory_and_a_load_has_topics(output: Output, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="is a file"):
+        load(output.spark, output.topic, tmp_path / "file", bootstrap_servers=output.kafka.bootstrap_servers)
+    with pytest.raises(ConfigurationError, match="topics: none is given"):
+        load(output.spark, [], tmp_path / "out", bootstrap_servers=output.kafka.bootstrap_servers)
 
 
 def test_a_rerun_whose_transform_takes_records_twice_is_held_to_them_all_the_same(output: Output) -> None:

@@ -128,11 +128,16 @@ def test_a_path_is_local_whatever_sparks_file_system_is(tmp_path: Path) -> None:
         ("s3://bucket/a/../out", "'..'"),
         ("/tmp/out[1]", "pattern"),
         ("s3://bucket/*", "pattern"),
+        ("", "a path or a URI"),
+        ("~/out", "without ~"),
+        (None, "got NoneType"),
+        (3, "got int"),
+        (b"/tmp/out", "got bytes"),
     ],
 )
-def test_paths_that_spark_takes_for_others_are_refused(out: str | Path, text: str) -> None:
+def test_paths_that_spark_takes_for_others_are_refused(out: object, text: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(text)):
-        open_storage(out)
+        open_storage(out)  # type: ignore[arg-type]
 
 
 def test_schemes_are_the_same_in_any_case(tmp_path: Path) -> None:

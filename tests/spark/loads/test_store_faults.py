@@ -13,7 +13,7 @@ from aiokproto.errors import KafkaError
 from aiokproto.spark.loads.commits import CommitUncertainError
 from aiokproto.spark.loads.manifest import Manifest
 from aiokproto.spark.loads.opening import open_storage
-from aiokproto.spark.loads.storage import Storage
+from aiokproto.spark.loads.storage import Storage, StorageError
 from aiokproto.spark.loads.vacuum import vacuum
 from tests.spark.loads.s3 import BUCKET, FakeS3
 from tests.spark.loads.scene import Log, Outcome, Place, Race, committed, load
@@ -23,6 +23,12 @@ pytestmark = pytest.mark.thorough
 
 ON_S3 = Place(lambda: open_storage(f"s3://{BUCKET}/{secrets.token_hex(4)}/out"))
 FOR_GOOD = 10_000
+
+
+def test_a_bucket_is_never_made(s3: FakeS3) -> None:
+    with pytest.raises(StorageError, match="s3://misspelt/out: there is no such bucket"):
+        open_storage("s3://misspelt/out").check()
+    assert not [path for method, path, _ in s3.requests() if method == "PUT" and path.strip("/") == "misspelt"]
 
 
 def outcome_of(work: Callable[[Storage], Manifest | None], storage: Storage) -> Outcome:

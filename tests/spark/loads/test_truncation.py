@@ -91,12 +91,23 @@ def test_a_log_that_is_truncated_while_it_is_loaded_is_an_error(output: Output, 
     assert output.load().rows == 9
 
 
+def test_a_load_that_went_on_after_a_truncation_can_be_run_again(output: Output) -> None:
+    two_batches(output)
+    diverge(output, 10, values=7)
+    diverged = output.load(on_truncation="continue")
+    assert diverged.run_id is not None
+    before = output.rows()
+    assert output.rerun(diverged.run_id).rows == diverged.rows
+    assert output.rows() == before
+
+
 def test_a_load_is_not_run_again_from_a_log_that_was_truncated(output: Output) -> None:
     two_batches(output)
     (first,) = runs(output.path)
     diverge(output, 10, values=7)
-    with pytest.raises(TruncationError, match="only up to offset 10"):
+    with pytest.raises(TruncationError, match="only up to offset 10") as error:
         output.rerun(first.run_id)
+    assert "on_truncation" not in str(error.value), "a rerun has no such choice"
     assert read(output.spark, output.path).count() == 19
 
 

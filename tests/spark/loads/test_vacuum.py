@@ -84,7 +84,7 @@ def test_nothing_is_removed_where_manifests_cannot_be_read(output: LocalStorage)
 def test_nothing_is_removed_where_nothing_was_committed(tmp_path: Path) -> None:
     storage = LocalStorage(f"file://{tmp_path}/table")
     storage.write(f"{DEAD}/part-0", b"1")
-    with pytest.raises(ManifestError, match="has 0 manifests"):
+    with pytest.raises(ManifestError, match="nothing was loaded"):
         vacuum(storage.uri, older_than=NOW)
     assert names(storage) == {DEAD}
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from aiokproto.errors import ConfigurationError, KafkaError
+from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.attempt import Counted, Written
 from aiokproto.spark.loads.manifest import Manifest
 from aiokproto.spark.loads.storage import Storage
@@ -54,7 +54,7 @@ class SparkJob:
 
     def write(self, directory: str) -> Written:
         """Read the manifest's ranges, transform the rows, and write them as Parquet."""
-        from pyspark.sql import Observation, functions
+        from pyspark.sql import DataFrame, Observation, functions
 
         from aiokproto.spark import register
 
@@ -64,6 +64,8 @@ class SparkJob:
         frame = self._records().observe(taken, count)
         if self._transform is not None:
             frame = self._transform(frame)
+            if not isinstance(frame, DataFrame):
+                raise ConfigurationError(f"transform must return a DataFrame, got {type(frame).__name__}")
         _check_schema(frame)
         frame.observe(written, count).write.options(**_COMMITTER).parquet(self._uri(directory))
         rows = _observed(written)
@@ -87,10 +89,16 @@ class SparkJob:
         for one in self._manifest.partitions:
             count, first, last = found.pop((one.topic, one.partition), (0, None, None))
             if first is not None and not one.start <= first <= last < one.end:
-                raise KafkaError(f"{uri} has offsets {first} to {last} of {one.topic_partition}, not within its range")
+                raise ConfigurationError(
+                    f"transform must keep offset as it is: {one.topic_partition} has offsets {first} to {last} now, "
+                    f"and {one.start} to {one.end - 1} were read"
+                )
             counted.append(replace(one, rows=count, first_offset=first, last_offset=last))
         if found:
-            raise KafkaError(f"{uri} has rows of {sorted(found)}, which were not read")
+            raise ConfigurationError(
+                f"transform must keep topic and partition as they are: there are rows of {sorted(found)[:3]}, "
+                "which were not read"
+            )
         return Counted(files, tuple(counted))
 
     def missing_records(self, manifest: Manifest) -> int:

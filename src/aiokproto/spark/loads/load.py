@@ -20,7 +20,7 @@ from aiokproto.spark.loads.planning import check_log, plan_load
 from aiokproto.spark.loads.storage import Storage
 from aiokproto.spark.offsets import DataLossError
 from aiokproto.spark.options import TOPIC_IDS, parse_read_options
-from aiokproto.spark.planning import TopicChangedError
+from aiokproto.spark.planning import TopicChangedError, plan_now
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +28,22 @@ if TYPE_CHECKING:
     Transform = Callable[[DataFrame], DataFrame]
 
 logger = logging.getLogger("aiokproto.spark")
+
+_START = "the manifests say where to start; starting= does for partitions that no load has read"
+_DECIDED = {
+    "kafka.bootstrap.servers": "bootstrap_servers= says where the cluster is",
+    **dict.fromkeys(("subscribe", "subscribepattern", "assign"), "topics= says what to load"),
+    **dict.fromkeys(
+        (
+            "startingoffsets",
+            "startingtimestamp",
+            "startingoffsetsbytimestamp",
+            "startingoffsetsbytimestampstrategy",
+        ),
+        _START,
+    ),
+}
+"""Options of the data source that an argument, or the manifests, decide about."""
 
 OnTruncation = Literal["fail", "continue"]
 
@@ -55,7 +71,7 @@ def load(
     bootstrap_servers: str | Sequence[str],
     starting: str | int | datetime = "earliest",
     on_truncation: OnTruncation = "fail",
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
     transform: Transform | None = None,
 ) -> LoadResult:
     """Append what is new in the topics, up to now, to an output.
@@ -68,11 +84,12 @@ def load(
         topics: The topics; loads into one output may differ in them.
         out: A directory, as a path or URI. Read it with :func:`read`: it can hold files that do not count.
         bootstrap_servers: Brokers to begin with, ``"host:port,host:port"`` or a list.
-        starting: Where to start with partitions that no load of this output has read: ``"earliest"``, or a time
-            (aware datetime, or milliseconds since the epoch).
+        starting: Where to start with partitions that no load of this output has read: ``"earliest"``, or a fixed time
+            (aware datetime, or milliseconds since the epoch). A load that finds nothing remembers nothing: with a time
+            that moves, such as now, records between two loads would be passed over.
         on_truncation: What to do about a log that no longer holds what was loaded from it: ``"fail"``, or
             ``"continue"`` with what is there now, from the first offset that differs, and note it in the manifest.
-        options: Further options of the data source.
+        options: Further options of the data source, but for those that say what to read and where to start.
         transform: Makes the rows into what is to be written. It must keep the columns ``topic``, ``partition`` and
             ``offset``, and must not run queries on the rows it is given.
 
@@ -88,10 +105,13 @@ def load(
     """
     if on_truncation not in ("fail", "continue"):
         raise ConfigurationError(f"on_truncation={on_truncation!r}: it is 'fail' or 'continue'")
+    subscribed = topics if isinstance(topics, str) else ",".join(topics)
+    if not subscribed:
+        raise ConfigurationError("topics: none is given")
     output = open_storage(out, spark)
     history = CommitLog(output).latest()
     given = _options(bootstrap_servers, options)
-    given["subscribe"] = topics if isinstance(topics, str) else ",".join(topics)
+    given["subscribe"] = subscribed
     given |= {TOPIC_IDS: json.dumps(dict(history.topic_ids)), **_starting(starting, given)}
     parsed = parse_read_options(given)
     plan = plan_load(parsed, history, allow_truncation=on_truncation == "continue")
@@ -133,7 +153,7 @@ def rerun(
     *,
     bootstrap_servers: str | Sequence[str],
     allow_fewer_rows: bool = False,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
     transform: Transform | None = None,
 ) -> LoadResult:
     """Do a load again, with exactly the offsets it had, in place of what it wrote: as when ``transform`` had a mistake.
@@ -146,12 +166,12 @@ def rerun(
         run_id: Which load, as in :attr:`LoadResult.run_id` and :func:`runs`.
         bootstrap_servers: As for :func:`load`.
         allow_fewer_rows: Whether to commit though the topics have fewer records in these offsets than they had, as
-            after compaction; rows that only the output has would be gone with that.
+            after compaction or retention; rows that only the output has would be gone with that.
         options: As for :func:`load`. Isolation level and headers are as they were.
         transform: As for :func:`load`; not kept, so it has to be given again.
 
     Raises:
-        DataLossError: There are fewer records than there were.
+        DataLossError: There are fewer records than there were. Records that go while tasks read are Spark's error.
         ConflictError: Another attempt at the same load was committed meanwhile. Nothing was.
         TopicChangedError, TruncationError, CommitUncertainError, ManifestError, ConfigurationError, KafkaError: As for
             :func:`load`.
@@ -161,11 +181,15 @@ def rerun(
     history = log.latest()
     before = log.manifest(history.current_number(run_id))
     if before.run_id != run_id:
-        raise ManifestError(f"there is no run {run_id!r} in {output.uri}")
+        raise ManifestError(f"there is no run {run_id!r} in {output.uri}; runs() lists them by their run_id")
     given = _options(bootstrap_servers, options)
     given["kafka.isolation.level"] = "read_committed" if before.read_committed else "read_uncommitted"
     given["includeheaders"] = str(before.include_headers)
+    if allow_fewer_rows:
+        given.setdefault("failondataloss", "false")
     pinned = parse_read_options(pinned_options(given, before))
+    # What is gone already is found here, and not by a task, whose error would be Spark's.
+    plan_now(pinned)
     check_log(pinned, before.partitions, cluster_id=before.cluster_id)
     data, _ = new_directory(datetime.now(timezone.utc))
     manifest = replace(before, attempt=before.attempt + 1, replaces=before.number, data=data, files=())
@@ -207,6 +231,9 @@ def read(spark: SparkSession, out: str | Path) -> DataFrame:
 
     Raises:
         ManifestError: There is none yet; or they contradict each other, as when two hold the same offsets.
+
+    After a load with ``on_truncation="continue"`` the output has records that the log has lost beside those that took
+    their place: the same offsets twice. ``runs(out)`` has where, as ``diverged`` of a partition.
     """
     output = open_storage(out, spark)
     paths = [f"{output.uri}/{path}" for manifest in _current(output) for path in manifest.paths]
@@ -220,9 +247,15 @@ def _result(manifest: Manifest) -> LoadResult:
     return LoadResult(manifest.run_id, manifest.rows, manifest.partitions)
 
 
-def _options(bootstrap_servers: str | Sequence[str], options: Mapping[str, str] | None) -> dict[str, str]:
+def _options(bootstrap_servers: str | Sequence[str], options: Mapping[str, object] | None) -> dict[str, str]:
+    """The options of the data source, by names in lower case, as text: what Spark's own readers make of them."""
     servers = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
-    return {"kafka.bootstrap.servers": servers, **{name.lower(): value for name, value in (options or {}).items()}}
+    given = {"kafka.bootstrap.servers": servers}
+    for name, value in (options or {}).items():
+        if reason := _DECIDED.get(name.lower()):
+            raise ConfigurationError(f"options: {name} cannot be set, {reason}")
+        given[name.lower()] = str(value).lower() if isinstance(value, bool) else str(value)
+    return given
 
 
 def _starting(starting: str | int | datetime, options: Mapping[str, str]) -> dict[str, str]:

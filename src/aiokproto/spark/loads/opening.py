@@ -27,6 +27,8 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
     if scheme == "file":
         from aiokproto.spark.loads.local import LocalStorage
 
+        if Path(uri.removeprefix(LOCAL)).is_file():
+            raise ConfigurationError(f"out={str(out)!r} is a file; it must be a directory")
         return LocalStorage(uri)
     if scheme in ("hdfs", "viewfs"):
         from aiokproto.spark.loads.hadoop import HadoopStorage
@@ -39,7 +41,12 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
 
 def _normal(out: str | Path) -> tuple[str, str]:
     """The scheme, and the one URI that an output has: manifests and data must not go to two places."""
+    if not isinstance(out, str | PurePath):
+        raise ConfigurationError(f"out must be a path or a URI, got {type(out).__name__}")
     text = str(out)
+    if not text or text.startswith("~"):
+        # An empty variable, or one that a shell has not expanded, would make a directory where nobody looks for it.
+        raise ConfigurationError(f"out={text!r}: it must be a path or a URI, without ~")
     if found := re.search(r"[*?\[\]{}\\^]", text):
         raise ConfigurationError(f"out={text!r}: Spark reads {found[0]!r} as a pattern")
     match = _SCHEME.match(text)
@@ -47,7 +54,8 @@ def _normal(out: str | Path) -> tuple[str, str]:
         return "file", LOCAL + str(Path(text).resolve())
     scheme, rest = match[1].lower(), text[match.end() :]
     if isinstance(out, PurePath) or not rest.startswith("/"):
-        raise ConfigurationError(f"out={text!r}: write it as a string, {scheme}://…, or as a path without a scheme")
+        text = f"out={text!r}: write it as a string with two slashes, {scheme}://…, or as a path without a scheme"
+        raise ConfigurationError(text)
     authority, slash, path = rest[1:].partition("/")
     if scheme == "file" and authority:
         raise ConfigurationError(f"out={text!r}: a local path has three slashes, file:///{authority}{slash}{path}")

@@ -50,7 +50,7 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
         positions = {one: history.positions[one] for one in partitions if one in history.positions}
         found = await diverged(cluster, positions, options)
         if found and not allow_truncation:
-            raise TruncationError(found)
+            raise TruncationError(found, "on_truncation='continue' records this and loads what is there now")
         for partition, divergence in sorted(found.items()):
             logger.warning("%s %s; loading what is there now", partition, describe(divergence))
         resume = {one: position.offset for one, position in positions.items()}
@@ -95,7 +95,7 @@ def check_log(
     ends = {one.topic_partition: Position(one.end, one.epochs) for one in partitions}
     starts = {one: history.positions[one] for one in ends.keys() & history.positions.keys()}
     for one in partitions:
-        if one.diverged is not None:
+        if one.diverged is not None and one.topic_partition in starts:
             starts[one.topic_partition] = starts[one.topic_partition].cut(one.diverged.offset)
 
     async def checked(cluster: Cluster) -> None:

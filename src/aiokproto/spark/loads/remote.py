@@ -13,6 +13,8 @@ from aiokproto.spark.loads.storage import PROBE, Folder, StorageError
 # Hadoop's names for schemes that fsspec has under another one.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
 
+_OBJECT_STORES = {"s3", "gs", "gcs", "abfs", "az"}
+
 
 class RemoteStorage:
     """A bucket, or a directory in one.
@@ -36,6 +38,7 @@ class RemoteStorage:
             # cached: other processes write, too.
             self._fs: Any = kind(**kind._get_kwargs_from_urls(url), use_listings_cache=False)
             self._root: str = kind._strip_protocol(url)
+            self._in_bucket = scheme in _OBJECT_STORES
         except (ImportError, ValueError) as error:
             raise StorageError(f"{uri} cannot be reached: {error}") from error
         if not _creates(self._fs):
@@ -71,7 +74,10 @@ class RemoteStorage:
         try:
             self._fs.pipe_file(path, data, mode=mode)
         except FileNotFoundError:
-            # Object stores have no directories; what else fsspec knows has some.
+            if self._in_bucket:
+                # There are no directories to be made, and making those of its path would make the bucket: its name
+                # may be misspelt.
+                raise StorageError(f"{self.uri}: there is no such bucket, or container") from None
             self._fs.makedirs(self._fs._parent(path), exist_ok=True)
             self._fs.pipe_file(path, data, mode=mode)
 

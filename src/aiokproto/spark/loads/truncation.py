@@ -36,12 +36,12 @@ class TruncationError(KafkaError):
         divergences: What was found of each partition.
     """
 
-    def __init__(self, divergences: Mapping[TopicPartition, Divergence]) -> None:
+    def __init__(self, divergences: Mapping[TopicPartition, Divergence], advice: str = "") -> None:
         self.divergences = dict(divergences)
         found = "; ".join(f"{partition} {describe(one)}" for partition, one in sorted(self.divergences.items()))
         super().__init__(
-            f"the log was truncated since the last load, as by an unclean leader election: {found}. "
-            "on_truncation='continue' records this and loads what is there now"
+            f"the log was truncated since it was loaded, as by an unclean leader election: {found}"
+            f"{'. ' if advice else ''}{advice}"
         )
 
 

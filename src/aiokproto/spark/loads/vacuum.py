@@ -27,8 +27,8 @@ def vacuum(
 ) -> list[Folder]:
     """Remove directories of attempts that do not count: those that failed, were killed, or were replaced since.
 
-    A load that is still at work, or whose commit is uncertain, has such a directory, too. So only those are removed
-    that nothing was written to for longer than that can be. Queries that still read replaced files fail.
+    A load that is still at work, or whose commit is uncertain, has such a directory, too: hence ``older_than``, which
+    must be longer than any load takes. Queries that still read replaced files fail.
 
     Args:
         out: The output.
@@ -43,6 +43,8 @@ def vacuum(
         ConfigurationError: ``older_than`` is negative.
         ManifestError: The manifests cannot be read, or there is none; nothing is removed then.
     """
+    if not isinstance(older_than, timedelta):
+        raise ConfigurationError(f"older_than={older_than!r}: it is a timedelta, such as timedelta(days=7)")
     if older_than < timedelta(0):
         raise ConfigurationError(f"older_than={older_than}: it cannot be negative")
     output = open_storage(out, spark)
@@ -54,7 +56,8 @@ def vacuum(
     last = commits.latest().number
     if not manifests or len(manifests) != last:
         # Not an output of loads, or one whose manifests are not all visible.
-        raise ManifestError(f"{output.uri} has {len(manifests)} manifests up to number {last}")
+        found = f"has {len(manifests)} manifests up to number {last}" if last else "has no manifest: nothing was loaded"
+        raise ManifestError(f"{output.uri} {found}")
     needed = set({manifest.run_id: manifest.data for manifest in manifests}.values())
     orphans = [
         folder
