@@ -1,0 +1,178 @@
+"""What tasks ask brokers for, and how often: the options of fetching have an effect."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.fetch import FetchRequest, PartitionData
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+from aiokproto.records import encode
+from aiokproto.spark import worker as workers
+from aiokproto.spark.fetching import BY_NAME, RangeFetcher
+from aiokproto.spark.leaders import ask_leaders
+from aiokproto.spark.offsets import DataLossError
+from aiokproto.spark.planning import plan_now
+from aiokproto.spark.reading import read_range
+from aiokproto.spark.worker import Worker
+from aiokproto.types import TopicPartition
+from tests.spark.kafka import Kafka
+from tests.spark.test_reading import some_records
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[FetchRequest, dict[str, Any]]]:
+    """The Fetch requests, with how they were sent."""
+    found: list[tuple[FetchRequest, dict[str, Any]]] = []
+    send = Cluster.send
+
+    async def recorded(self: Cluster, request: Any, node: int, **how: Any) -> Any:
+        if isinstance(request, FetchRequest):
+            found.append((request, how))
+        return await send(self, request, node, **how)
+
+    monkeypatch.setattr(Cluster, "send", recorded)
+    return found
+
+
+def test_a_fetch_asks_for_what_the_options_say(
+    kafka: Kafka, worker: Worker, topic: str, sent: list[tuple[FetchRequest, dict[str, Any]]]
+) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    chosen = {
+        "kafka.fetch.max.wait.ms": "7",
+        "kafka.fetch.min.bytes": "3",
+        "kafka.max.partition.fetch.bytes": "50000",
+        "kafka.fetch.max.bytes": "40000",
+        "kafka.isolation.level": "read_committed",
+    }
+    options = kafka.read_options(subscribe=topic, **chosen)
+    (planned,) = plan_now(options).ranges
+    assert len(list(read_range(worker, planned, options))) == 1
+    (request, how) = sent[0]
+    assert (request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level) == (7, 3, 40_000, 1)
+    (asked,) = request.topics
+    (partition,) = asked.partitions
+    assert partition.partition_max_bytes == 40_000
+    assert partition.current_leader_epoch == kafka.client.snapshot.leader_epoch(topic, 0) == 0
+    assert (asked.topic_id, how["max_version"]) == (planned.topic_id, None)
+
+
+def test_a_topic_without_an_id_is_fetched_by_its_name(
+    kafka: Kafka, worker: Worker, topic: str, sent: list[tuple[FetchRequest, dict[str, Any]]]
+) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    options = kafka.read_options(subscribe=topic)
+    planned = replace(plan_now(options).ranges[0], topic_id=ZERO_UUID)
+    (table,) = read_range(worker, planned, options)
+    assert table.num_rows == 3
+    assert sent[0][1]["max_version"] == BY_NAME
+
+
+def test_a_batch_that_an_old_broker_has_cut_is_asked_for_whole(kafka: Kafka, topic: str) -> None:
+    kafka.create_topic(topic)
+    kafka.produce(topic, 0, some_records(3))
+    options = kafka.read_options(subscribe=topic, **{"kafka.max.partition.fetch.bytes": "64"})
+    kafka.run(kafka.client.topic(topic))
+    fetcher = RangeFetcher(kafka.client, plan_now(options).ranges[0], options)
+    cut = encode(some_records(3))[:64]
+    answer = PartitionData(partition_index=0, error_code=0, high_watermark=3, records=memoryview(cut))
+    assert fetcher._take_in(answer) == []
+    assert fetcher._request(1).max_bytes == 128
+
+
+def test_a_log_that_is_cut_off_while_it_is_read_is_data_loss_whatever_the_options(
+    kafka: Kafka, worker: Worker, topic: str
+) -> None:
+    kafka.create_topic(topic)
+    for start in (0, 5):
+        kafka.produce(topic, 0, some_records(5, start))
+    options = kafka.read_options(subscribe=topic, failOnDataLoss="false")
+    planned = replace(plan_now(options).ranges[0], start=7)
+    kafka.run(diverge(kafka, topic))
+    with pytest.raises(DataLossError, match=r"the log has no offset 7 any more, though it begins at 0: it was cut off"):
+        list(read_range(worker, planned, options))
+
+
+async def diverge(kafka: Kafka, topic: str) -> None:
+    kafka.broker.diverge_log(topic, 0, 5)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+async def test_leaders_are_asked_again_as_often_and_as_late_as_the_options_say(
+    kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch, retries: int
+) -> None:
+    chosen = {"fetchOffset.numRetries": str(retries), "fetchOffset.retryIntervalMs": "1234"}
+    options = kafka.read_options(subscribe=topic, **chosen)
+    asked, paused = 0, list[float]()
+
+    class Snapshot:
+        def leader(self, topic: str, partition: int) -> int:
+            return 1
+
+    class FakeCluster:
+        snapshot = Snapshot()
+
+        def invalidate(self, reason: str) -> None:
+            pass
+
+    async def refuse(node: int, partitions: list[TopicPartition]) -> list[Any]:
+        nonlocal asked
+        asked += 1
+        raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "asking")
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    cluster: Any = FakeCluster()
+    with pytest.raises(BrokerError):
+        await ask_leaders(cluster, "ListOffsets", [TopicPartition(topic, 0)], refuse, options)
+    assert asked == retries + 1
+    assert paused == [1.234] * retries
+
+
+def test_a_worker_is_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = workers.worker()
+    assert workers.worker() is mine
+    monkeypatch.setattr(workers, "_workers", dict(workers._workers))
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    forked = workers.worker()
+    assert forked is not mine
+    forked.close()
+
+
+def test_a_plain_connection_is_not_kept_for_who_wants_an_encrypted_one(
+    monkeypatch: pytest.MonkeyPatch, worker: Worker
+) -> None:
+    class FakeCluster:
+        def __init__(self, config: Any) -> None:
+            self.config = config
+
+        async def start(self) -> None:
+            await asyncio.sleep(0)
+
+        topic = close = lambda self, *_: self.start()
+
+    monkeypatch.setattr(workers, "Cluster", FakeCluster)
+    plain = {"bootstrap_servers": "localhost:9092", "security_protocol": "PLAINTEXT"}
+    first = worker.cluster(plain, "t")
+    assert worker.cluster(dict(plain), "t") is first
+    assert worker.cluster({**plain, "security_protocol": "SSL"}, "t") is not first
