@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from aiokproto.spark.loads.commits import CommitUncertainError
-    from aiokproto.spark.loads.history import ConflictError
+    from aiokproto.spark.loads.history import ConflictError, SchemaError
     from aiokproto.spark.loads.load import LoadResult, load, read, rerun, runs
     from aiokproto.spark.loads.manifest import Manifest, ManifestError
     from aiokproto.spark.loads.storage import StorageError
@@ -42,6 +42,7 @@ __all__ = [
     "LoadResult",
     "Manifest",
     "ManifestError",
+    "SchemaError",
     "StorageError",
     "TopicChangedError",
     "TruncationError",
@@ -60,6 +61,7 @@ _MODULES = {
     "LoadResult": "loads.load",
     "Manifest": "loads.manifest",
     "ManifestError": "loads.manifest",
+    "SchemaError": "loads.history",
     "StorageError": "loads.storage",
     "TopicChangedError": "planning",
     "TruncationError": "loads.truncation",

@@ -163,7 +163,9 @@ def rerun(storage: Storage, run_id: str) -> Manifest:
     history = commits.latest()
     before = commits.manifest(history.current_number(run_id))
     data, _ = new_directory(datetime(2026, 1, 1, tzinfo=timezone.utc))
-    manifest = replace(before, attempt=before.attempt + 1, replaces=before.number, data=data)
+    manifest = replace(
+        before, attempt=before.attempt + 1, replaces=before.number, data=data, replaced_columns=before.columns
+    )
     return _carried_out(storage, history, manifest)
 
 
@@ -181,7 +183,7 @@ def _carried_out(storage: Storage, history: History, manifest: Manifest) -> Mani
         for one in manifest.partitions:
             rows = " ".join(map(str, range(one.start, one.end)))
             storage.write(f"{data}/{one.topic}-{one.partition}", rows.encode())
-        return Written(total, total)
+        return Written(total, total, {})
 
     def count(data: str) -> Counted:
         files = tuple(f"{one.topic}-{one.partition}" for one in manifest.partitions)

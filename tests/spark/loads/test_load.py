@@ -13,7 +13,7 @@ import pytest
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark import load, read, runs
 from aiokproto.spark.loads.commits import CommitLog, commit_name
-from aiokproto.spark.loads.history import ConflictError
+from aiokproto.spark.loads.history import ConflictError, SchemaError
 from aiokproto.spark.loads.manifest import ManifestError
 from aiokproto.spark.loads.opening import open_storage
 from aiokproto.spark.offsets import DataLossError
@@ -179,6 +179,34 @@ def test_what_a_transform_must_not_do_is_said(output: Output, transform: Any, te
     with pytest.raises(ConfigurationError, match=text):
         output.load(transform=transform)
     assert runs(output.path) == []
+
+
+def test_a_column_keeps_its_type(output: Output) -> None:
+    def with_column(kind: str) -> Any:
+        return lambda rows: rows.selectExpr("topic", "partition", "offset", f"cast(1 AS {kind}) AS n")
+
+    first = output.load(transform=with_column("int"))
+    output.kafka.produce(output.topic, 0, numbered(2, 10))
+    text = "column 'n' is string, and int in the output"
+    with pytest.raises(SchemaError, match=text):
+        output.load(transform=with_column("string"))
+    assert len(output.data()) == 1
+    assert read(output.spark, output.path).count() == 15
+    # The only load that has it may give it another one.
+    output.rerun(first.run_id, transform=with_column("string"))
+    output.load(transform=with_column("string"))
+    assert read(output.spark, output.path).schema["n"].dataType.simpleString() == "string"
+    with pytest.raises(SchemaError, match="column 'n' is bigint, and string in the output"):
+        output.rerun(first.run_id, transform=with_column("bigint"))
+
+
+def test_structs_may_grow(output: Output) -> None:
+    position = "topic, partition, offset"
+    output.load(transform=lambda rows: rows.selectExpr(*position.split(", "), "struct(1 AS a) AS s"))
+    output.kafka.produce(output.topic, 0, numbered(2, 10))
+    output.load(transform=lambda rows: rows.selectExpr(*position.split(", "), "struct('x' AS b, 2 AS a) AS s"))
+    found = read(output.spark, output.path).selectExpr("s.a", "s.b").distinct().collect()
+    assert {(row[0], row[1]) for row in found} == {(1, None), (2, "x")}
 
 
 def test_an_output_is_a_directory_and_a_load_has_topics(output: Output, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+from aiokproto.spark.loads.columns import Columns
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import ConflictError, History
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest
@@ -42,10 +43,12 @@ class Written(NamedTuple):
     Attributes:
         source_rows: Records read, before any transformation.
         rows: Rows written.
+        columns: Their columns.
     """
 
     source_rows: int
     rows: int
+    columns: Columns
 
 
 class Counted(NamedTuple):
@@ -124,6 +127,7 @@ def _counted(manifest: Manifest, written: Written, counted: Counted, uri: str) -
     manifest = replace(
         manifest,
         source_rows=written.source_rows,
+        columns=written.columns,
         created=created,
         files=tuple(sorted(counted.files)),
         partitions=counted.partitions,

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiokproto.spark.loads.columns import describe, misfit
 from aiokproto.spark.loads.manifest import Epochs, LoadedPartition, Manifest, ManifestError, Position, as_epochs
 from aiokproto.types import TopicPartition
 
-FORMAT = 1
+FORMAT = 2
 
 EPOCHS = 16
 """Leader epochs that are kept of a partition: what was truncated lies in the last ones."""
@@ -27,6 +28,10 @@ class ConflictError(ManifestError):
     """A manifest cannot follow those that others have committed. It was not committed."""
 
 
+class SchemaError(ConflictError):
+    """A column has another type than in the files that others have committed. Nothing was."""
+
+
 @dataclass(frozen=True)
 class History:
     """How far the loads of an output have come.
@@ -37,6 +42,7 @@ class History:
         topic_ids: The ids of the topics that were read, in hex.
         positions: For each partition where the next load starts.
         current: Number of a load's first manifest → number of the one that counts, for loads that were run again.
+        columns: The columns of the files that count: each with its types, and how many loads have it.
     """
 
     number: int = 0
@@ -44,6 +50,7 @@ class History:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     current: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def then(self, manifest: Manifest) -> History:
         """The history with one more manifest.
@@ -70,7 +77,8 @@ class History:
                 continue
             self._check_start(manifest, one)
             positions[one.topic_partition] = Position(one.end, _joined(one))
-        return History(manifest.number, manifest.cluster_id, topic_ids, positions, self.current)
+        columns = self.with_columns(manifest)
+        return History(manifest.number, manifest.cluster_id, topic_ids, positions, self.current, columns)
 
     def _check_start(self, manifest: Manifest, one: LoadedPartition) -> None:
         # Not that its start lies behind: after a truncation the same offsets come again, of other records.
@@ -90,7 +98,32 @@ class History:
                 f"run {manifest.run_id} was run again meanwhile: manifest {counts} counts, not {manifest.replaces}"
             )
         current = {**self.current, manifest.run_id: manifest.number}
-        return History(manifest.number, self.cluster_id, self.topic_ids, self.positions, current)
+        columns = self.with_columns(manifest)
+        return History(manifest.number, self.cluster_id, self.topic_ids, self.positions, current, columns)
+
+    def with_columns(self, manifest: Manifest) -> dict[str, dict[str, int]]:
+        """The columns with those of one more manifest.
+
+        Raises:
+            SchemaError: One of them has a type that Spark cannot read together with that of the others.
+        """
+        found = {name: dict(types) for name, types in self.columns.items()}
+        for name, kind in manifest.replaced_columns.items():
+            if not found.get(name, {}).get(kind):
+                raise ManifestError(f"run {manifest.run_id} replaces a column {name!r} that it never had")
+            found[name][kind] -= 1
+            if not found[name][kind]:
+                del found[name][kind]
+        for name, kind in manifest.columns.items():
+            types = found.setdefault(name, {})
+            if kind not in types and (other := misfit(kind, types)) is not None:
+                raise SchemaError(
+                    f"run {manifest.run_id}: column {name!r} is {describe(kind)}, and {describe(other)} in the output. "
+                    "Spark cannot read files together in which it differs: cast it in transform, run the others again, "
+                    "or load into another output"
+                )
+            types[kind] = types.get(kind, 0) + 1
+        return {name: types for name, types in found.items() if types}
 
     def current_number(self, run_id: str) -> int:
         """The number of the manifest that counts for a load.
@@ -115,6 +148,7 @@ class History:
             "topic_ids": dict(self.topic_ids),
             "positions": positions,
             "current": dict(self.current),
+            "columns": {name: dict(types) for name, types in self.columns.items()},
         }
 
     @classmethod
@@ -132,7 +166,14 @@ class History:
                 for topic, partitions in fields["positions"].items()
                 for partition, (offset, epochs) in partitions.items()
             }
-            return cls(fields["number"], fields["cluster_id"], fields["topic_ids"], positions, fields["current"])
+            return cls(
+                fields["number"],
+                fields["cluster_id"],
+                fields["topic_ids"],
+                positions,
+                fields["current"],
+                fields["columns"],
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ManifestError(f"a history cannot be read: {error!r}") from error
 

@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 from aiokproto.errors import ConfigurationError
 from aiokproto.spark.loads.attempt import Counted, Written
+from aiokproto.spark.loads.columns import columns_of
+from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import Manifest
 from aiokproto.spark.loads.storage import Storage
 from aiokproto.spark.offsets import format_offsets
@@ -42,12 +44,14 @@ class SparkJob:
         self,
         spark: SparkSession,
         storage: Storage,
+        history: History,
         manifest: Manifest,
         options: Mapping[str, str],
         transform: Transform | None,
     ) -> None:
         self._spark = spark
         self._storage = storage
+        self._history = history
         self._manifest = manifest
         self._options = options
         self._transform = transform
@@ -67,12 +71,15 @@ class SparkJob:
             if not isinstance(frame, DataFrame):
                 raise ConfigurationError(f"transform must return a DataFrame, got {type(frame).__name__}")
         _check_schema(frame)
+        columns = columns_of(frame.schema.jsonValue())
+        # Before anything is written; the commit compares again with what others have committed meanwhile.
+        self._history.with_columns(replace(self._manifest, columns=columns))
         frame.observe(written, count).write.options(**_COMMITTER).parquet(self._uri(directory))
         rows = _observed(written)
         source_rows = _observed(taken)
         if source_rows is None:
             source_rows = self._records().count()
-        return Written(source_rows, rows or 0)
+        return Written(source_rows, rows or 0, columns)
 
     def count(self, directory: str) -> Counted:
         """Read the files back: their names, and what they hold of each partition."""

@@ -98,6 +98,7 @@ def load(
         TruncationError: Records that were loaded are not in the log any more.
         DataLossError: Records that no load has read are gone.
         ConflictError: Another load of the same partitions was committed meanwhile. Nothing was.
+        SchemaError: A column has another type than in earlier loads.
         CommitUncertainError: The storage does not say whether the load was committed: see :func:`runs`.
         ManifestError: The manifests cannot be read.
         ConfigurationError: An option or argument cannot be used.
@@ -138,7 +139,7 @@ def load(
         partitions=plan.partitions,
     )
     pinned = parse_read_options(pinned_options(given, manifest))
-    job = SparkJob(spark, output, manifest, given, transform)
+    job = SparkJob(spark, output, history, manifest, given, transform)
 
     def validate(_: Manifest) -> None:
         check_log(pinned, plan.partitions, history, plan.cluster_id)
@@ -173,8 +174,8 @@ def rerun(
     Raises:
         DataLossError: There are fewer records than there were. Records that go while tasks read are Spark's error.
         ConflictError: Another attempt at the same load was committed meanwhile. Nothing was.
-        TopicChangedError, TruncationError, CommitUncertainError, ManifestError, ConfigurationError, KafkaError: As for
-            :func:`load`.
+        TopicChangedError, TruncationError, SchemaError, CommitUncertainError, ManifestError, ConfigurationError,
+            KafkaError: As for :func:`load`.
     """
     output = open_storage(out, spark)
     log = CommitLog(output)
@@ -192,8 +193,16 @@ def rerun(
     plan_now(pinned)
     check_log(pinned, before.partitions, cluster_id=before.cluster_id)
     data, _ = new_directory(datetime.now(timezone.utc))
-    manifest = replace(before, attempt=before.attempt + 1, replaces=before.number, data=data, files=())
-    job = SparkJob(spark, output, manifest, given, transform)
+    manifest = replace(
+        before,
+        attempt=before.attempt + 1,
+        replaces=before.number,
+        data=data,
+        files=(),
+        columns={},
+        replaced_columns=before.columns,
+    )
+    job = SparkJob(spark, output, history, manifest, given, transform)
 
     def validate(counted: Manifest) -> None:
         if not allow_fewer_rows and (gone := job.missing_records(before)):

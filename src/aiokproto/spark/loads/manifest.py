@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from aiokproto.errors import KafkaError
+from aiokproto.spark.loads.columns import Columns
 from aiokproto.types import TopicPartition
 
-FORMAT = 2
+FORMAT = 3
 
 Epochs = tuple[tuple[int, int], ...]
 """Leader epochs that have records, each with the first offset it has."""
@@ -115,6 +116,8 @@ class Manifest:
         include_headers: Whether there is a column with the headers.
         source_rows: Records read, before any transformation.
         partitions: What was read.
+        columns: The columns of its files.
+        replaced_columns: Those of the attempt that it replaces.
     """
 
     number: int
@@ -129,6 +132,8 @@ class Manifest:
     include_headers: bool
     source_rows: int
     partitions: tuple[LoadedPartition, ...]
+    columns: Columns = field(default_factory=dict)
+    replaced_columns: Columns = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
