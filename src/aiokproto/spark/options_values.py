@@ -36,9 +36,11 @@ def whole(least: int, most: int = INT64_MAX, of: str = "") -> Callable[[str], in
         if not re.fullmatch(r"[+-]?[0-9]+", text.strip()):
             raise ValueError(f"must be a whole number{of and ' of '}{of}")
         # Python refuses to read thousands of digits.
-        number = int(text) if len(text.strip()) < 30 else most + 1
-        if not least <= number <= most:
-            raise ValueError(f"must be at least {least} and at most {most}")
+        number = int(text.strip()[:30])
+        if number < least:
+            raise ValueError(f"must be at least {least}")
+        if number > most:
+            raise ValueError(f"must be at most {most}")
         return number
 
     return read

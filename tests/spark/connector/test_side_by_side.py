@@ -296,6 +296,7 @@ HARMLESS = {
     "maxOffsetsPerTrigger": "1",
     "minOffsetsPerTrigger": "1",
     "maxTriggerDelay": "1s",
+    "path": "other",
     "topic": "other",
     "kafka.allow.auto.create.topics": "false",
     "kafka.auto.commit.interval.ms": "1000",

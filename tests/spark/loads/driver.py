@@ -1,6 +1,6 @@
 """A driver of Spark in a process of its own, which loads, and is killed (-9) at a chosen step.
 
-Run as ``python -m tests.spark.loads.driver '{"out": …}'``; it writes the number of rows that were loaded.
+Run as ``python -m tests.spark.loads.driver '{"out": …}' WAREHOUSE``; it writes the number of rows that were loaded.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ STEPS = ("while tasks write", "once files are written", "once they are counted")
 class Local(LocalFileSystem):  # type: ignore[misc]
     """Files that are created exclusively, which fsspec's own are not."""
 
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path.removeprefix("faulty://")
+
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: object) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with Path(path).open("xb" if mode == "create" else "wb") as file:
@@ -66,20 +70,22 @@ class Driver:
 
     def run(self) -> tuple[int, str]:
         """Run it to its end; the exit status (minus the signal that killed it), and what it printed."""
-        command = [sys.executable, "-m", "tests.spark.loads.driver", json.dumps(asdict(self))]
-        # Its Java process ends with it, but not at once.
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        try:
-            process.wait(4 * PATIENCE)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            printed, _ = process.communicate()
-        return process.returncode, printed
+        # Killed, it cannot remove its own.
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "tests.spark.loads.driver", json.dumps(asdict(self)), folder]
+            # Its Java process ends with it, but not at once.
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            )
+            try:
+                process.wait(4 * PATIENCE)
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+                printed, _ = process.communicate()
+            return process.returncode, printed
 
 
-def main(driver: Driver) -> None:
+def main(driver: Driver, warehouse: Path) -> None:
     from tests.spark.session import start_session
 
     def die() -> None:
@@ -105,11 +111,10 @@ def main(driver: Driver) -> None:
     # Java finds its class for this scheme in the settings of the session.
     fsspec.register_implementation("faulty", Local)
     with (
-        tempfile.TemporaryDirectory() as folder,
         patch.object(loading, "open_storage", storage),
         patch.object(SparkJob, "count", count),
     ):
-        spark = start_session(Path(folder), driver.settings)
+        spark = start_session(warehouse, driver.settings)
         if driver.run_id is None:
             done = load(
                 spark, driver.topic, driver.out, bootstrap_servers=driver.bootstrap_servers, transform=transform
@@ -139,4 +144,4 @@ def killing(driver: int) -> Any:
 
 
 if __name__ == "__main__":
-    main(Driver(**json.loads(sys.argv[1])))
+    main(Driver(**json.loads(sys.argv[1])), Path(sys.argv[2]))
