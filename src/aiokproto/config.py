@@ -8,6 +8,7 @@ takes.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -164,7 +165,9 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
 
 def _parse_address(name: str, text: str) -> Address:
     if "://" in text:
-        raise ConfigurationError(f"{name}: {text!r} is a URL: it takes 'host:port' (TLS is security_protocol='SSL')")
+        # Without what stands before the host: it may be a password, and errors are logged.
+        shown = re.sub(r"//[^/]*@", "//…@", text)
+        raise ConfigurationError(f"{name}: {shown!r} is a URL: it takes 'host:port' (TLS is security_protocol='SSL')")
     host, colon, port = text, "", ""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")

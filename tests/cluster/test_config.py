@@ -40,6 +40,7 @@ def test_addresses(given: object, read: tuple[tuple[str, int], ...]) -> None:
         ("[::1", "IPv6 is written"),
         ("[::1]9092", "IPv6 is written"),
         ("http://a:1", "is a URL"),
+        ("kafka://user:secret@a:1", "'kafka://…@a:1' is a URL"),
         ("", "has no address"),
         ([], "has no address"),
         (9092, "bootstrap_servers=9092: it takes 'host:port'"),
