@@ -240,7 +240,7 @@ _MASKS = [
     (r"[\w+/-]{22}(?= /127\.0\.0\.1 )", "<uuid>"),
     (r'(TopicId: |"clusterId": |Cluster ID: )[\w-]{22}', r"\1<uuid>"),
     (r'"/[^"]*"', "<directory>"),
-    (r"\b1[67]\d{11}\b", "<time>"),
+    (r"(?<![.\d])1[67]\d{11}\b", "<time>"),
     (r"\b\d{4}[-/]\d\d[-/]\d\d[ T][\d:.,]+", "<time>"),
     (r"127\.0\.0\.1", "<host>"),
     (r"\b\d+(\.\d+)? (ms|MB/sec|records/sec)", r"<n> \2"),

@@ -7,7 +7,7 @@ import pytest
 from tests.broker.kafka_tools import mask
 
 
-@pytest.mark.parametrize("figure", ["12.5", "12.0", "0.05", "12.499999999999998", "1.0E-4"])
+@pytest.mark.parametrize("figure", ["12.5", "12.0", "0.05", "12.499999999999998", "1.0E-4", "39.1630434782609"])
 @pytest.mark.parametrize("text", ['{"acked":30,"avg_throughput":%s}', "[%s]", "latency %s, ok", "latency: %s"])
 def test_a_measurement_however_many_digits_it_has(text: str, figure: str) -> None:
     assert mask(text % figure, "127.0.0.1:9092") == text % "<n>"
