@@ -182,6 +182,26 @@ def test_no_path_of_somebodys_machine() -> None:
     assert not offenders(TEXTS, lambda path: [match[0] for match in SOMEBODYS_MACHINE.finditer(path.read_text())])
 
 
+def test_clocks_and_chance_come_from_the_runtime() -> None:
+    """What runs in a simulation must be decided by its seed, compiled or not."""
+    sources = ("random", "secrets", "time", "uuid", "datetime", "threading")
+    package = ROOT / "src" / "aiokproto"
+    allowed = {
+        "runtime.py",
+        "broker/control/odds.py",  # seeded by the test that uses it
+        "broker/threaded.py",  # another thread is what it is for
+    }
+    modules = (
+        path
+        for path in python_files("src/aiokproto")
+        if path.relative_to(package).as_posix() not in allowed
+        and not {"cli", "spark", "simulation"} & set(path.relative_to(package).parts)
+    )
+    assert not offenders(modules, lambda path: set(sources) & imported(ast.walk(parsed(path))))
+    compiled = {path.name for path in package.rglob("*.pyx") if re.search(r"time\.h|\brand|clock", path.read_text())}
+    assert compiled == {"posting.pyx"}, "which asks the machine only where the runtime is the machine's"
+
+
 def test_modules_say_what_they_are_for() -> None:
     assert not offenders(python_files("src"), lambda path: ast.get_docstring(parsed(path)) is None)
 
@@ -203,11 +223,11 @@ def test_pure_modules_know_no_event_loop() -> None:
 def test_tests_do_not_sleep() -> None:
     """A test that waits for time to pass is slow when it passes and random when it fails: wait for the condition.
 
-    The harness of real Kafka may poll: a Java process has no event to wait on.
+    The harness of real Kafka may poll: a Java process has no event to wait on. In a simulation sleeping takes no time.
     """
-    harness = ROOT / "tests" / "kafka"
+    harness, simulation = ROOT / "tests" / "kafka", ROOT / "tests" / "simulation"
     tests = (path for path in python_files("tests") if path.parent != harness or path.name.startswith("test_"))
-    assert not offenders(tests, sleeps)
+    assert not offenders((path for path in tests if path.parent != simulation), sleeps)
 
 
 def test_examples_are_run_by_a_test() -> None:

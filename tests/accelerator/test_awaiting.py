@@ -154,7 +154,7 @@ async def test_a_call_that_is_forgotten_is_complained_of(form: Any) -> None:
 
 
 def batches() -> tuple[Any, Any]:
-    accumulator = Accumulator(LIMITS)
+    accumulator = Accumulator(LIMITS, choose=min)
     queues = accumulator.update("flights", [0])
     added = accumulator.append(queues, 0, 1000, None, b"value", (), 0.0)
     assert added is not None
@@ -224,7 +224,7 @@ class Posts:
     """A producer's part that takes records, on an accumulator."""
 
     def __init__(self, form: Any) -> None:
-        self.accumulator = Accumulator(LIMITS)
+        self.accumulator = Accumulator(LIMITS, choose=min)
         self.waited: list[Unplaced] = []
         self.room = asyncio.Event()
         posts = self

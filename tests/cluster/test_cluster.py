@@ -322,7 +322,7 @@ async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_the_oth
     async def attempt() -> None:
         if len(failures) == 1:
             # The next pause goes beyond the deadline.
-            router._backoff = Backoff(2000, 2000)
+            router._backoff = Backoff(2000, 2000, max)
         raise failures.pop(0)
 
     with pytest.raises(DeadlineError) as caught:

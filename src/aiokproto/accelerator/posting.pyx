@@ -229,6 +229,8 @@ cdef class TopicQueues:
 cdef class Posting:
     cdef dict known
     cdef public object _partitioner
+    # None: the machine's clock, which is read without a call.
+    cdef public object _wall
     # What was looked up last: most records follow one of the same topic.
     cdef object topic
     cdef TopicQueues queues
@@ -236,6 +238,13 @@ cdef class Posting:
     def __init__(self, partitioner):
         self.known = {}
         self._partitioner = partitioner
+        self._wall = None
+
+    cdef inline long long wall(self):
+        return now_ms() if self._wall is None else self._wall()
+
+    def _now_ms(self):
+        return self.wall()
 
     @property
     def _known(self):
@@ -271,7 +280,7 @@ cdef class Posting:
             key = as_bytes("key", key)
         if headers:
             headers = check_headers(headers)
-        when = now_ms() if timestamp is None else check_timestamp(timestamp)
+        when = self.wall() if timestamp is None else check_timestamp(timestamp)
         if topic is self.topic and topic is not None:
             queues = self.queues
         else:
@@ -314,7 +323,7 @@ cdef class Posting:
         if queues is None or self._partitioner is not None or queues.sticky.batch is None:
             return None
         batch = queues.sticky.batch
-        now = now_ms()
+        now = self.wall()
         first = batch.count
         for place in range(start, len(records)):
             value = records[place]

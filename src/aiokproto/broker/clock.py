@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 from typing import Protocol
+
+from aiokproto.runtime import current
 
 _SETTLING_TURNS = 20
 """Turns of the event loop that what a timer set off gets before the next one fires: enough for some tasks in a row."""
@@ -44,7 +45,7 @@ class SystemClock:
         return asyncio.get_running_loop().time()
 
     def wall(self) -> int:
-        return time.time_ns() // 1_000_000
+        return current().wall()
 
     def call_at(self, when: float, act: Callable[..., object], *arguments: object) -> Timer:
         return asyncio.get_running_loop().call_at(when, act, *arguments)
@@ -79,7 +80,7 @@ class VirtualClock:
 
     def __init__(self, start: int | None = None) -> None:
         """Stand at ``start``, in milliseconds since the epoch; None: now."""
-        self._wall = time.time_ns() // 1_000_000 if start is None else start
+        self._wall = current().wall() if start is None else start
         self._now = 0.0
         self._timers: list[tuple[float, int, _VirtualTimer]] = []
         self._order = count()

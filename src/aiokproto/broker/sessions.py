@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from aiokproto.chance import CHANCE
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.runtime import current
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 NO_SESSION = 0
@@ -122,6 +122,6 @@ class FetchSessions:
 
     def _new_id(self) -> int:
         while True:
-            session_id = CHANCE.randint(1, _MAX_EPOCH)
+            session_id = current().random.randint(1, _MAX_EPOCH)
             if session_id not in self._sessions:
                 return session_id

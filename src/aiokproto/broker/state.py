@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 from aiokproto.broker.clock import Clock, SystemClock
 from aiokproto.broker.dynamic import ClusterOptions, NodeOptions
@@ -29,6 +28,7 @@ from aiokproto.broker.topics import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.runtime import current
 
 MAX_PARTITIONS = 10_000
 """Most partitions that one request may add: each costs memory here, and a directory when it is written to."""
@@ -75,7 +75,7 @@ class State:
         self.nodes = nodes
         self.topics: dict[str, Topic] = {}
         # As Kafka does, none that begins with a dash: command lines would take it for an option.
-        self.cluster_id = base64.urlsafe_b64encode(bytes([0]) + uuid4().bytes[1:]).decode().rstrip("=")
+        self.cluster_id = base64.urlsafe_b64encode(bytes([0]) + current().uuid().bytes[1:]).decode().rstrip("=")
         self.on_leader_change: Callable[[Partition], None] = lambda partition: None
         self.on_delete: Callable[[Topic], None] = lambda topic: None
         self.on_roll: Callable[[Log], None] = lambda log: None
@@ -214,7 +214,9 @@ class State:
             self._check_counts(count, factor)
             replicas = [self._spread(index, factor) for index in range(count)]
         topic = Topic(
-            name, self._found_id(name, len(replicas)) or uuid4().bytes, TopicOptions(configs or {}, self.options)
+            name,
+            self._found_id(name, len(replicas)) or current().uuid().bytes,
+            TopicOptions(configs or {}, self.options),
         )
         for index, nodes in enumerate(replicas):
             self._add_partition(topic, index, nodes)

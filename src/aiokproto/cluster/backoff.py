@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiokproto.chance import CHANCE
-
 JITTER = 0.2
 """Each wait differs by up to this fraction, so that clients which failed together do not come back together."""
 
@@ -13,9 +11,7 @@ JITTER = 0.2
 class Backoff:
     """Exponential from ``initial`` to ``maximum`` seconds; ``uniform`` is where the jitter comes from."""
 
-    def __init__(
-        self, initial: float, maximum: float, uniform: Callable[[float, float], float] = CHANCE.uniform
-    ) -> None:
+    def __init__(self, initial: float, maximum: float, uniform: Callable[[float, float], float]) -> None:
         self._initial = initial
         self._maximum = maximum
         self._uniform = uniform

@@ -17,6 +17,7 @@ from aiokproto.cluster.snapshot import ClusterSnapshot, TopicInfo
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.runtime import uniform
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -38,7 +39,7 @@ class Cluster:
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
-        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max)
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
         self._pool = Pool(config)
         self._metadata = Metadata(config, self._pool, self._backoff)
         self._coordinators = Coordinators()

@@ -16,6 +16,7 @@ from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, ClientClosedError, KafkaError, error_for
 from aiokproto.net.timeouts import deadline, timeout_at
+from aiokproto.runtime import uniform
 
 UNKNOWN_LIMIT = 9
 """So many answers in a row without a topic mean that it does not exist: one may come from a broker that has not heard
@@ -45,7 +46,7 @@ class Metadata:
         self._config = config
         self._pool = pool
         self._backoff = backoff
-        self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max)
+        self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
         self._wanted: Counter[str] = Counter()
         self._create: set[str] = set()
         self._gone: set[str] = set()

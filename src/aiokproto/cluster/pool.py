@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from aiokproto.chance import CHANCE
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
@@ -15,6 +14,7 @@ from aiokproto.errors import BrokerConnectionError, ClientClosedError, KafkaErro
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.net.timeouts import timeout_at
+from aiokproto.runtime import uniform
 
 MAIN = "main"
 """The channel for requests that are answered at once."""
@@ -40,7 +40,7 @@ class Pool:
     long get a connection of their own.
     """
 
-    def __init__(self, config: ClusterConfig, uniform: Callable[[float, float], float] = CHANCE.uniform) -> None:
+    def __init__(self, config: ClusterConfig, uniform: Callable[[float, float], float] = uniform) -> None:
         self._config = config
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
         self._uniform = uniform

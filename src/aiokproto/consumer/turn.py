@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
+
+from aiokproto.runtime import current
 
 LONG = 0.002
 """Seconds of work after which others have their turn at the next opportunity."""
@@ -19,9 +20,9 @@ class Turn:
     What counts is the thread's CPU time: it does not run on while the thread waits, or has no core to run on.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
-        self._clock = clock
-        self._began = clock()
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or current().cpu_time
+        self._began = self._clock()
 
     def is_over(self) -> bool:
         """Whether to begin nothing more."""

@@ -6,7 +6,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
-from aiokproto.chance import CHANCE
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError
 from aiokproto.producer.batch import Batch, StoredBatch
@@ -72,7 +71,7 @@ class Accumulator:
         *,
         compression: Compression = Compression.NONE,
         level: int | None = None,
-        choose: Callable[[Sequence[int]], int] = CHANCE.choice,
+        choose: Callable[[Sequence[int]], int],
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.used = 0

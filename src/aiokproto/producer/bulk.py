@@ -13,7 +13,7 @@ from aiokproto.producer.outcomes import Part, Refused, Scattered
 from aiokproto.producer.partitioner import check_partition, key_hashes
 from aiokproto.producer.posting import Posting
 from aiokproto.producer.queue import TopicQueues
-from aiokproto.producer.record import ProducerRecord, Unplaced, now_ms
+from aiokproto.producer.record import ProducerRecord, Unplaced
 
 if TYPE_CHECKING:
     from aiokproto.records.rows import Int64s, Rows
@@ -81,7 +81,7 @@ class Bulk(Posting):
             return [Refused(error, len(rows))]
         if partition is not None:
             check_partition(partition, topic, len(queues.queues))
-        pieces = [(piece, self._assigned(queues, piece, partition)) for piece in from_arrow(rows, now_ms())]
+        pieces = [(piece, self._assigned(queues, piece, partition)) for piece in from_arrow(rows, self._now_ms())]
         stop: KafkaError | None = None
         for piece, assigned in pieces:
             if stop is None:

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from aiokproto.accelerator import twin
-from aiokproto.chance import CHANCE
 from aiokproto.errors import InvalidRecordError
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def sticky_choice(
     available: Sequence[int],
     partitions: int,
     current: int | None,
-    choose: Callable[[Sequence[int]], int] = CHANCE.choice,
+    choose: Callable[[Sequence[int]], int],
 ) -> int:
     """The next partition for records without a key (KIP-480, KIP-794): any with a leader, other than the current one.
 

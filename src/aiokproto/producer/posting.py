@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aiokproto.accelerator import twin
 from aiokproto.producer.delivery import Delivery, Run
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
-from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp, now_ms
+from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
+from aiokproto.runtime import SYSTEM
 from aiokproto.types import Header
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ class Posting:
         # The accumulator's topics while records are taken, else nothing: so that needs no check of its own.
         self._known: dict[str, TopicQueues] = {}
         self._partitioner = partitioner
+        # None: the machine's, which the compiled form reads without a call.
+        self._wall: Callable[[], int] | None = None
+
+    def _now_ms(self) -> int:
+        return (self._wall or SYSTEM.wall)()
 
     async def post(
         self,
@@ -72,7 +78,7 @@ class Posting:
         if headers:
             headers = check_headers(headers)
         if timestamp is None:
-            timestamp = now_ms()
+            timestamp = self._now_ms()
         else:
             timestamp = check_timestamp(timestamp)
         queues = self._known.get(topic)
@@ -104,7 +110,7 @@ class Posting:
         batch = None if queues is None or self._partitioner is not None else queues.sticky.open
         if batch is None:
             return None
-        timestamp = now_ms()
+        timestamp = self._now_ms()
         first = batch.count
         for place in range(start, len(records)):
             value = records[place]

@@ -33,6 +33,7 @@ from aiokproto.producer.report import census, report, undelivered
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.settings import BATCH_SIZE, Settings
 from aiokproto.records import RecordBatch
+from aiokproto.runtime import SYSTEM, current
 from aiokproto.types import Header, RecordMetadata
 
 if sys.version_info >= (3, 11):
@@ -128,6 +129,7 @@ class Producer(Mirroring):
             self._settings.limits,
             compression=self._settings.compression,
             level=self._settings.compression_level,
+            choose=lambda partitions: current().random.choice(partitions),
         )
         super().__init__(self._settings.partitioner)
         self._closed: ClientClosedError | None = ClientClosedError("the producer is not started")
@@ -153,6 +155,8 @@ class Producer(Mirroring):
         if self._running is not None:
             raise ClientClosedError("a producer is started once")
         self._loop = asyncio.get_running_loop()
+        runtime = current()
+        self._wall = None if runtime is SYSTEM else runtime.wall
         self._cluster = Cluster(self._config)
         try:
             await self._cluster.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import time
 from typing import NamedTuple
 
 from aiokproto.errors import InvalidRecordError
@@ -85,8 +84,3 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
             raise InvalidRecordError(f"a header's key must be str, got {type(name).__name__}")
         checked.append((name, as_bytes(f"header {name!r}", content)))
     return checked
-
-
-def now_ms() -> int:
-    """The time as records have it: milliseconds since the epoch."""
-    return int(time() * 1000)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import ClassVar
-from uuid import uuid4
 
 from aiokproto.broker.groups.member import (
     Identity,
@@ -34,6 +33,7 @@ from aiokproto.broker.groups.member import (
 )
 from aiokproto.broker.groups.protocols import common_protocols, select_protocol
 from aiokproto.error_codes import ErrorCode
+from aiokproto.runtime import current
 
 NEW_MEMBER_TIMEOUT = 300.0
 """Seconds a new member may wait parked in its first JoinGroup: nothing else tells that its client has gone."""
@@ -65,7 +65,7 @@ class Group:
         *,
         initial_delay: float = 0.0,
         max_size: int = 1 << 31,
-        make_id: Callable[[str], str] = lambda prefix: f"{prefix}-{uuid4()}",
+        make_id: Callable[[str], str] = lambda prefix: f"{prefix}-{current().uuid()}",
     ) -> None:
         self.group_id = group_id
         self.state = State.EMPTY

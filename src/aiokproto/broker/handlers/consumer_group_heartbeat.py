@@ -5,8 +5,6 @@ v1 a pattern of topics, and the member makes its own id; in v0 it could leave th
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS
 from aiokproto.broker.groups.consumer.member import Beat
@@ -22,6 +20,7 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.runtime import current
 
 
 async def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:
@@ -85,7 +84,7 @@ def _read(request: ConsumerGroupHeartbeatRequest, context: Context) -> Beat:
     names, owned = request.subscribed_topic_names, request.topic_partitions
     timeout = request.rebalance_timeout_ms
     return Beat(
-        request.member_id or str(uuid4()),
+        request.member_id or str(current().uuid()),
         request.member_epoch,
         request.instance_id,
         request.rack_id,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 from aiokproto.broker.context import Context
 from aiokproto.codec.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -12,6 +10,7 @@ from aiokproto.codec.messages.get_telemetry_subscriptions import (
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import Compression
+from aiokproto.runtime import current
 
 SUBSCRIPTION_ID = 0
 """What stands for "no metrics"; another would mean that there is something to subscribe to anew."""
@@ -25,7 +24,9 @@ async def handle(request: GetTelemetrySubscriptionsRequest, context: Context) ->
     return GetTelemetrySubscriptionsResponse(
         throttle_time_ms=0,
         error_code=ErrorCode.NONE,
-        client_instance_id=uuid4().bytes if request.client_instance_id == ZERO_UUID else request.client_instance_id,
+        client_instance_id=current().uuid().bytes
+        if request.client_instance_id == ZERO_UUID
+        else request.client_instance_id,
         subscription_id=SUBSCRIPTION_ID,
         accepted_compression_types=[int(codec) for codec in ACCEPTED],
         push_interval_ms=PUSH_INTERVAL_MS,

@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from uuid import uuid4
 
 from aiokproto.broker.log import identity, snapshots
 from aiokproto.broker.log.config import Appended, LogConfig, Saved, Span
@@ -17,13 +16,13 @@ from aiokproto.broker.log.opening import open_producers, open_segments, save_pro
 from aiokproto.broker.log.producers import ProducerStates
 from aiokproto.broker.log.segment import DELETED, SWAP, Segment
 from aiokproto.broker.log.syncing import Unflushed
-from aiokproto.chance import CHANCE
 from aiokproto.codec.payloads.aborted_txn import AbortedTxn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import decode, patch
 from aiokproto.records.batch import CONTROL, RecordBatch
 from aiokproto.records.control import EndTransaction, parse_end_transaction
+from aiokproto.runtime import current
 from aiokproto.types import OffsetAndTimestamp
 
 DELETED_DIRECTORY = "-delete"
@@ -196,7 +195,7 @@ class Log:
 
     def _new_jitter(self) -> int:
         limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return CHANCE.randrange(limit) if limit > 0 else 0
+        return current().random.randrange(limit) if limit > 0 else 0
 
     def begin_epoch(self, epoch: int) -> None:
         """A leader with this epoch takes over at the log's end."""
@@ -357,7 +356,7 @@ class Log:
         """Close and remove the whole directory; renamed first, so that a crash leaves no half of a log."""
         self.abandon()
         if self.directory.exists():
-            doomed = self.directory.with_name(f"{self.directory.name}.{uuid4().hex}{DELETED_DIRECTORY}")
+            doomed = self.directory.with_name(f"{self.directory.name}.{current().uuid().hex}{DELETED_DIRECTORY}")
             self.directory.rename(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Coroutine, Generator
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 from aiokproto.broker.quotas.quotas import Mutations, Quotas
@@ -22,23 +22,26 @@ class Stopwatch(Generic[R]):
         seconds: The time so far.
     """
 
-    def __init__(self, work: Coroutine[Any, Any, R]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, R], clock: Callable[[], float] | None = None) -> None:
+        """``clock`` is the event loop's unless another is given."""
         self.seconds = 0.0
         self._work = work
+        self._clock = clock
 
     def __await__(self) -> Generator[Any, Any, R]:
         work = self._work
+        clock = self._clock or asyncio.get_running_loop().time
         error: BaseException | None = None
         answer: Any = None
         while True:
-            begun = time.perf_counter()
+            begun = clock()
             try:
                 awaited = work.send(answer) if error is None else work.throw(error)
             except StopIteration as end:
                 result: R = end.value
                 return result
             finally:
-                self.seconds += time.perf_counter() - begun
+                self.seconds += clock() - begun
             try:
                 answer, error = (yield awaited), None
             except BaseException as raised:  # noqa: BLE001 - it is the work that it is meant for

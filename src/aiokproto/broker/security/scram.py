@@ -10,13 +10,13 @@ import binascii
 import hashlib
 import hmac
 import re
-import secrets
 from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
 from aiokproto.broker.security.exchange import AuthenticationFailed, Proof
 from aiokproto.broker.security.plain import check_authorization_id
+from aiokproto.runtime import current
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 
@@ -57,7 +57,7 @@ def credential(mechanism: Mechanism, salt: bytes, iterations: int, salted_passwo
 
 def credential_of(mechanism: Mechanism, password: str, iterations: int = MIN_ITERATIONS) -> Credential:
     """The credential of a password, with a salt of its own."""
-    salt = secrets.token_bytes(16)
+    salt = current().random.randbytes(16)
     salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
     return credential(mechanism, salt, iterations, salted)
 
@@ -89,7 +89,7 @@ class ScramExchange:
         self,
         mechanism: Mechanism,
         find: Callable[[str, Mechanism], Credential | None],
-        nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
+        nonce: Callable[[], str] = lambda: current().random.randbytes(24).hex(),
         find_token: Callable[[str, Mechanism], Account | None] = lambda token_id, mechanism: None,
     ) -> None:
         """Begin.

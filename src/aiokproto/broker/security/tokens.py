@@ -7,7 +7,6 @@ import hmac
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-from uuid import uuid4
 
 from aiokproto.broker.options import BrokerOptions
 from aiokproto.broker.security.exchange import Proof
@@ -15,6 +14,7 @@ from aiokproto.broker.security.principal import Principal
 from aiokproto.broker.security.scram import Account, Credential, Mechanism, credential_of
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.runtime import current
 
 MAX_TOKENS = 10_000
 """Most tokens that there are at a time: each costs memory, and room in the file."""
@@ -114,7 +114,7 @@ class DelegationTokens:
         now = self._now()
         ends = min(now + _limited(max_lifetime_ms, self._max_lifetime), _LATEST)
         expires = min(now + self._renewal, ends)
-        token = DelegationToken(str(uuid4()), owner, requester, tuple(renewers), now, expires, ends)
+        token = DelegationToken(str(current().uuid()), owner, requester, tuple(renewers), now, expires, ends)
         self._put(token)
         self._changed()
         return token

@@ -7,8 +7,6 @@ REBALANCE_IN_PROGRESS as long as joining again would bring it further.
 
 from __future__ import annotations
 
-from uuid import uuid4
-
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import Beat, ClassicSide, ConsumerMember
 from aiokproto.broker.groups.consumer.subscriptions import Topics
@@ -18,11 +16,12 @@ from aiokproto.broker.groups.places import Places
 from aiokproto.broker.groups.reconciling import MemberState
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
+from aiokproto.runtime import current
 
 
 def join(group: ConsumerGroup, request: Join, now: float) -> JoinResult:
     """JoinGroup."""
-    member_id = request.member_id or str(uuid4())
+    member_id = request.member_id or str(current().uuid())
     try:
         group.check_room(member_id)
         if request.protocol_type != CONSUMER or not _fits(group, request):
