@@ -16,6 +16,7 @@ SAYS = {
     "raw_request.py": "Produce: 0 to 13",
     "batches_to_arrow.py": "1000 acknowledged",
     "broker_in_tests.py": "both pass",
+    "simulated_outage.py": "100 flights, each once",
 }
 
 

@@ -1,0 +1,301 @@
+"""An event loop in virtual time: nothing waits, and a program that runs again does the same things again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+import traceback
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextvars import Context
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiokproto.simulation.network import Network
+from aiokproto.simulation.threads import Threads
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVarTuple, Unpack
+
+    from aiokproto.runtime import Runtime
+
+    Ts = TypeVarTuple("Ts")
+
+T = TypeVar("T")
+ExceptionHandler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
+
+log = logging.getLogger("aiokproto.simulation")
+
+TURN_SECONDS = 10e-6
+"""What a turn of the loop takes. Not nothing: a task that never stops spinning must not stop time."""
+
+
+class DeadlockError(RuntimeError):
+    """Tasks wait for each other: nothing is left to happen, at no time."""
+
+
+class SimulationLoop(asyncio.AbstractEventLoop):
+    """An event loop whose clock moves on to the next timer as soon as nothing is ready to run.
+
+    Connections go through a :class:`Network` in memory; threads are simulated by :class:`Threads`. Whatever else a loop
+    can do (signals, processes, pipes, sockets of the machine) raises ``NotImplementedError``.
+
+    Attributes:
+        network: Where servers listen and clients connect.
+        threads: What ``run_in_executor`` runs in.
+        runtime: Where clients find the wall clock and randomness.
+        turns: Turns so far. Many of them in a second of its time are a busy loop.
+    """
+
+    def __init__(self, network: Network, threads: Threads, runtime: Runtime) -> None:
+        self.network = network
+        self.threads = threads
+        self.runtime = runtime
+        self.turns = 0
+        self._now = 0.0
+        self._ready: deque[asyncio.Handle] = deque()
+        # The second item keeps timers of one time in the order in which they were set.
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers_set = 0
+        self._timers_cancelled = 0
+        self._stopping = False
+        self._running = False
+        self._closed = False
+        self._debug = False
+        self._exception_handler: ExceptionHandler | None = None
+        self._task_factory: Any = None
+        self._generators: dict[int, AsyncGenerator[Any, Any]] = {}
+
+    # --- Running
+
+    def run_forever(self) -> None:
+        self._check_closed()
+        if self._running or asyncio._get_running_loop() is not None:
+            raise RuntimeError("an event loop is running already")
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(self._generator_begun, self._generator_dropped)
+        asyncio._set_running_loop(self)
+        self._running = True
+        try:
+            while not self._stopping:
+                self._turn()
+        finally:
+            self._stopping = self._running = False
+            asyncio._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+
+    def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
+        self._check_closed()
+        given = asyncio.isfuture(future)
+        task: asyncio.Future[T] = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]
+        task.add_done_callback(self._stop_for)
+        try:
+            self.run_forever()
+        except BaseException:
+            if not given and task.done() and not task.cancelled():
+                # Retrieved, so that it is not reported beside the error that ended the loop.
+                task.exception()
+            raise
+        finally:
+            task.remove_done_callback(self._stop_for)
+        if not task.done():
+            raise RuntimeError("the event loop was stopped before the future was done")
+        return task.result()
+
+    def _stop_for(self, _: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._stopping = True
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        if self._running:
+            raise RuntimeError("a running event loop cannot be closed")
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def _check_closed(self) -> None:
+        if self._closed:
+            raise RuntimeError("the event loop is closed")
+
+    def _turn(self) -> None:
+        if not self._ready:
+            self._skip_to_next_timer()
+        self._now += TURN_SECONDS
+        self.turns += 1
+        while self._timers and self._timers[0][0] <= self._now:
+            self._ready.append(heappop(self._timers)[2])
+        # What these schedule runs in the next turn, as in asyncio's own loops.
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _skip_to_next_timer(self) -> None:
+        while self._timers and self._timers[0][2].cancelled():
+            heappop(self._timers)
+        if not self._timers:
+            raise DeadlockError(f"nothing is left to happen at {self._now:.6f} s; waiting are:\n{self._waiting()}")
+        self._now = max(self._now, self._timers[0][0])
+
+    def _waiting(self) -> str:
+        tasks = sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name)
+        frames = ((task.get_name(), task.get_stack(limit=1)) for task in tasks)
+        return "\n".join(
+            f"  {name} at {''.join(traceback.format_stack(stack[-1], limit=1)).strip() if stack else 'its end'}"
+            for name, stack in frames
+        )
+
+    # --- Time
+
+    def time(self) -> float:
+        return self._now
+
+    def stall(self, seconds: float) -> None:
+        """Have the loop's thread do nothing for a while, as under a long garbage collection or a suspended process:
+        when it goes on, every timer of that time is late."""
+        self._now += seconds
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.Handle:
+        self._check_closed()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        self._check_closed()
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_set += 1
+        heappush(self._timers, (when, self._timers_set, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        # Timers of an hour, set and cancelled for every request, would fill the memory.
+        self._timers_cancelled += 1
+        if self._timers_cancelled > 100 and 2 * self._timers_cancelled > len(self._timers):
+            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
+            heapify(self._timers)
+            self._timers_cancelled = 0
+
+    # --- Tasks
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Coroutine[Any, Any, T] | Generator[Any, None, T], **options: Any) -> asyncio.Task[T]:
+        self._check_closed()
+        if self._task_factory is not None:
+            task: asyncio.Task[T] = self._task_factory(self, coro, **options)
+            return task
+        return asyncio.Task(coro, loop=self, **options)
+
+    def set_task_factory(self, factory: Any) -> None:
+        self._task_factory = factory
+
+    def get_task_factory(self) -> Any:
+        return self._task_factory
+
+    def run_in_executor(self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> asyncio.Future[T]:
+        self._check_closed()
+        return self.threads.run(self, executor, lambda: func(*args))
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        pass
+
+    def _generator_begun(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[id(generator)] = generator
+
+    def _generator_dropped(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators.pop(id(generator), None)
+        if not self._closed:
+            self.create_task(generator.aclose())
+
+    async def shutdown_asyncgens(self) -> None:
+        generators, self._generators = list(self._generators.values()), {}
+        for generator in generators:
+            await generator.aclose()
+
+    # --- The network
+
+    async def getaddrinfo(  # type: ignore[override]
+        self, host: str | None, port: int | str | None, **_: Any
+    ) -> list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]]]:
+        address = await self.network.resolve(host or "127.0.0.1")
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, int(port or 0)))]
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        ssl: object = None,
+        sock: object = None,
+        **_: Any,
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        if ssl or sock is not None or host is None or port is None:
+            raise NotImplementedError("simulated connections are made to a host and port, without TLS")
+        return await self.network.connect(self, protocol_factory, host, port)
+
+    async def create_server(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        ssl: object = None,
+        sock: object = None,
+        **_: Any,
+    ) -> asyncio.AbstractServer:
+        if ssl or sock is not None:
+            raise NotImplementedError("simulated servers listen at a host and port, without TLS")
+        return self.network.listen(self, protocol_factory, host or "127.0.0.1", port or 0)
+
+    # --- Errors
+
+    def set_exception_handler(self, handler: ExceptionHandler | None) -> None:
+        self._exception_handler = handler
+
+    def get_exception_handler(self) -> ExceptionHandler | None:
+        return self._exception_handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        details = ", ".join(
+            f"{key}: {value!r}" for key, value in context.items() if key not in ("message", "exception")
+        )
+        log.error("%s (%s)", context["message"], details, exc_info=context.get("exception"))
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._exception_handler is None:
+            self.default_exception_handler(context)
+        else:
+            self._exception_handler(self, context)
+
+    def get_debug(self) -> bool:
+        return self._debug
+
+    def set_debug(self, enabled: bool) -> None:
+        self._debug = enabled

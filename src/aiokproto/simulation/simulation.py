@@ -1,0 +1,83 @@
+"""A program in virtual time: an event loop, a network and threads, all decided by one seed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar
+
+from aiokproto.runtime import Runtime
+from aiokproto.simulation.loop import TURN_SECONDS, SimulationLoop
+from aiokproto.simulation.network import Network
+from aiokproto.simulation.threads import Threads
+from aiokproto.simulation.trace import Trace
+
+T = TypeVar("T")
+
+EPOCH = 1_700_000_000_000
+"""The wall clock when a simulation begins, in milliseconds since the epoch."""
+
+
+class SimulatedRuntime(Runtime):
+    """The wall clock and randomness of a simulation."""
+
+    def __init__(self, random: Random, time: Callable[[], float]) -> None:
+        super().__init__(random)
+        self._time = time
+        self._cpu_seconds = 0.0
+
+    def wall(self) -> int:
+        return EPOCH + int(self._time() * 1000)
+
+    def cpu_time(self) -> float:
+        # Real work takes no virtual time; each look at the clock stands for some.
+        self._cpu_seconds += TURN_SECONDS
+        return self._cpu_seconds
+
+
+class Simulation:
+    """Runs a program in virtual time. The same seed, program and Python give the same run.
+
+    ::
+
+        simulation = Simulation(seed=7)
+        simulation.run(main(simulation))
+
+    Attributes:
+        seed: What all chance comes from.
+        random: For the program's own decisions.
+        network: Where servers listen; its links can fail.
+        threads: What ``run_in_executor`` and ``asyncio.to_thread`` run in.
+        trace: What has happened.
+        loop: The event loop.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        # Streams of their own: one draw more in the network must not change what the program decides.
+        self.random = Random(f"{seed}/program")
+        self.trace = Trace(self.time)
+        self.network = Network(Random(f"{seed}/network"), self.trace, self.time)
+        self.threads = Threads(Random(f"{seed}/threads"))
+        runtime = SimulatedRuntime(Random(f"{seed}/runtime"), self.time)
+        # What it leaves out raises NotImplementedError, as the abstract class has it.
+        self.loop = SimulationLoop(self.network, self.threads, runtime)  # type: ignore[abstract]
+
+    def time(self) -> float:
+        """Virtual seconds since the simulation began."""
+        return self.loop.time()
+
+    def run(self, program: Awaitable[T]) -> T:
+        """Run a coroutine to its end, cancel what it leaves running, and close the loop. To be called once."""
+        loop = self.loop
+        try:
+            return loop.run_until_complete(program)
+        finally:
+            left = asyncio.all_tasks(loop)
+            for task in sorted(left, key=asyncio.Task.get_name):
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.wait(left))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()

@@ -1,0 +1,80 @@
+"""Threads of a simulation: work that takes virtual time, in pools that can be full."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+DEFAULT_WORKERS = 6
+"""Threads of the loop's default executor, as on a machine with two cores."""
+
+
+class _Pool:
+    def __init__(self, workers: int) -> None:
+        self.free = workers
+        self.waiting: deque[Callable[[], None]] = deque()
+
+
+class Threads:
+    """Runs what is given to executors, in the one thread there is: each piece at once, its result some time later.
+
+    Attributes:
+        seconds: The least and most that a piece of work takes.
+    """
+
+    def __init__(self, random: Random, seconds: tuple[float, float] = (0.0001, 0.005)) -> None:
+        self.seconds = seconds
+        self._random = random
+        self._pools: dict[int | None, _Pool] = {}
+        self._held = False
+
+    def hold(self) -> None:
+        """Let nothing finish until :meth:`release`, as when all threads are busy with other work."""
+        self._held = True
+
+    def release(self) -> None:
+        """End :meth:`hold`."""
+        self._held = False
+        for pool in list(self._pools.values()):
+            self._start_waiting(pool)
+
+    def run(
+        self, loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor | None, work: Callable[[], T]
+    ) -> asyncio.Future[T]:
+        """See ``run_in_executor`` of event loops."""
+        key = None if executor is None else id(executor)
+        if key not in self._pools:
+            self._pools[key] = _Pool(DEFAULT_WORKERS if executor is None else executor._max_workers)
+        pool = self._pools[key]
+        future: asyncio.Future[T] = loop.create_future()
+
+        def start() -> None:
+            pool.free -= 1
+            loop.call_at(loop.time() + self._random.uniform(*self.seconds), finish)
+
+        def finish() -> None:
+            pool.free += 1
+            if not future.cancelled():
+                _settle(future, work)
+            self._start_waiting(pool)
+
+        pool.waiting.append(start)
+        self._start_waiting(pool)
+        return future
+
+    def _start_waiting(self, pool: _Pool) -> None:
+        while pool.waiting and pool.free and not self._held:
+            pool.waiting.popleft()()
+
+
+def _settle(future: asyncio.Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        future.set_result(work())
+    except Exception as error:  # noqa: BLE001 - raised where the result is awaited
+        future.set_exception(error)

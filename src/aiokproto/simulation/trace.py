@@ -1,0 +1,36 @@
+"""What happened in a simulation, so that two runs can be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections import deque
+from collections.abc import Callable
+
+KEPT = 2_000
+"""Events whose text is kept, the last ones."""
+
+
+class Trace:
+    """Every event of a run, with its time.
+
+    Attributes:
+        last: The last events, for people.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.last: deque[str] = deque(maxlen=KEPT)
+        self._now = now
+        self._hash = hashlib.sha256()
+
+    def note(self, event: str, where: str = "", data: bytes = b"") -> None:
+        """Something happened: what, where, and the bytes that were carried."""
+        carried = f" {len(data)} bytes, crc {zlib.crc32(data):08x}" if data else ""
+        line = f"{self._now():.6f} {event} {where}{carried}"
+        self._hash.update(line.encode())
+        self.last.append(line)
+
+    @property
+    def hash(self) -> str:
+        """The same for two runs in which the same happened at the same times."""
+        return self._hash.hexdigest()

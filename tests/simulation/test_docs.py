@@ -1,0 +1,12 @@
+"""The page's example does what it says. It has an event loop of its own, so it is run outside of any."""
+
+from __future__ import annotations
+
+from tools.setup.project import ROOT
+
+PAGE = ROOT / "docs" / "simulation.md"
+
+
+def test_the_first_example() -> None:
+    example = PAGE.read_text().split("```python\n")[1].split("```")[0]
+    exec(compile(example, str(PAGE), "exec"), {"__name__": "example"})

@@ -1,0 +1,214 @@
+"""Connections in memory behave as those of sockets do, also when they fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aiokproto.simulation import Link, Simulation, host
+from aiokproto.simulation.transport import HIGH_WATER, WINDOW
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+PORT = 9092
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+def simulate(
+    program: Callable[[Simulation, Link], Awaitable[None]],
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] = echo,
+    seed: int = 0,
+) -> Simulation:
+    simulation = Simulation(seed)
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", PORT)
+        await program(simulation, simulation.network.link("client", ("127.0.0.1", PORT)))
+        server.close()
+
+    simulation.run(main())
+    return simulation
+
+
+async def connect() -> Streams:
+    return await asyncio.open_connection("localhost", PORT)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bytes_arrive_in_their_order(seed: int) -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        reader, writer = await connect()
+        sent = bytes(range(256)) * 4096
+        writer.write(sent)
+        writer.write_eof()
+        assert await reader.read() == sent
+        writer.close()
+
+    simulate(main, seed=seed)
+
+
+def test_latency_and_throughput() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        link.delay(0.1, 0.1)
+        begun = simulation.time()
+        reader, writer = await connect()
+        assert simulation.time() - begun == pytest.approx(0.2, abs=0.01)
+        begun = simulation.time()
+        writer.write(b"x")
+        await reader.readexactly(1)
+        assert simulation.time() - begun == pytest.approx(0.2, abs=0.01)
+        link.slow(100_000)
+        begun = simulation.time()
+        writer.write(bytes(100_000))
+        await reader.readexactly(100_000)
+        assert simulation.time() - begun == pytest.approx(2 + 0.2, rel=0.5)
+        writer.close()
+
+    simulate(main)
+
+
+def test_a_port_where_nobody_listens_refuses() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", PORT + 1)
+
+    simulate(main)
+
+
+def test_a_port_is_one_servers() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        with pytest.raises(OSError, match="in use"):
+            await asyncio.start_server(echo, "127.0.0.1", PORT)
+
+    simulate(main)
+
+
+def test_cut_links_break_connections_and_refuse_new_ones() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        reader, _ = await connect()
+        link.cut()
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        with pytest.raises(ConnectionRefusedError):
+            await connect()
+        link.restore()
+        (await connect())[1].close()
+
+    simulate(main)
+
+
+def test_silence_is_told_to_nobody_and_ends_with_what_was_sent_meanwhile() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        reader, writer = await connect()
+        link.silence()
+        writer.write(b"hello")
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(reader.read(5), 3600)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(connect(), 3600)
+        link.restore()
+        assert await reader.readexactly(5) == b"hello"
+        writer.close()
+
+    simulate(main)
+
+
+def test_a_half_open_connection_looks_alive() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        reader, writer = await connect()
+        link.silence(to_client=True, to_server=False)
+        writer.write(b"stop")
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(reader.read(), 3600)
+        link.restore()
+        assert await asyncio.wait_for(reader.read(), 1) == b""
+        writer.close()
+
+    async def stop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        writer.close()
+
+    simulate(main, serve=stop)
+
+
+def test_who_writes_to_a_closed_end_gets_a_reset() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        reader, writer = await connect()
+        writer.write(b"x")
+        assert await reader.read() == b""
+        writer.write(b"y")
+        await asyncio.sleep(1)
+        with pytest.raises(ConnectionResetError):
+            await writer.drain()
+
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    simulate(main, serve=close)
+
+
+def test_a_receiver_that_does_not_read_fills_the_buffers() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        _, writer = await connect()
+        writer.write(bytes(WINDOW + 2 * HIGH_WATER))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(writer.drain(), 3600)
+        assert writer.transport.get_write_buffer_size() == pytest.approx(2 * HIGH_WATER, rel=1.1)
+        writer.close()
+        await asyncio.sleep(3600)
+        assert link.connections, "what is written has to go before it closes"
+        writer.transport.abort()
+        await asyncio.sleep(1)
+        assert not link.connections
+
+    async def never_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        try:
+            await asyncio.sleep(100_000)
+        finally:
+            writer.close()
+
+    simulate(main, serve=never_read)
+
+
+def test_hosts_have_links_of_their_own() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        async def ask() -> bytes:
+            reader, writer = await connect()
+            writer.write(b"x")
+            found = await reader.readexactly(1)
+            writer.close()
+            return found
+
+        link.silence()
+        with host("another"):
+            assert await asyncio.create_task(ask()) == b"x"
+        assert len(simulation.network.links()) == 2
+        assert len(simulation.network.links(client="another")) == 1
+
+    simulate(main)
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    async def main(simulation: Simulation, link: Link) -> None:
+        reader, writer = await connect()
+        writer.write(bytes(10_000))
+        await reader.readexactly(10_000)
+        writer.close()
+
+    first, again, other = (simulate(main, seed=seed).trace for seed in (1, 1, 2))
+    assert first.hash == again.hash
+    assert first.last == again.last
+    assert first.hash != other.hash
