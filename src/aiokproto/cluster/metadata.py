@@ -61,7 +61,8 @@ class Metadata:
         self._last_error: KafkaError | None = None
         self._rebootstrap = False
         self._wake = asyncio.Event()
-        self._waiters: set[asyncio.Future[None]] = set()
+        # A dictionary for its order: who waited first goes on first.
+        self._waiters: dict[asyncio.Future[None], None] = {}
         self._closed: ClientClosedError | None = None
 
     # --- What others call ---
@@ -317,11 +318,11 @@ class Metadata:
         if self._closed is not None:
             raise ClientClosedError(str(self._closed)) from self._closed.__cause__
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
         if self._closed is not None:
             raise ClientClosedError(str(self._closed)) from self._closed.__cause__
 

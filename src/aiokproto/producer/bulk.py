@@ -110,7 +110,8 @@ class Bulk(Posting):
                     which[places[done:]] = len(where)
                     where.append(stop)
                     break
-                batch = (queues.sticky if number is None else queues.queues[number]).open
+                open_to_all = queues.name in self._known
+                batch = (queues.sticky if number is None else queues.queues[number]).open if open_to_all else None
                 first = 0 if batch is None else batch.count
                 written = 0 if batch is None else append_rows(batch, rows, places[done:])
                 if batch is not None and written:

@@ -21,7 +21,8 @@ class Posting:
     """Writes records to open batches. What these have no room for is left to the subclass."""
 
     def __init__(self, partitioner: Partitioner | None) -> None:
-        # The accumulator's topics while records are taken, else nothing: so that needs no check of its own.
+        # Topics that any record may be written to at once: so whether the producer is open, and whether others wait
+        # to write there, needs no check of its own.
         self._known: dict[str, TopicQueues] = {}
         self._partitioner = partitioner
         # None: the machine's, which the compiled form reads without a call.

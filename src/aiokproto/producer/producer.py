@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from inspect import signature
 from types import TracebackType
@@ -22,6 +22,7 @@ from aiokproto.errors import (
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import Batch, StoredBatch
 from aiokproto.producer.bulk import SupportsArrow
+from aiokproto.producer.call_order import CallOrder
 from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.mirroring import Mirroring
 from aiokproto.producer.outcome import Outcome
@@ -139,6 +140,7 @@ class Producer(Mirroring):
         self._loop: asyncio.AbstractEventLoop
         self._yielded = 0.0
         self._turn = asyncio.Lock()
+        self._order = CallOrder(self._order_changed)
         self._room = asyncio.Event()
 
     # -- life
@@ -167,7 +169,6 @@ class Producer(Mirroring):
             self._cluster, self._accumulator, self._settings, self._config.request_timeout, self._room.set
         )
         self._running = self._loop.create_task(self._run())
-        self._known = self._accumulator.topics
         self._closed = None
 
     async def _run(self) -> None:
@@ -353,9 +354,11 @@ class Producer(Mirroring):
         if isinstance(placed, Delivery):
             return placed
         self._check_open()
-        queues = self._known.get(topic)
+        queues = self._accumulator.topics.get(topic)
         if queues is None:
             raise BufferFullError(f"the metadata of topic {topic!r} is not known yet: await partitions_for() first")
+        if self._order.waits(topic):
+            raise BufferFullError(f"other calls wait to write to topic {topic!r}")
         delivery = None if self._turn.locked() else self._add(queues, placed)
         if delivery is None:
             raise BufferFullError(self._full())
@@ -432,17 +435,19 @@ class Producer(Mirroring):
     ) -> list[tuple[Outcome, int]]:
         self._check_open()
         deadline = self._loop.time() + self._settings.max_block
-        queues = await self._topic(topic)
-        queue = queues.queues[check_partition(partition, topic, len(queues.queues))]
-        for one in batches:
-            self._accumulator.check_size(one, queue.where)
-        placed: list[tuple[Outcome, int]] = []
-        for one in batches:
-            await self._let_others()
-            self._check_open()
-            added = await self._when_room(partial(self._add_stored, queue, one), deadline)
-            placed.append((added.outcome, one.max_timestamp))
-        return placed
+        with self._order.entered(topic) as turn:
+            queues = await self._topic(topic)
+            queue = queues.queues[check_partition(partition, topic, len(queues.queues))]
+            for one in batches:
+                self._accumulator.check_size(one, queue.where)
+            placed: list[tuple[Outcome, int]] = []
+            await self._until(turn(), deadline)
+            for one in batches:
+                await self._let_others()
+                self._check_open()
+                added = await self._when_room(partial(self._add_stored, queue, one), deadline)
+                placed.append((added.outcome, one.max_timestamp))
+            return placed
 
     def _add_stored(self, queue: PartitionQueue, stored: RecordBatch) -> StoredBatch | None:
         """Copy a batch; None if the budget has no room for it."""
@@ -451,24 +456,38 @@ class Producer(Mirroring):
         return added
 
     async def _wait_place(self, record: Unplaced) -> Delivery:
-        """Write a record as soon as its topic is known and there is room, in the order of those who wait."""
-        self._check_open()
-        deadline = self._loop.time() + self._settings.max_block
-        # Before the record is written, so that cancelling here still means that it is never sent.
-        await self._let_others()
+        """Write a record as soon as its topic is known and there is room, in the order of the calls."""
         self._check_open()
         queues = self._known.get(record.topic)
-        if queues is None:
-            queues = await self._learn(record.topic, self._settings.max_block)
+        if queues is not None and not self._turn.locked() and not self._is_others_turn():
+            placed = self._add(queues, record)
+            if placed is not None:
+                return placed
+        deadline = self._loop.time() + self._settings.max_block
+        with self._order.entered(record.topic) as turn:
+            # Before the record is written, so that cancelling here still means that it is never sent.
+            await self._let_others()
+            queues = await self._topic(record.topic)
+            await self._until(turn(), deadline)
             self._check_open()
             record = record._replace(partition=self._choose(queues, record.partition, record.key, record.value))
-        return await self._when_room(partial(self._add, queues, record), deadline)
+            return await self._when_room(partial(self._add, queues, record), deadline)
+
+    async def _until(self, turn: Awaitable[None], deadline: float) -> None:
+        try:
+            async with timeout_at(deadline):
+                await turn
+        except asyncio.TimeoutError:
+            raise self._no_room() from None
 
     async def _let_others(self) -> None:
         """Let other tasks have their turn of the loop, if this one never had to wait for long enough."""
-        if self._loop.time() - self._yielded > LONGEST_STRETCH:
+        if self._is_others_turn():
             await asyncio.sleep(0)
             self._yielded = self._loop.time()
+
+    def _is_others_turn(self) -> bool:
+        return self._loop.time() - self._yielded > LONGEST_STRETCH
 
     async def _when_room(self, add: Callable[[], T | None], deadline: float) -> T:
         """What ``add`` gives as soon as there is room for it, in the order of those who wait."""
@@ -485,22 +504,34 @@ class Producer(Mirroring):
                     self._room.clear()
                     await self._room.wait()
         except asyncio.TimeoutError:
-            raise DeadlineError(
-                f"no room within max_block_ms={self._settings.max_block * 1000:g}: {self._full()}"
-            ) from None
+            raise self._no_room() from None
+
+    def _no_room(self) -> DeadlineError:
+        return DeadlineError(f"no room within max_block_ms={self._settings.max_block * 1000:g}: {self._full()}")
 
     def _full(self) -> str:
         return f"{self._accumulator.used} of buffer_memory={self._settings.limits.buffer_memory} bytes are in use"
 
     async def _topic(self, topic: str) -> TopicQueues:
         self._check_open()
-        return self._known.get(topic) or await self._learn(topic, self._settings.max_block)
+        return self._accumulator.topics.get(topic) or await self._learn(topic, self._settings.max_block)
 
     async def _learn(self, topic: str, timeout: float) -> TopicQueues:
         # As every Kafka producer: whether a topic is made by writing to it is for the brokers' configuration to say.
         info = await self._cluster.topic(topic, timeout, create=True)
         snapshot = self._cluster.snapshot
-        return self._accumulator.update(topic, [snapshot.leader(topic, n) for n in range(len(info.partitions))])
+        queues = self._accumulator.update(topic, [snapshot.leader(topic, n) for n in range(len(info.partitions))])
+        self._order_changed(topic)
+        return queues
+
+    def _order_changed(self, topic: str) -> None:
+        """Have calls write at once that need not wait: to topics that are known and that no other call waits for."""
+        queues = self._accumulator.topics.get(topic)
+        if self._closed is None and queues is not None and not self._order.waits(topic):
+            self._known[topic] = queues
+        elif self._known.pop(topic, None) is not None:
+            # Assigned, as the compiled form remembers what it has found there last.
+            self._known = self._known
 
     def _check_open(self) -> None:
         if self._closed is not None:
