@@ -47,6 +47,16 @@ def put(to: Accumulator, value: bytes, partition: int | None = 0, now: float = 0
     return placed[0]
 
 
+def confirm(acc: Accumulator, *partitions: int) -> None:
+    """Have a batch of each partition acknowledged by its leader."""
+    batches = [put(acc, b"first", partition) for partition in partitions]
+    acc.hurry()
+    while drain(acc, 0.0).requests:
+        pass
+    for batch in batches:
+        acc.finish(batch, 0)
+
+
 def drain(of: Accumulator, now: float, busy: frozenset[int] = frozenset()) -> Drained:
     return of.drain(now, lambda node: node not in busy)
 
@@ -99,6 +109,7 @@ def test_one_request_carries_all_partitions_of_a_broker() -> None:
 
 def test_a_request_keeps_to_its_size_and_no_partition_starves() -> None:
     acc = accumulator((1, 1, 1), max_request_size=2000)
+    confirm(acc, 0, 1, 2)
     for partition in (0, 1, 2):
         for _ in range(2):
             put(acc, b"x" * 900, partition)
@@ -210,6 +221,7 @@ def test_a_retry_waits_and_comes_first() -> None:
 
 def test_no_later_batch_is_sent_beside_a_retry() -> None:
     acc = accumulator()
+    confirm(acc, 0)
     one = put(acc, b"1")
     drain(acc, 1.0)
     two = put(acc, b"2", now=1.0)
@@ -225,12 +237,42 @@ def test_no_later_batch_is_sent_beside_a_retry() -> None:
 
 def test_no_more_batches_of_a_partition_are_in_flight_than_allowed() -> None:
     acc = accumulator(in_flight=2)
+    confirm(acc, 0)
     batches = [put(acc, bytes([i]) * 900) for i in range(4)]
     assert drain(acc, 0.0).requests == {1: [batches[0]]}
     assert drain(acc, 0.0).requests == {1: [batches[1]]}
     assert drain(acc, 0.0).requests == {}
     acc.finish(batches[0], 0)
     assert drain(acc, 0.0).requests == {1: [batches[2]]}
+
+
+def test_nothing_is_sent_beside_a_batch_before_the_broker_has_acknowledged_one() -> None:
+    """A broker that does not know the producer takes any first sequence number, also that of the second batch."""
+    acc = accumulator()
+    batches = [put(acc, bytes([i]) * 900) for i in range(3)]
+    acc.hurry()
+    assert drain(acc, 0.0).requests == {1: [batches[0]]}
+    assert drain(acc, 0.0).requests == {}
+    acc.retry(batches[0], ERROR, at=0.0)
+    assert drain(acc, 0.0).requests == {1: [batches[0]]}
+    assert drain(acc, 0.0).requests == {}
+    acc.finish(batches[0], 0)
+    assert drain(acc, 0.0).requests == {1: [batches[1]]}
+    assert drain(acc, 0.0).requests == {1: [batches[2]]}
+
+
+def test_nothing_is_sent_to_a_new_leader_before_the_old_one_has_answered() -> None:
+    acc = accumulator()
+    confirm(acc, 0)
+    one, two, three = (put(acc, bytes([i]) * 900) for i in range(3))
+    assert drain(acc, 0.0).requests == {1: [one]}
+    acc.update("flights", (2, 2, 1))
+    assert drain(acc, 0.0).requests == {}
+    acc.finish(one, 1)
+    assert drain(acc, 0.0).requests == {2: [two]}
+    assert drain(acc, 0.0).requests == {}, "the new leader has not acknowledged any"
+    acc.finish(two, 2)
+    assert drain(acc, 1.0).requests == {2: [three]}
 
 
 def test_delivery_timeout_names_partition_attempts_and_last_error() -> None:

@@ -359,12 +359,14 @@ class Accumulator:
 
     def finish(self, batch: Batch, base_offset: int, append_time: int = -1) -> None:
         """A batch is in the log."""
-        self._settle(batch)
+        queue = self._settle(batch)
+        queue.confirmed_by = queue.sent_to
         batch.finish(base_offset, append_time)
 
     def fail(self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         """A batch will not be sent (again)."""
         queue = self._settle(batch)
+        queue.confirmed_by = None
         if batch.sequence >= 0:
             queue.require_restart(Restart.AFTER_SENT)
         batch.fail(error, record_errors)
@@ -382,6 +384,7 @@ class Accumulator:
         """A batch in flight comes back and is sent again not before ``at`` (s)."""
         queue = self._queues[batch.where]
         batch.last_error = error
+        queue.confirmed_by = None
         queue.in_flight.remove(batch)
         queue.requeue(batch)
         queue.retry_at = max(queue.retry_at, at)

@@ -48,6 +48,8 @@ class PartitionQueue(Opening):
         leader: Node id of its leader, None when there is none.
         closed: Full or returned batches.
         in_flight: Sent and not answered.
+        sent_to: Node id of the broker that has, or had, what is in flight.
+        confirmed_by: Node id of a broker that has acknowledged a batch, and failed none since.
         last_size: Bytes that the last batch came to, before compression.
         due: The open batch goes out as it is at the next chance.
         retry_at: Nothing is sent before (s).
@@ -58,6 +60,7 @@ class PartitionQueue(Opening):
 
     __slots__ = (
         "closed",
+        "confirmed_by",
         "due",
         "in_flight",
         "last_size",
@@ -67,6 +70,7 @@ class PartitionQueue(Opening):
         "producer",
         "restart",
         "retry_at",
+        "sent_to",
         "where",
     )
 
@@ -76,6 +80,8 @@ class PartitionQueue(Opening):
         super().__init__()
         self.closed: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
+        self.sent_to: int | None = None
+        self.confirmed_by: int | None = None
         self.last_size = 0
         self.due = False
         self.retry_at = 0.0
@@ -117,11 +123,18 @@ class PartitionQueue(Opening):
     def sendable(self, in_flight_limit: int) -> bool:
         """Whether order allows the next batch to be sent.
 
+        Batches travel together only to a broker that has acknowledged one of this partition. A broker that knows
+        nothing of the producer takes any first sequence number: if it refused the first batch of several, for want of
+        replicas say, it would take the second, and the first could be written only behind it. For the same reason
+        nothing is sent to a new leader while the old one has batches unanswered.
+
         A retry goes alone: had it company, a second failure could let the later batch get ahead of it.
         """
         if not self.in_flight:
             return True
         if len(self.in_flight) >= in_flight_limit or self.restart is not Restart.NO:
+            return False
+        if not self.leader == self.sent_to == self.confirmed_by:
             return False
         next_is_retry = bool(self.closed and self.closed[0].attempts)
         return not next_is_retry and self.in_flight[0].attempts <= 1
@@ -133,6 +146,7 @@ class PartitionQueue(Opening):
         batch = self.closed.popleft()
         batch.attempts += 1
         self.in_flight.append(batch)
+        self.sent_to = self.leader
         return batch
 
     # -- sequence numbers (KIP-98)

@@ -1,0 +1,130 @@
+"""Producers under faults, and what they have promised."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from random import Random
+
+from aiokproto import Producer
+from aiokproto.broker import Cluster
+from aiokproto.errors import KafkaError
+from aiokproto.records import decode
+from aiokproto.simulation import Simulation
+from tests.simulation.faults import Fault, World, carry_out, draw
+
+BROKERS, PARTITIONS, UNTIL = 3, 3, 4.0
+APIS = ("Produce", "InitProducerId", "Metadata")
+
+
+class Ledger:
+    """What producers were given, and what they have answered.
+
+    Attributes:
+        calls: Of each partition the values, in the order in which the calls were made.
+        written: Values that were acknowledged, and where: partition and offset.
+        failed: Values that were reported as failed, and why.
+    """
+
+    def __init__(self) -> None:
+        self.calls: dict[tuple[int, int], list[bytes]] = defaultdict(list)
+        self.written: dict[bytes, tuple[int, int]] = {}
+        self.failed: dict[bytes, BaseException] = {}
+
+
+def schedule(seed: int) -> list[Fault]:
+    random = Random(f"{seed}/faults")
+    return [draw(random, UNTIL, BROKERS, PARTITIONS, APIS) for _ in range(random.randint(1, 6))]
+
+
+def run(seed: int, faults: list[Fault]) -> Simulation:
+    """Produce under these faults; raises AssertionError where a promise is broken."""
+    simulation = Simulation(seed)
+    simulation.run(_program(simulation, faults))
+    return simulation
+
+
+async def _program(simulation: Simulation, faults: list[Fault]) -> None:
+    random, ledger = simulation.random, Ledger()
+    async with Cluster(BROKERS) as cluster:
+        await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
+        world = World(simulation, cluster, "t")
+        options = {"linger_ms": random.choice((0, 5)), "batch_size": random.choice((100, 200, 16384))}
+        producers = [
+            Producer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                request_timeout_ms=2000,
+                delivery_timeout_ms=60_000,
+                compression_type=random.choice(("none", "lz4")),
+                **options,  # type: ignore[arg-type]
+            )
+            for _ in range(random.randint(1, 2))
+        ]
+        for producer in producers:
+            await producer.start()
+        happening = asyncio.create_task(carry_out(world, faults))
+        try:
+            await asyncio.gather(
+                *(_produce(simulation, which, producer, ledger) for which, producer in enumerate(producers))
+            )
+            await happening
+        finally:
+            happening.cancel()
+            for producer in producers:
+                await producer.close()
+        await _check(cluster, ledger)
+
+
+async def _produce(simulation: Simulation, which: int, producer: Producer, ledger: Ledger) -> None:
+    random = simulation.random
+    waiting: list[asyncio.Task[None]] = []
+
+    async def send(partition: int, value: bytes) -> None:
+        ledger.calls[which, partition].append(value)
+        try:
+            found = await producer.send("t", value, partition=partition)
+        except KafkaError as error:
+            ledger.failed[value] = error
+        else:
+            ledger.written[value] = (found.partition, found.offset)
+
+    count = random.randint(20, 120)
+    for number in range(count):
+        # Some partitions get their first record from a producer that has long been at work.
+        partition = random.randrange(1 + PARTITIONS * number // count)
+        value = b"%d/%d/%d" % (which, partition, number)
+        waiting.append(asyncio.create_task(send(partition, value)))
+        if random.random() < 0.2:
+            await asyncio.sleep(random.choice((0, 0.001, 0.1)))
+    await asyncio.gather(*waiting)
+
+
+def stored_records(cluster: Cluster, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
+    """What is in a log, whoever can read it."""
+    log = cluster._running.state.partition(topic, partition).log
+    data = log.find(log.start_offset, 1 << 30, at_least_one=True).read()
+    return [(record.offset, record.value) for batch in decode(data) if not batch.is_control for record in batch]
+
+
+async def _check(cluster: Cluster, ledger: Ledger) -> None:
+    for partition in range(PARTITIONS):
+        stored = stored_records(cluster, "t", partition)
+        values = [value for _, value in stored]
+        at = dict(stored)
+        for value, (where, offset) in ledger.written.items():
+            if where == partition and offset >= 0:
+                assert at.get(offset) == value, (
+                    f"{value!r} was acknowledged at {offset}, and {at.get(offset)!r} is there"
+                )
+        for (which, number), calls in ledger.calls.items():
+            if number != partition:
+                continue
+            mine = [value for value in values if value is not None and value.startswith(b"%d/" % which)]
+            assert len(set(mine)) == len(mine), f"written twice: {sorted({v for v in mine if mine.count(v) > 1})}"
+            for value in calls:
+                if value in ledger.written:
+                    assert value in mine, f"{value!r} was acknowledged, and is not in the log"
+            acknowledged = [value for value in calls if value in ledger.written]
+            in_log = [value for value in mine if value in ledger.written]
+            assert in_log == acknowledged, f"partition {partition}: the log has {in_log}, the calls were {acknowledged}"
+            assert set(mine) <= set(calls), "nothing is written that was not sent"

@@ -1,0 +1,20 @@
+"""A schedule that breaks a promise, made as short as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tests.simulation.faults import Fault
+
+
+def shrunk(schedule: Sequence[Fault], fails: Callable[[list[Fault]], bool]) -> list[Fault]:
+    """A part of a schedule that still fails, none of whose faults can be left out."""
+    left = list(schedule)
+    place = 0
+    while place < len(left):
+        without = left[:place] + left[place + 1 :]
+        if fails(without):
+            left = without
+        else:
+            place += 1
+    return left
