@@ -14,12 +14,14 @@ from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.fetch import FetchRequest, PartitionData
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError
+from aiokproto.errors import BrokerError, DeadlineError
 from aiokproto.records import encode
+from aiokproto.simulation import Simulation
 from aiokproto.spark import worker as workers
 from aiokproto.spark.fetching import BY_NAME, RangeFetcher
 from aiokproto.spark.leaders import ask_leaders
-from aiokproto.spark.offsets import DataLossError
+from aiokproto.spark.offsets import DataLossError, OffsetRange
+from aiokproto.spark.options import parse_read_options
 from aiokproto.spark.planning import plan_now
 from aiokproto.spark.reading import read_range
 from aiokproto.spark.worker import Worker
@@ -109,6 +111,42 @@ def test_a_log_that_is_cut_off_while_it_is_read_is_data_loss_whatever_the_option
     kafka.run(diverge(kafka, topic))
     with pytest.raises(DataLossError, match=r"the log has no offset 7 any more, though it begins at 0: it was cut off"):
         list(read_range(worker, planned, options))
+
+
+@pytest.mark.parametrize(("step", "ends"), [(1, None), (0, "nothing came from offset 0 on, .* in 1.5 s")])
+def test_a_range_may_take_longer_than_the_timeout_as_long_as_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, step: int, ends: str | None
+) -> None:
+    class Snapshot:
+        generation = 0
+
+        def leader(self, topic: str, partition: int) -> None:
+            return None
+
+    class FakeCluster:
+        snapshot = Snapshot()
+
+        def backoff(self, failures: int) -> float:
+            return 0.1
+
+    async def fetch_what_has_no_records(self: RangeFetcher, timeout: float) -> list[Any]:
+        answered = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(1, answered.set_result, None)
+        await answered
+        self.position += step
+        return []
+
+    monkeypatch.setattr(RangeFetcher, "_fetch_once", fetch_what_has_no_records)
+    given = {"kafka.bootstrap.servers": "a:9092", "subscribe": "t", "kafkaConsumer.pollTimeoutMs": "1500"}
+    cluster: Any = FakeCluster()
+    fetcher = RangeFetcher(cluster, OffsetRange("t", ZERO_UUID, 0, 0, 10), parse_read_options(given))
+    simulation = Simulation()
+    if ends is None:
+        assert simulation.run(fetcher.fetch()) is None
+        assert simulation.time() > 10
+    else:
+        with pytest.raises(DeadlineError, match=ends):
+            simulation.run(fetcher.fetch())
 
 
 async def diverge(kafka: Kafka, topic: str) -> None:

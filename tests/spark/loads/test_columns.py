@@ -90,6 +90,7 @@ def test_a_history_counts_the_columns_of_what_counts() -> None:
     assert History.of_json(json.loads(json.dumps(history.as_json()))) == history
     again = replace(manifest(3, loaded(0, 0, 5), replaces=1, run=1), columns={"m": LONG}, replaced_columns=one.columns)
     assert history.then(again).columns == {"n": {INT: 1}, "m": {LONG: 1}}
+    assert history.then(replace(again, columns={})).columns == {"n": {INT: 1}}
     with pytest.raises(SchemaError, match="run 000001-aa: column 'n' is bigint, and int in the output"):
         history.then(replace(again, columns={"n": LONG}))
 

@@ -192,6 +192,9 @@ def test_a_column_keeps_its_type(output: Output) -> None:
         output.load(transform=with_column("string"))
     assert len(output.data()) == 1
     assert read(output.spark, output.path).count() == 15
+    # Before it reads a row: reading one would fail.
+    with pytest.raises(SchemaError, match=text):
+        output.load(transform=lambda rows: failing(with_column("string")(rows)))
     # The only load that has it may give it another one.
     output.rerun(first.run_id, transform=with_column("string"))
     output.load(transform=with_column("string"))
