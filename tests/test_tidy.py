@@ -24,6 +24,7 @@ PURE = (
     "error_codes",
     "types",
     "config",
+    "failures",
     "codec",
     "records",
     "net.protocol",

@@ -15,6 +15,7 @@
     │   ├── BootstrapError            none of the bootstrap addresses could be used
     │   ├── NotKafkaError             what answers on that port does not speak Kafka
     │   └── AuthenticationError       one side refused who the other is
+    ├── ResponseTooLargeError         an answer is longer than max_response_size
     ├── DeadlineError                 a deadline passed; names what was waited for           (also TimeoutError)
     ├── BufferFullError               the producer's byte budget is used up
     ├── ClientClosedError             the client was closed, or one of its tasks died
@@ -84,6 +85,11 @@ class NotKafkaError(BrokerConnectionError):
 
 class AuthenticationError(BrokerConnectionError):
     """One side did not accept who the other is: a certificate that is not trusted, or credentials that are refused."""
+
+
+class ResponseTooLargeError(KafkaError):
+    """A broker announced an answer longer than ``max_response_size``, and lost its connection. It would answer
+    the same again: raise the option, or ask for less (a consumer by ``fetch_max_bytes``)."""
 
 
 class DeadlineError(KafkaError, TimeoutError):
