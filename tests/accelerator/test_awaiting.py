@@ -227,25 +227,22 @@ class Posts:
         self.accumulator = Accumulator(LIMITS, choose=min)
         self.waited: list[Unplaced] = []
         self.room = asyncio.Event()
-        posts = self
+        self.poster = form(None, self.append_later)
 
-        class Poster(form):  # type: ignore[misc]
-            async def _wait_place(self, record: Unplaced) -> Any:
-                posts.waited.append(record)
-                await posts.room.wait()
-                return "placed"
-
-        self.poster = Poster(None)
-        self.poster._known = self.accumulator.topics
+    async def append_later(self, record: Unplaced) -> Any:
+        self.waited.append(record)
+        await self.room.wait()
+        return "appended"
 
     def open(self) -> Any:
         queues = self.accumulator.update("flights", [0])
+        self.poster._set_ready("flights", queues)
         added = self.accumulator.append(queues, 0, 1000, None, b"first", (), 0.0)
         assert added is not None
         return added[0]
 
 
-@pytest.mark.parametrize("form", each_form("aiokproto.producer.posting", "Posting"))
+@pytest.mark.parametrize("form", each_form("aiokproto.producer.appender", "RecordAppender"))
 async def test_a_post_is_written_when_it_is_awaited(form: Any) -> None:
     posts = Posts(form)
     batch = posts.open()
@@ -257,7 +254,7 @@ async def test_a_post_is_written_when_it_is_awaited(form: Any) -> None:
     assert not posts.waited
 
 
-@pytest.mark.parametrize("form", each_form("aiokproto.producer.posting", "Posting"))
+@pytest.mark.parametrize("form", each_form("aiokproto.producer.appender", "RecordAppender"))
 async def test_a_post_without_room_waits_and_can_be_cancelled(form: Any) -> None:
     posts = Posts(form)
     first = asyncio.create_task(posts.poster.post("unknown", b"value", key=b"k"))
@@ -272,10 +269,10 @@ async def test_a_post_without_room_waits_and_can_be_cancelled(form: Any) -> None
     with pytest.raises(asyncio.CancelledError):
         await first
     posts.room.set()
-    assert await second == "placed"
+    assert await second == "appended"
 
 
-@pytest.mark.parametrize("form", each_form("aiokproto.producer.posting", "Posting"))
+@pytest.mark.parametrize("form", each_form("aiokproto.producer.appender", "RecordAppender"))
 async def test_bad_records_are_refused_by_the_await(form: Any) -> None:
     poster = Posts(form).poster
     for value, options in (
@@ -288,7 +285,7 @@ async def test_bad_records_are_refused_by_the_await(form: Any) -> None:
             await poster.post("flights", value, **options)
 
 
-@pytest.mark.parametrize("form", each_form("aiokproto.producer.posting", "Posting"))
+@pytest.mark.parametrize("form", each_form("aiokproto.producer.appender", "RecordAppender"))
 async def test_a_post_that_is_forgotten_is_complained_of(form: Any) -> None:
     posts = Posts(form)
     batch = posts.open()
@@ -300,14 +297,14 @@ async def test_a_post_that_is_forgotten_is_complained_of(form: Any) -> None:
         posts.poster.post("flights", b"value").close()
 
 
-@pytest.mark.parametrize("form", each_form("aiokproto.producer.posting", "Posting"))
+@pytest.mark.parametrize("form", each_form("aiokproto.producer.appender", "RecordAppender"))
 async def test_a_run_ends_where_a_batch_is_full_or_a_record_is_odd(form: Any) -> None:
     posts = Posts(form)
     batch = posts.open()
     values: list[object] = [b"one", b"two", bytearray(b"three"), b"four"]
-    run = posts.poster._place_run("flights", values, 0)
+    run = posts.poster._append_run("flights", values, 0)
     assert (run.count, batch.count) == (2, 3)
-    assert posts.poster._place_run("flights", values, 2) is None
-    full = posts.poster._place_run("flights", [bytes(100)] * 50, 0)
+    assert posts.poster._append_run("flights", values, 2) is None
+    full = posts.poster._append_run("flights", [bytes(100)] * 50, 0)
     assert 0 < full.count < 50
-    assert posts.poster._place_run("unknown", values, 0) is None
+    assert posts.poster._append_run("unknown", values, 0) is None

@@ -48,7 +48,11 @@ class PartitionLog:
                 return self.known[key]
             if producer[0] == self.producer[0] and producer[1] < self.producer[1]:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
-            expected = self.next if producer == self.producer else 0
+            if producer[0] == self.producer[0]:
+                expected = self.next if producer == self.producer else 0
+            else:
+                # From a producer that the log knows nothing of, any first sequence is taken.
+                expected = batch.base_sequence
             if batch.base_sequence != expected:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             self.producer, self.next = producer, expected + batch.count
@@ -97,7 +101,7 @@ class FakeCluster:
     async def start(self) -> None:
         pass
 
-    async def close(self) -> None:
+    async def close(self, timeout: float = 0.0) -> None:
         self.closed = True
         for task in self._submitted:
             task.cancel()
@@ -273,4 +277,5 @@ def grow_old(producer: Producer) -> None:
     """All that has no outcome yet is as if it had been buffered long ago; nobody waits for time to pass."""
     for batch in producer._accumulator.incomplete:
         batch.created -= 1e6
+    assert producer._sender is not None
     producer._sender.alarm.now()

@@ -50,7 +50,7 @@ def put(to: Accumulator, value: bytes, partition: int | None = 0, now: float = 0
 def confirm(acc: Accumulator, *partitions: int) -> None:
     """Have a batch of each partition acknowledged by its leader."""
     batches = [put(acc, b"first", partition) for partition in partitions]
-    acc.hurry()
+    acc.end_linger()
     while drain(acc, 0.0).requests:
         pass
     for batch in batches:
@@ -113,7 +113,7 @@ def test_a_request_keeps_to_its_size_and_no_partition_starves() -> None:
     for partition in (0, 1, 2):
         for _ in range(2):
             put(acc, b"x" * 900, partition)
-    acc.hurry()
+    acc.end_linger()
     assert sent(drain(acc, 0.0)) == {1: [0, 1]}
     assert sent(drain(acc, 0.0)) == {1: [2, 0]}
     assert sent(drain(acc, 0.0)) == {1: [1, 2]}
@@ -173,7 +173,7 @@ def test_the_next_batch_reserves_what_the_last_one_came_to_if_half_of_the_room_i
     assert acc.used == size > 4096
     put(acc, b"x")
     assert acc.used == size + size + size // 4
-    acc.hurry()
+    acc.end_linger()
     put(acc, b"x" * 100, 1)
     assert acc.used == size + size + size // 4 + 4096
 
@@ -250,7 +250,7 @@ def test_nothing_is_sent_beside_a_batch_before_the_broker_has_acknowledged_one()
     """A broker that does not know the producer takes any first sequence number, also that of the second batch."""
     acc = accumulator()
     batches = [put(acc, bytes([i]) * 900) for i in range(3)]
-    acc.hurry()
+    acc.end_linger()
     assert drain(acc, 0.0).requests == {1: [batches[0]]}
     assert drain(acc, 0.0).requests == {}
     acc.retry(batches[0], ERROR, at=0.0)
@@ -293,11 +293,22 @@ def test_delivery_timeout_names_partition_attempts_and_last_error() -> None:
     assert (acc.used, list(acc.incomplete)) == (0, [])
 
 
-@pytest.mark.parametrize(("leaders", "reason"), [((None,), "has no leader"), ((1,), "has not answered")])
-def test_delivery_timeout_without_an_error_says_what_is_missing(leaders: tuple[int | None], reason: str) -> None:
+@pytest.mark.parametrize(
+    ("leaders", "sealed", "reason"),
+    [
+        ((None,), False, "has no leader"),
+        ((1,), False, "is being compressed"),
+        ((1,), True, "has not answered"),
+    ],
+)
+def test_delivery_timeout_without_an_error_says_what_is_missing(
+    leaders: tuple[int | None], sealed: bool, reason: str
+) -> None:
     acc = accumulator(leaders)
     batch = put(acc, b"1")
     drain(acc, 1.0)
+    if sealed:
+        batch.seal()
     acc.expire(30.0)
     outcome = batch.outcome.of(0, 1000)
     assert isinstance(outcome, DeadlineError)
@@ -353,7 +364,7 @@ def test_batches_split_down_to_single_records_take_no_more_of_the_budget() -> No
     for number in range(8):
         put(acc, b"%d" % number)
     found: list[bytes | None] = []
-    acc.hurry()
+    acc.end_linger()
     while batches := drain(acc, 0.0).requests.get(1):
         (batch,) = batches
         held, used = values(batch), acc.used

@@ -130,7 +130,7 @@ class ProducerMachine(RuleBasedStateMachine):
         while self.wire or any(True for _ in self.acc.incomplete):
             while self.wire:
                 self.arrive("answer")
-            self.acc.hurry()
+            self.acc.end_linger()
             self.now += 0.5
             self.send(())
             rounds += 1

@@ -160,8 +160,7 @@ async def test_a_broker_that_forgot_the_producer_gets_a_new_epoch(make: Make) ->
     fake = FakeCluster()
     async with make(fake) as producer:
         await producer.send_batch("flights", stored(b"a", codec="gzip"), partition=0)
-        fake.logs[0].producer = (-1, -1)
-        fake.logs[0].known.clear()
+        fake.fail_next(ErrorCode.UNKNOWN_PRODUCER_ID)
         await producer.send_batch("flights", stored(b"b", codec="gzip"), partition=0)
     assert fake.logs[0].values == [b"a", b"b"]
     last = sent(fake)[-1]
@@ -326,7 +325,7 @@ async def test_what_lingers_goes_out_to_make_room(make: Make) -> None:
 
 
 async def test_a_task_that_never_waits_lets_others_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokproto.producer.producer.LONGEST_STRETCH", -1)
+    monkeypatch.setattr("aiokproto.producer.buffer.LONGEST_STRETCH", -1)
     fake = FakeCluster()
     async with make(fake) as producer:
         await producer.partitions_for("flights")

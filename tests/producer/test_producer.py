@@ -273,7 +273,7 @@ async def test_try_post_needs_metadata(make: Make) -> None:
 
 
 async def test_a_task_that_never_waits_lets_others_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokproto.producer.producer.LONGEST_STRETCH", -1)
+    monkeypatch.setattr("aiokproto.producer.buffer.LONGEST_STRETCH", -1)
     fake = FakeCluster()
     async with make(fake, batch_size=1000) as producer:
         delivery = await producer.post("flights", b"x" * 500)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
@@ -32,12 +31,9 @@ from aiokproto.errors import (
     UnsupportedVersionError,
 )
 from aiokproto.producer import Producer
-from aiokproto.producer.batch import Batch
-from aiokproto.producer.sender import SLOW_TO_COMPRESS
-from aiokproto.records import RecordBatch
+from aiokproto.records import BatchRecord, RecordBatch, encode
 from aiokproto.types import RecordMetadata
 from tests.net.waiting import until
-from tests.patience import PATIENCE
 from tests.producer.fake import FakeCluster, grow_old, producer_on
 
 Make = Callable[..., AbstractAsyncContextManager[Producer]]
@@ -381,43 +377,36 @@ async def test_acks_0_needs_no_answer(make: Make) -> None:
     assert (fake.requests[0][1].acks, fake.logs[0].values) == (0, [b"0"])
 
 
-async def test_big_batches_are_compressed_beside_the_loop_and_stay_in_order(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Batches fill up as far as they can, however slowly.
-    monkeypatch.setattr("aiokproto.producer.producer.LONGEST_STRETCH", float("inf"))
+async def test_a_cancelled_task_ends_the_producer_and_every_call_says_so(make: Make) -> None:
     fake = FakeCluster()
-    values = [b"%06d" % number * 20 for number in range(3000)]
-    async with make(fake, compression_type="gzip", linger_ms=2) as producer:
-        await producer.send_many("flights", values)
-    assert fake.logs[0].values == values
-    assert max(batch.count for batch in batches(fake)) > 500
+    answered = asyncio.get_running_loop().create_future()
 
+    async def silent(node: int, request: ProduceRequest) -> ProduceResponse:
+        await answered
+        raise AssertionError("nothing answers")
 
-async def test_nothing_overtakes_a_batch_that_is_being_compressed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeCluster()
-    begun, gate, seal = threading.Event(), threading.Event(), Batch.seal
-
-    def held(batch: Batch) -> bytearray:
-        if batch.size >= SLOW_TO_COMPRESS and batch.compresses:
-            begun.set()
-            gate.wait(PATIENCE)
-        return seal(batch)
-
-    monkeypatch.setattr(Batch, "seal", held)
-    async with make(fake, compression_type="gzip", batch_size=0) as producer:
-        await producer.send("flights", b"first")
-        big = await producer.post("flights", bytes(2 * SLOW_TO_COMPRESS))
-        await until(begun.is_set)
-        small = await producer.post("flights", b"small")
-        try:
-            for _ in range(10):
-                await asyncio.sleep(0)
-            assert len(fake.requests) == 1
-        finally:
-            gate.set()
-        assert [(await delivery).offset for delivery in (big, small)] == [1, 2]
-    assert [batch.base_sequence for batch in batches(fake)] == [0, 1, 2]
+    fake.answer = silent
+    mine = asyncio.current_task()
+    async with make(fake) as producer:
+        pending = asyncio.create_task(producer.send("flights", b"pending"))
+        await until(lambda: fake.requests)
+        for task in asyncio.all_tasks() - {mine, pending}:
+            if "Sender" in repr(task.get_coro()):
+                task.cancel()
+        calls: list[Awaitable[object]] = [
+            pending,
+            producer.send("flights", b"0"),
+            producer.post("flights", b"0"),
+            producer.send_batch("flights", encode([BatchRecord(0, 0, None, b"v")]), partition=0),
+            producer.flush(),
+            producer.partitions_for("flights"),
+        ]
+        for call in calls:
+            with pytest.raises(ClientClosedError, match=r"the producer has failed.*a task.*was cancelled.*_follow"):
+                await call
+        with pytest.raises(ClientClosedError, match="was cancelled"):
+            producer.try_post("flights", b"0")
+        assert isinstance((await producer.send_many("flights", [b"0"]))[0], ClientClosedError)
 
 
 async def test_once_a_broker_has_answered_a_request_takes_no_task(make: Make) -> None:
@@ -431,7 +420,7 @@ async def test_once_a_broker_has_answered_a_request_takes_no_task(make: Make) ->
 async def test_what_is_sent_on_learning_of_an_outcome_goes_out_in_the_same_turn_of_the_loop(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aiokproto.producer.producer.LONGEST_STRETCH", float("inf"))
+    monkeypatch.setattr("aiokproto.producer.buffer.LONGEST_STRETCH", float("inf"))
     fake = FakeCluster()
     submit = fake.submit
     seen: list[int] = []
@@ -534,9 +523,9 @@ async def _bug(*_: object) -> ProduceResponse:
 @pytest.mark.parametrize(
     ("bug", "later"),
     [(_bug, False), (_answers_bug, False), (_answers_bug, True)],
-    ids=["in a task", "in judging what a task got", "in judging as it is read"],
+    ids=["in a task", "in the response of a task", "in a response as it is read"],
 )
-async def test_a_dead_sender_fails_pending_and_later_calls_with_the_cause(
+async def test_a_failed_sender_fails_pending_and_later_calls_with_the_cause(
     make: Make, caplog: pytest.LogCaptureFixture, bug: Any, later: bool
 ) -> None:
     fake = FakeCluster()
@@ -550,7 +539,7 @@ async def test_a_dead_sender_fails_pending_and_later_calls_with_the_cause(
             lambda: producer.flush(),
         ]
         for call in calls:
-            with pytest.raises(ClientClosedError, match=r"sender has died.*a bug") as raised:
+            with pytest.raises(ClientClosedError, match=r"the producer has failed.*a bug") as raised:
                 await call()
             assert isinstance(raised.value.__cause__, RuntimeError)
-    assert "sender has died" in caplog.text
+    assert "the producer has failed" in caplog.text

@@ -132,13 +132,13 @@ answers_by(Delivery, <sendfunc> <void *> tell)
 
 async def delivered(Delivery delivery):
     """Wait for a delivery's result."""
-    await delivery._outcome.wait()
+    await wait_done(delivery._outcome)
     return delivery.result()
 
 
 async def awaited(Waiting call):
     """Wait for what a call is after."""
-    await call.settled.wait()
+    await wait_done(call.settled)
     return call.answer()
 
 
@@ -226,19 +226,28 @@ cdef class TopicQueues:
         self.sticky_bytes = 0
 
 
-cdef class Posting:
-    cdef dict known
+cdef class RecordAppender:
+    cdef readonly dict _ready_topics
     cdef public object _partitioner
+    cdef public object _append_later
     # None: the machine's clock, which is read without a call.
     cdef public object _wall
     # What was looked up last: most records follow one of the same topic.
     cdef object topic
     cdef TopicQueues queues
 
-    def __init__(self, partitioner):
-        self.known = {}
+    def __init__(self, partitioner, append_later):
+        self._ready_topics = {}
         self._partitioner = partitioner
+        self._append_later = append_later
         self._wall = None
+
+    def _set_ready(self, topic, TopicQueues queues):
+        self.topic = self.queues = None
+        if queues is None:
+            self._ready_topics.pop(topic, None)
+        else:
+            self._ready_topics[topic] = queues
 
     cdef inline long long wall(self):
         return now_ms() if self._wall is None else self._wall()
@@ -246,18 +255,9 @@ cdef class Posting:
     def _now_ms(self):
         return self.wall()
 
-    @property
-    def _known(self):
-        return self.known
-
-    @_known.setter
-    def _known(self, dict known not None):
-        self.known = known
-        self.topic = self.queues = None
-
     def post(self, topic, value, *, key=None, headers=(), partition=None, timestamp=None):
         cdef Post call = Post.__new__(Post)
-        call.posting = self
+        call.appender = self
         call.topic = topic
         call.value = value
         call.key = key
@@ -266,10 +266,10 @@ cdef class Posting:
         call.timestamp = timestamp
         return call
 
-    def _place(self, topic, value, key, headers, partition, timestamp):
-        return self.place(topic, value, key, headers, partition, timestamp)
+    def _append(self, topic, value, key, headers, partition, timestamp):
+        return self.append(topic, value, key, headers, partition, timestamp)
 
-    cdef object place(self, object topic, object value, object key, object headers, object partition, object timestamp):
+    cdef object append(self, object topic, object value, object key, object headers, object partition, object timestamp):
         cdef long long when
         cdef Opening opening
         cdef TopicQueues queues
@@ -284,7 +284,7 @@ cdef class Posting:
         if topic is self.topic and topic is not None:
             queues = self.queues
         else:
-            queues = self.known.get(topic)
+            queues = self._ready_topics.get(topic)
             if queues is not None:
                 self.topic = topic
                 self.queues = queues
@@ -303,7 +303,7 @@ cdef class Posting:
                 return delivery(opening.outcome, index, when)
         return Unplaced(topic, partition, when, key, value, headers)
 
-    def _choose(self, TopicQueues queues not None, partition, key, value):
+    def _choose_partition(self, TopicQueues queues not None, partition, key, value):
         return self.choose(queues, partition, key, value)
 
     cdef object choose(self, TopicQueues queues, object partition, object key, object value):
@@ -315,8 +315,8 @@ cdef class Posting:
             return check_partition(chosen, queues.name, count, "the partitioner's ")
         return None if key is None else key_hash(key) % count
 
-    def _place_run(self, topic, records, Py_ssize_t start):
-        cdef TopicQueues queues = self.known.get(topic)
+    def _append_run(self, topic, records, Py_ssize_t start):
+        cdef TopicQueues queues = self._ready_topics.get(topic)
         cdef RecordWriter batch
         cdef long long now
         cdef Py_ssize_t place, first
@@ -342,7 +342,7 @@ cdef object delivery(Settled outcome, int index, long long timestamp):
 
 @cython.final
 cdef class Post(Call):
-    cdef Posting posting
+    cdef RecordAppender appender
     cdef object topic
     cdef object value
     cdef object key
@@ -351,10 +351,10 @@ cdef class Post(Call):
     cdef object timestamp
 
     cdef object begin(self):
-        placed = self.posting.place(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
-        if type(placed) is Delivery:
-            return placed
-        self.inner = self.posting._wait_place(placed)
+        appended = self.appender.append(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
+        if type(appended) is Delivery:
+            return appended
+        self.inner = self.appender._append_later(appended)
 
 
 answers_directly(Post)
@@ -363,3 +363,4 @@ answers_directly(Post)
 # Last: the package of these looks for the classes above, which must be whole by then.
 from aiokproto.producer.partitioner import check_partition, key_hash
 from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
+from aiokproto.producer.waiting import wait_done

@@ -155,7 +155,7 @@ class Accumulator:
                 if index is not None:
                     return batch, index
             elif batch.size + need <= self._limits.batch_size:
-                self.hurry()
+                self.end_linger()
                 return None
         if need + BATCH_OVERHEAD > self._largest:
             self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.where)
@@ -167,7 +167,7 @@ class Accumulator:
                 return self.append(topic, queue.where.partition, timestamp, key, value, headers, now)
         batch = self._open(queue, need + BATCH_OVERHEAD, now)
         if batch is None:
-            self.hurry()
+            self.end_linger()
             return None
         index = batch.append(timestamp, key, value, headers)
         assert index is not None, "the first record of a batch always fits"
@@ -189,7 +189,7 @@ class Accumulator:
         """
         self.check_size(stored, queue.where)
         if stored.size_in_bytes > self._limits.buffer_memory - self.used:
-            self.hurry()
+            self.end_linger()
             return None
         self._close(queue)
         batch = StoredBatch(queue.where, queue.number(), now, self.losses, stored)
@@ -273,7 +273,7 @@ class Accumulator:
         if topic.sticky is queue:
             topic.sticky_bytes += batch.size
 
-    def hurry(self) -> None:
+    def end_linger(self) -> None:
         """Every open batch is due: for a flush, or as others wait for the room it takes."""
         while self._lingering:
             self._due(self._lingering.popleft())
@@ -446,7 +446,7 @@ class Accumulator:
         if not reason and queue.leader is None:
             reason = "the partition has no leader"
         elif not reason and batch in queue.in_flight:
-            reason = "the broker has not answered"
+            reason = "it is being compressed" if batch.data is None else "the broker has not answered"
         error = DeadlineError(
             f"{batch} not acknowledged within delivery_timeout_ms={round(self._limits.delivery_timeout * 1000)}; "
             f"{batch.attempts} attempts" + (f", last: {reason}" if reason else "")

@@ -1,4 +1,4 @@
-"""What a posted record's sender holds in hand."""
+"""What a call that buffers a record returns."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from aiokproto.accelerator import twin
 from aiokproto.errors import KafkaError
 from aiokproto.producer.outcome import Outcome
+from aiokproto.producer.waiting import wait_done
 from aiokproto.types import RecordMetadata
 
 
@@ -34,12 +35,12 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self._outcome.done:
-            yield from self._outcome.wait().__await__()
+            yield from wait_done(self._outcome).__await__()
         return self.result()
 
     async def outcome(self) -> RecordMetadata | KafkaError:
         """Wait for what ``await`` gives or raises, and return it either way."""
-        await self._outcome.wait()
+        await wait_done(self._outcome)
         return self._outcome.of(self._index, self.timestamp)
 
     def done(self) -> bool:
@@ -97,7 +98,7 @@ class BatchDelivery:
 
     def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
         for outcome, _ in self._batches:
-            yield from outcome.wait().__await__()
+            yield from wait_done(outcome).__await__()
         return self.result()
 
     def done(self) -> bool:

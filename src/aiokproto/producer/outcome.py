@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import KafkaError
@@ -122,23 +120,6 @@ class Outcome(Settled):
         if wake in self._waiting:
             self._waiting.remove(wake)
 
-    async def wait(self) -> None:
-        """Wait until it is known.
-
-        Each who waits has a future of its own: cancelling a task cancels the future that it waits on, and the others
-        must not notice.
-        """
-        if self.done:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        wake = partial(_set, future)
-        self.when_done(wake)
-        try:
-            await future
-        finally:
-            if not self.done:
-                self.forget(wake)
-
     def of(self, index: int, timestamp: int) -> RecordMetadata | KafkaError:
         """What became of the record at ``index``, which was given ``timestamp``. It must be done."""
         self.observed = True
@@ -166,8 +147,3 @@ class Outcome(Settled):
         if getattr(self, "error", None) is not None and not self.observed:
             self._losses.records += self.count
             log.error("%s were not delivered, and nobody asked: %s", self, self.error)
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

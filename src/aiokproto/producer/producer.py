@@ -1,59 +1,50 @@
-"""The face of the producer."""
+"""The producer."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+import warnings
+from collections.abc import Iterable, Sequence
 from inspect import signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, cast
 
 from aiokproto.cluster import Cluster
 from aiokproto.config import ClusterConfig, ConnectionOptions
-from aiokproto.errors import (
-    BufferFullError,
-    ClientClosedError,
-    DeadlineError,
-    KafkaError,
-)
+from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
 from aiokproto.producer.accumulator import Accumulator
-from aiokproto.producer.batch import Batch, StoredBatch
-from aiokproto.producer.bulk import SupportsArrow
-from aiokproto.producer.call_order import CallOrder
-from aiokproto.producer.delivery import Delivery
-from aiokproto.producer.mirroring import Mirroring
-from aiokproto.producer.outcome import Outcome
+from aiokproto.producer.appender import RecordAppender
+from aiokproto.producer.batch import Batch
+from aiokproto.producer.buffer import Buffer
+from aiokproto.producer.bulk import append_all
+from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
-from aiokproto.producer.partitioner import Partitioner, check_partition
-from aiokproto.producer.queue import PartitionQueue, TopicQueues
-from aiokproto.producer.record import ProducerRecord, Unplaced
-from aiokproto.producer.report import census, report, undelivered
+from aiokproto.producer.partitioner import Partitioner
+from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.settings import BATCH_SIZE, Settings
+from aiokproto.producer.stored import FetchedBatch, record_batches
+from aiokproto.producer.summary import delivery_error, summary, undelivered
+from aiokproto.producer.tables import SupportsArrow, TableAppender, is_table
+from aiokproto.producer.waiting import wait_all, wait_done
 from aiokproto.records import RecordBatch
+from aiokproto.records.compression import Bytes
 from aiokproto.runtime import SYSTEM, current
 from aiokproto.types import Header, RecordMetadata
-
-if sys.version_info >= (3, 11):
-    from asyncio import timeout_at
-else:
-    from async_timeout import timeout_at
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-T = TypeVar("T")
-
 log = logging.getLogger("aiokproto.producer")
 
-LONGEST_STRETCH = 0.001
-"""How long (s) a task that never has to wait may keep the loop to itself."""
+SLOW_CLOSE = 1.0
+"""Seconds after which :meth:`Producer.close` logs what it waits for."""
+DISCONNECT = 5.0
+"""Seconds that disconnecting may take where closing has no deadline of its own."""
 
 
-class Producer(Mirroring):
+class Producer(RecordAppender):
     """Writes records to topics.
 
     ::
@@ -86,6 +77,7 @@ class Producer(Mirroring):
         max_in_flight_requests_per_connection: int = 5,
         partitioner: Literal["default"] | Partitioner = "default",
         max_block_ms: float = 60_000,
+        close_timeout_ms: float | None = None,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
         """Check the options; nothing is opened before :meth:`start`.
@@ -106,6 +98,8 @@ class Producer(Mirroring):
             partitioner: "default" places keys as all Kafka clients do (murmur2), and records without a key where a
                 batch is being filled (KIP-480); or a :class:`Partitioner`.
             max_block_ms: How long a call may wait for the topic's metadata and for room in the buffer.
+            close_timeout_ms: How long :meth:`close`, and leaving ``async with``, may take; None for as long as records
+                may take (``delivery_timeout_ms``).
             connection: What all clients take: see :class:`~aiokproto.config.ConnectionOptions`.
 
         Raises:
@@ -124,6 +118,7 @@ class Producer(Mirroring):
             max_in_flight_requests_per_connection=max_in_flight_requests_per_connection,
             partitioner=partitioner,
             max_block_ms=max_block_ms,
+            close_timeout_ms=close_timeout_ms,
         )
         self._config = ClusterConfig.parse(connection, own=OPTIONS)
         self._accumulator = Accumulator(
@@ -132,16 +127,13 @@ class Producer(Mirroring):
             level=self._settings.compression_level,
             choose=lambda partitions: current().random.choice(partitions),
         )
-        super().__init__(self._settings.partitioner)
-        self._closed: ClientClosedError | None = ClientClosedError("the producer is not started")
+        self._buffer = Buffer(self._accumulator, self._settings, self)
+        super().__init__(self._settings.partitioner, self._buffer.append)
+        self._tables = TableAppender(self, self._buffer)
         self._cluster: Cluster
-        self._sender: Sender
-        self._running: asyncio.Task[None] | None = None
-        self._loop: asyncio.AbstractEventLoop
-        self._yielded = 0.0
-        self._turn = asyncio.Lock()
-        self._order = CallOrder(self._order_changed)
-        self._room = asyncio.Event()
+        self._sender: Sender | None = None
+        self._closing = False
+        self._unsent = 0
 
     # -- life
 
@@ -154,9 +146,8 @@ class Producer(Mirroring):
             DeadlineError: They do not answer.
             ClientClosedError: It was started before.
         """
-        if self._running is not None:
+        if self._sender is not None:
             raise ClientClosedError("a producer is started once")
-        self._loop = asyncio.get_running_loop()
         runtime = current()
         self._wall = None if runtime is SYSTEM else runtime.wall
         self._cluster = Cluster(self._config)
@@ -166,26 +157,23 @@ class Producer(Mirroring):
             await self._cluster.close()
             raise
         self._sender = Sender(
-            self._cluster, self._accumulator, self._settings, self._config.request_timeout, self._room.set
+            self._cluster,
+            self._accumulator,
+            self._settings,
+            self._config.request_timeout,
+            on_settled=self._buffer.room_freed,
+            on_failure=self._failed,
         )
-        self._running = self._loop.create_task(self._run())
-        self._closed = None
+        self._buffer.open(self._cluster, self._sender.alarm)
+        self._sender.start()
 
-    async def _run(self) -> None:
-        try:
-            await self._sender.run()
-        except Exception as cause:
-            log.exception("the producer's sender has died")
-            error = ClientClosedError(f"the producer's sender has died: {cause!r}")
-            error.__cause__ = cause
-            self._shut(error)
-            self._accumulator.fail_all(lambda _: error)
-
-    def _shut(self, why: ClientClosedError) -> None:
-        """Take no more records; whoever waits to hand one over is told."""
-        self._closed = self._closed or why
-        self._known = {}
-        self._room.set()
+    def _failed(self, cause: BaseException) -> None:
+        log.error("the producer has failed", exc_info=cause)
+        error = ClientClosedError(f"the producer has failed: {cause!r}")
+        error.__cause__ = cause
+        self._buffer.close(error)
+        self._unsent = sum(batch.count for batch in self._accumulator.incomplete)
+        self._accumulator.fail_all(lambda _: error)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -214,16 +202,27 @@ class Producer(Mirroring):
             DeadlineError: Some have none in time; they are still being delivered.
             ClientClosedError: The producer is not open.
         """
-        self._check_open()
-        self._accumulator.hurry()
-        self._sender.alarm.now()
-        batches = list(self._accumulator.incomplete)
-        await self._settled(batches, timeout_ms)
-        if self._running is not None and self._running.done():
-            self._check_open()
+        self._buffer.check_open()
+        batches = self._send_all()
+        await self._wait(batches, timeout_ms)
         pending = [batch for batch in batches if not batch.done]
         if pending:
-            raise DeadlineError(f"flush: {census(pending)} without outcome after {timeout_ms} ms")
+            raise DeadlineError(f"flush: {summary(pending)} without outcome after {timeout_ms} ms")
+        if not self._closing:
+            self._buffer.check_open()
+
+    def _send_all(self) -> list[Batch]:
+        """Send what is buffered without lingering; returns it."""
+        self._accumulator.end_linger()
+        if self._sender is not None:
+            self._sender.alarm.now()
+        return list(self._accumulator.incomplete)
+
+    async def _wait(self, batches: list[Batch], timeout_ms: float | None) -> None:
+        """Wait until batches have an outcome, or a timeout passes."""
+        # None means the delivery timeout, which ends every batch; the second more is for the sender to see to that.
+        timeout = self._settings.limits.delivery_timeout + 1 if timeout_ms is None else timeout_ms / 1000
+        await wait_all([batch.outcome for batch in batches], timeout)
 
     async def close(self, timeout_ms: float | None = None) -> None:
         """Deliver what is buffered and disconnect. A second call does nothing.
@@ -231,60 +230,54 @@ class Producer(Mirroring):
         Cancelling it ends the waiting: what is not delivered by then fails, and the connections are closed.
 
         Args:
-            timeout_ms: How long to wait for deliveries; None for as long as records may take
-                (``delivery_timeout_ms``); 0 for not at all.
+            timeout_ms: How long to wait for deliveries, and for the connections to be flushed; 0 for not at all. None
+                for ``close_timeout_ms``, and if that is None too, for as long as records may take
+                (``delivery_timeout_ms``). What it waits for is logged after a second.
 
         Raises:
             DeadlineError: Some records were not delivered in time. The text says how many, of which partitions, and
                 why; each of their deliveries raises as well.
             KafkaError: Some failed for other reasons meanwhile, and nobody waited for their deliveries.
         """
-        if self._running is None or isinstance(self._closed, _Closing):
+        if self._sender is None or self._closing:
             return
-        died, self._closed = self._closed, _Closing("the producer is closed")
-        self._closed.__cause__ = died and died.__cause__
-        self._shut(self._closed)
-        batches = list(self._accumulator.incomplete)
+        self._closing = True
+        timeout_ms = self._settings.close_timeout_ms if timeout_ms is None else timeout_ms
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        failure = self._buffer.closed
+        closed = ClientClosedError("the producer is closed")
+        closed.__cause__ = failure and failure.__cause__
+        self._buffer.close(closed)
+        batches = self._send_all()
+        slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)
         try:
-            if died is None:
-                self._accumulator.hurry()
-                self._sender.alarm.now()
-                await self._settled(batches, timeout_ms)
+            await self._wait(batches, timeout_ms)
         finally:
-            self._running.cancel()
-            await asyncio.wait([self._running])
+            slow.cancel()
             lost = dict.fromkeys(self._accumulator.incomplete)
-            self._accumulator.fail_all(undelivered)
-            await self._cluster.close()
+            try:
+                await self._sender.stop()
+            finally:
+                self._accumulator.fail_all(undelivered)
+                left = DISCONNECT if timeout_ms is None else started + timeout_ms / 1000 - loop.time()
+                await self._cluster.close(min(max(left, 0.0), DISCONNECT))
         lost.update(
             dict.fromkeys(batch for batch in batches if batch.outcome.error is not None and not batch.outcome.observed)
         )
         if lost:
-            raise report(list(lost))
+            raise delivery_error(list(lost))
 
-    async def _settled(self, batches: list[Batch], timeout_ms: float | None) -> None:
-        """Wait until all ``batches`` have an outcome, or the deadline passes."""
-        if not batches:
-            return
-        # None means the delivery timeout, which ends every batch; the second more is for the sender to see to that.
-        limit = self._settings.limits.delivery_timeout + 1 if timeout_ms is None else timeout_ms / 1000
-        left = len(batches)
-        all_done: asyncio.Future[None] = self._loop.create_future()
+    def _log_slow_close(self, batches: list[Batch]) -> None:
+        pending = [batch for batch in batches if not batch.done]
+        if pending:
+            log.warning("closing the producer waits for %s", summary(pending))
 
-        def one_done() -> None:
-            nonlocal left
-            left -= 1
-            if not left and not all_done.done():
-                all_done.set_result(None)
-
-        for batch in batches:
-            batch.outcome.when_done(one_done)
-        try:
-            await asyncio.wait([all_done], timeout=limit)
-        finally:
-            for batch in batches:
-                batch.outcome.forget(one_done)
-            all_done.cancel()
+    def __del__(self) -> None:
+        # Not closed and not even started: the options may have been refused.
+        if getattr(self, "_sender", None) is not None and not self._closing:
+            unsent = self._unsent + sum(batch.count for batch in self._accumulator.incomplete)
+            warnings.warn(f"unclosed Producer, {unsent} records unsent", ResourceWarning, source=self, stacklevel=1)
 
     # -- records
 
@@ -322,12 +315,11 @@ class Producer(Mirroring):
             BrokerError: The broker refused it.
             ClientClosedError: The producer is not open.
         """
-        placed = self._place(topic, value, key, headers, partition, timestamp)
-        if not isinstance(placed, Delivery):
-            placed = await self._wait_place(placed)
-        where = await placed
-        # Others have had their turn meanwhile.
-        self._yielded = self._loop.time()
+        appended = self._append(topic, value, key, headers, partition, timestamp)
+        if not isinstance(appended, Delivery):
+            appended = await self._buffer.append(appended)
+        where = await appended
+        self._buffer.task_has_waited()
         return where
 
     def try_post(
@@ -350,19 +342,8 @@ class Producer(Mirroring):
                 :meth:`partitions_for`, or any other write to the topic, asks for it.
             KafkaError: As :meth:`post`.
         """
-        placed = self._place(topic, value, key, headers, partition, timestamp)
-        if isinstance(placed, Delivery):
-            return placed
-        self._check_open()
-        queues = self._accumulator.topics.get(topic)
-        if queues is None:
-            raise BufferFullError(f"the metadata of topic {topic!r} is not known yet: await partitions_for() first")
-        if self._order.waits(topic):
-            raise BufferFullError(f"other calls wait to write to topic {topic!r}")
-        delivery = None if self._turn.locked() else self._add(queues, placed)
-        if delivery is None:
-            raise BufferFullError(self._full())
-        return delivery
+        appended = self._append(topic, value, key, headers, partition, timestamp)
+        return appended if isinstance(appended, Delivery) else self._buffer.try_append(appended)
 
     async def send_many(
         self,
@@ -392,12 +373,67 @@ class Producer(Mirroring):
                 it was buffered.
             ImportError: ``records`` is a table, and pyarrow or numpy is missing: the ``arrow`` extra.
         """
-        parts = await self._place_all(topic, records, partition)
+        if is_table(records):
+            parts = await self._tables.append(topic, records, partition)
+        else:
+            values = cast("Iterable[bytes | ProducerRecord]", records)
+            parts = await append_all(self, self._buffer, topic, values, partition)
         for part in parts:
             for outcome in outcomes_of(part):
-                if not outcome.done:
-                    await outcome.wait()
+                await wait_done(outcome)
         return Outcomes(parts)
+
+    async def send_batch(
+        self, topic: str, batch: FetchedBatch | RecordBatch | Bytes, *, partition: int
+    ) -> list[RecordMetadata]:
+        """Write record batches as they are, and wait until they are acknowledged as ``acks`` demands.
+
+        The records are neither decompressed nor read: their bytes go out as they came, under a new header. Who reads
+        the copy finds the same keys, values, headers and timestamps, compressed as they were. Transactions are not
+        copied: to leave out what was aborted, read with ``isolation_level="read_committed"``.
+
+        Cancelled, what was buffered is still delivered and the rest is never sent.
+
+        Args:
+            topic: The topic.
+            batch: What :meth:`Consumer.batches() <aiokproto.consumer.Consumer.batches>` hands out, a
+                :class:`~aiokproto.records.RecordBatch`, or the bytes of one of magic 2. It is copied. Only bytes have
+                their checksum compared; of others it is carried over, and one that does not fit is the broker's to
+                find.
+            partition: The partition; the order is kept with all else that is written there.
+
+        Returns:
+            For each record batch where its first record is; the others have the offsets that follow. The timestamp is
+            the batch's greatest, or the broker's where the topic has LogAppendTime.
+
+        Raises:
+            InvalidRecordError: A batch cannot be sent as it is, and nothing was buffered. :meth:`send_many` is for the
+                records of one that begins before what the consumer asked for, lacks records that compaction removed,
+                has timestamps that a broker set (LogAppendTime), or is of magic 0 or 1. Control batches are for
+                brokers alone.
+            CorruptRecordError: The bytes are no sound record batch. Nothing was buffered.
+            UnsupportedCompressionError: The codec of a batch is unknown. Nothing was buffered.
+            MessageTooLargeError: A batch is larger than ``max_request_size`` or ``buffer_memory``, and nothing was
+                buffered; or than the topic allows, and its only record alone is.
+            KafkaError: As :meth:`send`. Of several record batches, some may be written.
+        """
+        return await (await self.post_batch(topic, batch, partition=partition))
+
+    async def post_batch(
+        self, topic: str, batch: FetchedBatch | RecordBatch | Bytes, *, partition: int
+    ) -> BatchDelivery:
+        """Buffer record batches as they are: :meth:`send_batch` for who goes on before they are acknowledged.
+
+        Takes what :meth:`send_batch` does, and suspends as :meth:`post`. Cancelled, it has buffered all that comes
+        before the batch it was waiting with.
+
+        Returns:
+            The delivery, to be awaited or dropped: a failure nobody asks about is logged.
+
+        Raises:
+            KafkaError: As :meth:`send_batch`, except for what a broker says: that is in the delivery.
+        """
+        return BatchDelivery(await self._buffer.append_stored(topic, partition, record_batches(batch)))
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has, asking the cluster if need be.
@@ -407,140 +443,13 @@ class Producer(Mirroring):
             DeadlineError: No answer within ``max_block_ms``.
             ClientClosedError: The producer is not open.
         """
-        return len((await self._topic(topic)).queues)
+        return len((await self._buffer.topic(topic)).queues)
 
     @property
     def unobserved_failures(self) -> int:
         """How many records of :meth:`post` and :meth:`try_post` failed without anybody asking for their outcome."""
         return self._accumulator.losses.records
 
-    # -- into the accumulator
-
-    def _add(self, queues: TopicQueues, record: Unplaced) -> Delivery | None:
-        """Write a record that needs a new batch or a larger one; None if the budget has no room for it."""
-        now = self._loop.time()
-        _, partition, timestamp, key, value, headers = record
-        added = self._accumulator.append(queues, partition, timestamp, key, value, headers, now)
-        if added is None or self._accumulator.has_ready:
-            self._sender.alarm.now()
-        else:
-            self._sender.alarm.at(now + self._settings.limits.linger)
-        if added is None:
-            return None
-        batch, index = added
-        return Delivery(batch.outcome, index, timestamp)
-
-    async def _place_stored(
-        self, topic: str, batches: Sequence[RecordBatch], partition: int
-    ) -> list[tuple[Outcome, int]]:
-        self._check_open()
-        deadline = self._loop.time() + self._settings.max_block
-        with self._order.entered(topic) as turn:
-            queues = await self._topic(topic)
-            queue = queues.queues[check_partition(partition, topic, len(queues.queues))]
-            for one in batches:
-                self._accumulator.check_size(one, queue.where)
-            placed: list[tuple[Outcome, int]] = []
-            await self._until(turn(), deadline)
-            for one in batches:
-                await self._let_others()
-                self._check_open()
-                added = await self._when_room(partial(self._add_stored, queue, one), deadline)
-                placed.append((added.outcome, one.max_timestamp))
-            return placed
-
-    def _add_stored(self, queue: PartitionQueue, stored: RecordBatch) -> StoredBatch | None:
-        """Copy a batch; None if the budget has no room for it."""
-        added = self._accumulator.append_stored(queue, stored, self._loop.time())
-        self._sender.alarm.now()
-        return added
-
-    async def _wait_place(self, record: Unplaced) -> Delivery:
-        """Write a record as soon as its topic is known and there is room, in the order of the calls."""
-        self._check_open()
-        queues = self._known.get(record.topic)
-        if queues is not None and not self._turn.locked() and not self._is_others_turn():
-            placed = self._add(queues, record)
-            if placed is not None:
-                return placed
-        deadline = self._loop.time() + self._settings.max_block
-        with self._order.entered(record.topic) as turn:
-            # Before the record is written, so that cancelling here still means that it is never sent.
-            await self._let_others()
-            queues = await self._topic(record.topic)
-            await self._until(turn(), deadline)
-            self._check_open()
-            record = record._replace(partition=self._choose(queues, record.partition, record.key, record.value))
-            return await self._when_room(partial(self._add, queues, record), deadline)
-
-    async def _until(self, turn: Awaitable[None], deadline: float) -> None:
-        try:
-            async with timeout_at(deadline):
-                await turn
-        except asyncio.TimeoutError:
-            raise self._no_room() from None
-
-    async def _let_others(self) -> None:
-        """Let other tasks have their turn of the loop, if this one never had to wait for long enough."""
-        if self._is_others_turn():
-            await asyncio.sleep(0)
-            self._yielded = self._loop.time()
-
-    def _is_others_turn(self) -> bool:
-        return self._loop.time() - self._yielded > LONGEST_STRETCH
-
-    async def _when_room(self, add: Callable[[], T | None], deadline: float) -> T:
-        """What ``add`` gives as soon as there is room for it, in the order of those who wait."""
-        added = None if self._turn.locked() else add()
-        if added is not None:
-            return added
-        try:
-            async with timeout_at(deadline), self._turn:
-                while True:
-                    self._check_open()
-                    added = add()
-                    if added is not None:
-                        return added
-                    self._room.clear()
-                    await self._room.wait()
-        except asyncio.TimeoutError:
-            raise self._no_room() from None
-
-    def _no_room(self) -> DeadlineError:
-        return DeadlineError(f"no room within max_block_ms={self._settings.max_block * 1000:g}: {self._full()}")
-
-    def _full(self) -> str:
-        return f"{self._accumulator.used} of buffer_memory={self._settings.limits.buffer_memory} bytes are in use"
-
-    async def _topic(self, topic: str) -> TopicQueues:
-        self._check_open()
-        return self._accumulator.topics.get(topic) or await self._learn(topic, self._settings.max_block)
-
-    async def _learn(self, topic: str, timeout: float) -> TopicQueues:
-        # As every Kafka producer: whether a topic is made by writing to it is for the brokers' configuration to say.
-        info = await self._cluster.topic(topic, timeout, create=True)
-        snapshot = self._cluster.snapshot
-        queues = self._accumulator.update(topic, [snapshot.leader(topic, n) for n in range(len(info.partitions))])
-        self._order_changed(topic)
-        return queues
-
-    def _order_changed(self, topic: str) -> None:
-        """Have calls write at once that need not wait: to topics that are known and that no other call waits for."""
-        queues = self._accumulator.topics.get(topic)
-        if self._closed is None and queues is not None and not self._order.waits(topic):
-            self._known[topic] = queues
-        elif self._known.pop(topic, None) is not None:
-            # Assigned, as the compiled form remembers what it has found there last.
-            self._known = self._known
-
-    def _check_open(self) -> None:
-        if self._closed is not None:
-            raise self._closed.with_traceback(None)
-
 
 OPTIONS = tuple(name for name in signature(Producer).parameters if name != "connection")
 """The producer's own options; it takes those of a connection besides."""
-
-
-class _Closing(ClientClosedError):
-    """The producer was closed by its user."""

@@ -31,6 +31,7 @@ class Settings(NamedTuple):
         compression: The codec of batches.
         compression_level: The codec's level, None for its default.
         max_block: How long a call waits for metadata and for room.
+        close_timeout_ms: How long closing may take, in milliseconds; None for as long as records may take.
         partitioner: None for the built-in one.
     """
 
@@ -40,6 +41,7 @@ class Settings(NamedTuple):
     compression: Compression
     compression_level: int | None
     max_block: float
+    close_timeout_ms: float | None
     partitioner: Partitioner | None
 
     @classmethod
@@ -58,6 +60,7 @@ class Settings(NamedTuple):
         max_in_flight_requests_per_connection: int,
         partitioner: Literal["default"] | Partitioner,
         max_block_ms: float,
+        close_timeout_ms: float | None,
     ) -> Settings:
         """Check all options.
 
@@ -90,6 +93,7 @@ class Settings(NamedTuple):
             compression=codec,
             compression_level=codec_level,
             max_block=seconds("max_block_ms", max_block_ms),
+            close_timeout_ms=None if close_timeout_ms is None else seconds("close_timeout_ms", close_timeout_ms) * 1000,
             partitioner=None if partitioner == "default" else partitioner,
         )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 from aiokproto.accelerator import twin
 from aiokproto.producer.delivery import Delivery, Run
@@ -17,16 +17,35 @@ if TYPE_CHECKING:
 
 
 @twin("posting")
-class Posting:
-    """Writes records to open batches. What these have no room for is left to the subclass."""
+class RecordAppender:
+    """Appends records to open batches.
 
-    def __init__(self, partitioner: Partitioner | None) -> None:
-        # Topics that any record may be written to at once: so whether the producer is open, and whether others wait
-        # to write there, needs no check of its own.
-        self._known: dict[str, TopicQueues] = {}
+    The producer inherits from it, and does not have one: so :meth:`post` is a single call for nearly every record.
+    """
+
+    def __init__(
+        self, partitioner: Partitioner | None, append_later: Callable[[Unplaced], Coroutine[Any, Any, Delivery]]
+    ) -> None:
+        """Make one.
+
+        Args:
+            partitioner: None for the built-in one.
+            append_later: Appends what there is no open batch for, or no room in it.
+        """
+        # Topics that any record may be appended to at once: so whether the producer is open, and whether other calls
+        # wait to append there, needs no check of its own.
+        self._ready_topics: dict[str, TopicQueues] = {}
         self._partitioner = partitioner
+        self._append_later = append_later
         # None: the machine's, which the compiled form reads without a call.
         self._wall: Callable[[], int] | None = None
+
+    def _set_ready(self, topic: str, queues: TopicQueues | None) -> None:
+        """Say whether records may be appended to a topic at once."""
+        if queues is None:
+            self._ready_topics.pop(topic, None)
+        else:
+            self._ready_topics[topic] = queues
 
     def _now_ms(self) -> int:
         return (self._wall or SYSTEM.wall)()
@@ -53,16 +72,12 @@ class Posting:
             KafkaError: As :meth:`~aiokproto.producer.Producer.send`, except for what a broker says: that is in the
                 delivery.
         """
-        placed = self._place(topic, value, key, headers, partition, timestamp)
-        if isinstance(placed, Delivery):
-            return placed
-        return await self._wait_place(placed)
+        appended = self._append(topic, value, key, headers, partition, timestamp)
+        if isinstance(appended, Delivery):
+            return appended
+        return await self._append_later(appended)
 
-    async def _wait_place(self, record: Unplaced) -> Delivery:
-        """Write a record as soon as its topic is known and there is room."""
-        raise NotImplementedError
-
-    def _place(
+    def _append(
         self,
         topic: str,
         value: bytes | None,
@@ -71,7 +86,7 @@ class Posting:
         partition: int | None,
         timestamp: int | None,
     ) -> Delivery | Unplaced:
-        """Check a record and, if its partition's open batch has room, write it there."""
+        """Check a record and, if its partition's open batch has room, append it there."""
         if value.__class__ is not bytes and value is not None:
             value = as_bytes("value", value)
         if key.__class__ is not bytes and key is not None:
@@ -82,11 +97,11 @@ class Posting:
             timestamp = self._now_ms()
         else:
             timestamp = check_timestamp(timestamp)
-        queues = self._known.get(topic)
+        queues = self._ready_topics.get(topic)
         if queues is None:
             return Unplaced(topic, partition, timestamp, key, value, headers)
         if partition is not None or key is not None or self._partitioner is not None:
-            partition = self._choose(queues, partition, key, value)
+            partition = self._choose_partition(queues, partition, key, value)
         batch = (queues.sticky if partition is None else queues.queues[partition]).open
         if batch is not None:
             index = batch.append(timestamp, key, value, headers)
@@ -94,7 +109,9 @@ class Posting:
                 return Delivery(batch.outcome, index, timestamp)
         return Unplaced(topic, partition, timestamp, key, value, headers)
 
-    def _choose(self, queues: TopicQueues, partition: int | None, key: bytes | None, value: bytes | None) -> int | None:
+    def _choose_partition(
+        self, queues: TopicQueues, partition: int | None, key: bytes | None, value: bytes | None
+    ) -> int | None:
         """The partition of a record; None where any will do."""
         count = len(queues.queues)
         if partition is not None:
@@ -104,10 +121,10 @@ class Posting:
             return check_partition(chosen, queues.name, count, "the partitioner's ")
         return None if key is None else key_hash(key) % count
 
-    def _place_run(self, topic: str, records: Sequence[object], start: int) -> Run | None:
-        """Write the values among ``records`` from ``start`` on, up to the first that is no bytes or has no room, to the
-        open batch of where records without a key go. None if that is the very first."""
-        queues = self._known.get(topic)
+    def _append_run(self, topic: str, records: Sequence[object], start: int) -> Run | None:
+        """Append the values among ``records`` from ``start`` on, up to the first that is no bytes or has no room, to
+        the open batch of where records without a key go. None if that is the very first."""
+        queues = self._ready_topics.get(topic)
         batch = None if queues is None or self._partitioner is not None else queues.sticky.open
         if batch is None:
             return None

@@ -1,4 +1,4 @@
-"""What to say of records that were not delivered."""
+"""Summaries of records that were not delivered."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def undelivered(batch: Batch) -> KafkaError:
     return error
 
 
-def report(lost: list[Batch]) -> KafkaError:
+def delivery_error(lost: list[Batch]) -> KafkaError:
     """The error that says what was lost when closing, and with that it is no longer unobserved."""
     late = False
     for batch in lost:
         batch.outcome.observed = True
         late = late or isinstance(batch.outcome.error, ClientClosedError | DeadlineError)
-    error = (DeadlineError if late else KafkaError)(f"the producer was closed with {census(lost)} not delivered")
+    error = (DeadlineError if late else KafkaError)(f"the producer was closed with {summary(lost)} not delivered")
     error.__cause__ = lost[0].last_error or lost[0].outcome.error
     return error
 
 
-def census(batches: Iterable[Batch]) -> str:
+def summary(batches: Iterable[Batch]) -> str:
     """How many records of which partitions, and the last error of each."""
     counts: Counter[TopicPartition] = Counter()
     reasons: dict[TopicPartition, str] = {}

@@ -1,0 +1,226 @@
+"""Where calls wait before they append: for their turn, for metadata, and for room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from aiokproto.cluster import Cluster
+from aiokproto.errors import BufferFullError, ClientClosedError, DeadlineError
+from aiokproto.net.timeouts import timeout_at
+from aiokproto.producer.accumulator import Accumulator
+from aiokproto.producer.alarm import Alarm
+from aiokproto.producer.appender import RecordAppender
+from aiokproto.producer.batch import StoredBatch
+from aiokproto.producer.call_order import CallOrder
+from aiokproto.producer.delivery import Delivery
+from aiokproto.producer.outcome import Outcome
+from aiokproto.producer.partitioner import check_partition
+from aiokproto.producer.queue import PartitionQueue, TopicQueues
+from aiokproto.producer.record import Unplaced
+from aiokproto.producer.settings import Settings
+from aiokproto.records import RecordBatch
+
+T = TypeVar("T")
+
+LONGEST_STRETCH = 0.001
+"""How long (s) a task that never has to wait may keep the loop to itself."""
+
+
+class Buffer:
+    """Appends to the accumulator, in the order of the calls.
+
+    Attributes:
+        accumulator: The batches.
+        closed: Why nothing is taken; None while it is open.
+    """
+
+    def __init__(self, accumulator: Accumulator, settings: Settings, appender: RecordAppender) -> None:
+        self.accumulator = accumulator
+        self.closed: ClientClosedError | None = ClientClosedError("the producer is not started")
+        self._appender = appender
+        self._linger = settings.limits.linger
+        self._max_block = settings.max_block
+        self._memory = settings.limits.buffer_memory
+        self._cluster: Cluster
+        self._alarm: Alarm
+        self._loop: asyncio.AbstractEventLoop
+        self._yielded = 0.0
+        self._turn = asyncio.Lock()
+        self._order = CallOrder(self._order_changed)
+        self._room = asyncio.Event()
+
+    def open(self, cluster: Cluster, alarm: Alarm) -> None:
+        """Begin to take records; must be called in the running loop.
+
+        Args:
+            cluster: Where metadata comes from.
+            alarm: Set when there is something to send.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._cluster = cluster
+        self._alarm = alarm
+        self.closed = None
+
+    def close(self, why: ClientClosedError) -> None:
+        """Take no more records; waiting calls raise ``why``."""
+        self.closed = why
+        for topic in self.accumulator.topics:
+            self._appender._set_ready(topic, None)
+        self._room.set()
+
+    def check_open(self) -> None:
+        """Raise why it is closed."""
+        if self.closed is not None:
+            raise self.closed.with_traceback(None)
+
+    def room_freed(self) -> None:
+        """Batches are done: wake calls that wait for room."""
+        self._room.set()
+
+    def task_has_waited(self) -> None:
+        """The running task had to wait, so that others had their turn of the loop."""
+        self._yielded = self._loop.time()
+
+    # -- records
+
+    async def append(self, record: Unplaced) -> Delivery:
+        """Append a record as soon as its topic is known and there is room, in the order of the calls."""
+        self.check_open()
+        queues = self._appender._ready_topics.get(record.topic)
+        if queues is not None and not self._turn.locked() and not self._is_others_turn():
+            appended = self._add(queues, record)
+            if appended is not None:
+                return appended
+        deadline = self._loop.time() + self._max_block
+        with self._order.entered(record.topic) as turn:
+            # Before the record is appended, so that cancelling here still means that it is never sent.
+            await self._let_others()
+            queues = await self.topic(record.topic)
+            await self._until(turn(), deadline)
+            self.check_open()
+            chosen = self._appender._choose_partition(queues, record.partition, record.key, record.value)
+            return await self._when_room(partial(self._add, queues, record._replace(partition=chosen)), deadline)
+
+    def try_append(self, record: Unplaced) -> Delivery:
+        """Append a record now.
+
+        Raises:
+            BufferFullError: It would have to wait.
+        """
+        self.check_open()
+        queues = self.accumulator.topics.get(record.topic)
+        if queues is None:
+            raise BufferFullError(
+                f"the metadata of topic {record.topic!r} is not known yet: await partitions_for() first"
+            )
+        if self._order.waits(record.topic):
+            raise BufferFullError(f"other calls wait to write to topic {record.topic!r}")
+        delivery = None if self._turn.locked() else self._add(queues, record)
+        if delivery is None:
+            raise BufferFullError(self._full())
+        return delivery
+
+    def _add(self, queues: TopicQueues, record: Unplaced) -> Delivery | None:
+        """Append a record that needs a new batch or a larger one; None if the budget has no room for it."""
+        now = self._loop.time()
+        _, partition, timestamp, key, value, headers = record
+        added = self.accumulator.append(queues, partition, timestamp, key, value, headers, now)
+        if added is None or self.accumulator.has_ready:
+            self._alarm.now()
+        else:
+            self._alarm.at(now + self._linger)
+        if added is None:
+            return None
+        batch, index = added
+        return Delivery(batch.outcome, index, timestamp)
+
+    # -- batches as they were stored
+
+    async def append_stored(
+        self, topic: str, partition: int, batches: Sequence[RecordBatch]
+    ) -> list[tuple[Outcome, int]]:
+        """Append batches as soon as there is room: the outcome of each, and its greatest timestamp."""
+        self.check_open()
+        deadline = self._loop.time() + self._max_block
+        with self._order.entered(topic) as turn:
+            queues = await self.topic(topic)
+            queue = queues.queues[check_partition(partition, topic, len(queues.queues))]
+            for one in batches:
+                self.accumulator.check_size(one, queue.where)
+            await self._until(turn(), deadline)
+            appended: list[tuple[Outcome, int]] = []
+            for one in batches:
+                await self._let_others()
+                self.check_open()
+                batch = await self._when_room(partial(self._add_stored, queue, one), deadline)
+                appended.append((batch.outcome, one.max_timestamp))
+            return appended
+
+    def _add_stored(self, queue: PartitionQueue, stored: RecordBatch) -> StoredBatch | None:
+        """Copy a batch; None if the budget has no room for it."""
+        added = self.accumulator.append_stored(queue, stored, self._loop.time())
+        self._alarm.now()
+        return added
+
+    # -- waiting
+
+    async def topic(self, name: str) -> TopicQueues:
+        """The queues of a topic, whose metadata is asked for if need be."""
+        self.check_open()
+        queues = self.accumulator.topics.get(name)
+        if queues is None:
+            # Brokers may be configured to create a topic that is written to (auto.create.topics.enable).
+            info = await self._cluster.topic(name, self._max_block, create=True)
+            snapshot = self._cluster.snapshot
+            leaders = [snapshot.leader(name, number) for number in range(len(info.partitions))]
+            queues = self.accumulator.update(name, leaders)
+            self._order_changed(name)
+        return queues
+
+    def _order_changed(self, topic: str) -> None:
+        """Have calls append at once that need not wait: to topics that are known and that no other call waits for."""
+        queues = self.accumulator.topics.get(topic)
+        ready = self.closed is None and queues is not None and not self._order.waits(topic)
+        self._appender._set_ready(topic, queues if ready else None)
+
+    async def _until(self, turn: Awaitable[None], deadline: float) -> None:
+        try:
+            async with timeout_at(deadline):
+                await turn
+        except asyncio.TimeoutError:
+            raise self._no_room() from None
+
+    async def _let_others(self) -> None:
+        """Let other tasks have their turn of the loop, if this one never had to wait for long enough."""
+        if self._is_others_turn():
+            await asyncio.sleep(0)
+            self.task_has_waited()
+
+    def _is_others_turn(self) -> bool:
+        return self._loop.time() - self._yielded > LONGEST_STRETCH
+
+    async def _when_room(self, add: Callable[[], T | None], deadline: float) -> T:
+        """What ``add`` gives as soon as there is room for it, in the order of the calls that wait."""
+        added = None if self._turn.locked() else add()
+        if added is not None:
+            return added
+        try:
+            async with timeout_at(deadline), self._turn:
+                while True:
+                    self.check_open()
+                    added = add()
+                    if added is not None:
+                        return added
+                    self._room.clear()
+                    await self._room.wait()
+        except asyncio.TimeoutError:
+            raise self._no_room() from None
+
+    def _no_room(self) -> DeadlineError:
+        return DeadlineError(f"no room within max_block_ms={self._max_block * 1000:g}: {self._full()}")
+
+    def _full(self) -> str:
+        return f"{self.accumulator.used} of buffer_memory={self._memory} bytes are in use"

@@ -1,0 +1,122 @@
+"""What the answers of brokers, and their absence, mean for batches."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import DecodeError, KafkaError, error_for
+from aiokproto.producer.accumulator import Accumulator
+from aiokproto.producer.batch import Batch, invalid_records
+from aiokproto.producer.identity import Identity, may_pass
+from aiokproto.producer.sink import Result
+
+log = logging.getLogger("aiokproto.producer")
+
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_SEQUENCE_REFUSED = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+_ID_REFUSED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+
+
+class ResponseHandler:
+    """Finishes, retries, splits or fails batches."""
+
+    def __init__(self, cluster: Cluster, accumulator: Accumulator, identity: Identity) -> None:
+        """Make a handler; must be called in the running loop."""
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._identity = identity
+        self._loop = asyncio.get_running_loop()
+
+    def handle(self, node: int, request: ProduceRequest, batches: list[Batch], result: Result) -> None:
+        """Apply the result of a request to its batches."""
+        # Those done meanwhile have expired. That they were acknowledged after all must not be reported any more.
+        batches = [batch for batch in batches if not batch.done]
+        if isinstance(result, ProduceResponse):
+            self._answered(node, request, batches, result)
+        elif isinstance(result, KafkaError):
+            self._failed(batches, result)
+        else:
+            for batch in batches:
+                self._accumulator.finish(batch, -1)
+
+    def fail(self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
+        """Give up a batch."""
+        self._accumulator.fail(batch, error, record_errors)
+        self._identity.renew_for(self._accumulator.queue(batch))
+
+    def _failed(self, batches: list[Batch], error: KafkaError) -> None:
+        """No answer: the batches may or may not be in the log. An idempotent producer asks again and finds out."""
+        passes = may_pass(error)
+        if passes:
+            self._cluster.invalidate(f"Produce failed: {error}")
+        for batch in batches:
+            if passes:
+                # The sink waits before it tries the broker again. A new leader is no reason to wait.
+                self._accumulator.retry(batch, error, self._loop.time())
+            else:
+                self.fail(batch, error)
+
+    def _answered(self, node: int, request: ProduceRequest, batches: list[Batch], response: ProduceResponse) -> None:
+        names = {topic.topic_id: topic.name for topic in request.topic_data}
+        unanswered: dict[tuple[str | None, int], Batch] = {batch.where: batch for batch in batches}
+        for topic in response.responses:
+            name = topic.name or names.get(topic.topic_id)
+            for answer in topic.partition_responses:
+                batch = unanswered.pop((name, answer.index), None)
+                if batch is not None:
+                    self._partition_answered(node, batch, answer)
+        for batch in unanswered.values():
+            error = DecodeError(f"Produce to broker {node}: the response leaves out {batch.where}")
+            self._accumulator.retry(batch, error, self._retry_at(batch))
+
+    def _partition_answered(self, node: int, batch: Batch, answer: PartitionProduceResponse) -> None:
+        accumulator = self._accumulator
+        if not answer.error_code:
+            accumulator.finish(batch, answer.base_offset, answer.log_append_time_ms)
+            return
+        code = ErrorCode(answer.error_code)
+        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            # An earlier attempt arrived, so long ago that the broker has forgotten where.
+            accumulator.finish(batch, -1)
+            return
+        error = error_for(code, f"Produce to {batch.where} on broker {node}", answer.error_message)
+        if code.refresh_metadata:
+            self._cluster.invalidate(str(error))
+        if code in _TOO_LARGE and batch.count > 1:
+            log.debug("%s: split, as the broker takes no batch of %d bytes", batch, batch.wire_size)
+            self._split(batch, error)
+        elif code in _SEQUENCE_REFUSED and batch.sequence >= 0:
+            log.warning("%s: sequence %d refused, producer %s: %s", batch, batch.sequence, batch.producer, error)
+            accumulator.restart(batch, error, self._retry_at(batch))
+            self._identity.renew_for(accumulator.queue(batch), refused=code in _ID_REFUSED)
+        elif code.retriable:
+            leader = answer.current_leader
+            led = leader.leader_id >= 0 and self._cluster.hint_leader(
+                *batch.where, leader.leader_id, leader.leader_epoch
+            )
+            # A new leader that is known already is no reason to wait.
+            accumulator.retry(batch, error, self._loop.time() if led else self._retry_at(batch))
+        else:
+            refused = {entry.batch_index: entry.batch_index_error_message for entry in answer.record_errors}
+            self.fail(batch, error, invalid_records(batch, refused, error) if refused else None)
+
+    def _split(self, batch: Batch, error: KafkaError) -> None:
+        try:
+            self._accumulator.split(batch)
+        except KafkaError as unreadable:
+            error.__cause__ = unreadable
+            self.fail(batch, error)
+
+    def _retry_at(self, batch: Batch) -> float:
+        return self._loop.time() + self._cluster.backoff(batch.attempts)

@@ -1,0 +1,148 @@
+"""Tables of records: rows are appended without a Python object for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+
+from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
+from aiokproto.producer.appender import RecordAppender
+from aiokproto.producer.buffer import Buffer
+from aiokproto.producer.outcome import Outcome
+from aiokproto.producer.outcomes import Part, Refused, Scattered
+from aiokproto.producer.partitioner import check_partition, key_hashes
+from aiokproto.producer.queue import TopicQueues
+from aiokproto.producer.record import Unplaced
+
+if TYPE_CHECKING:
+    from aiokproto.records.rows import Int64s, Rows
+
+
+class SupportsArrow(Protocol):
+    """A table that can be had as Arrow, by its PyCapsule protocol."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+def is_table(records: object) -> TypeGuard[SupportsArrow]:
+    """Whether records are given as a table."""
+    return hasattr(records, "__arrow_c_stream__")
+
+
+class TableAppender:
+    """Appends the rows of tables."""
+
+    def __init__(self, appender: RecordAppender, buffer: Buffer) -> None:
+        self._appender = appender
+        self._buffer = buffer
+
+    async def append(self, topic: str, table: SupportsArrow, partition: int | None) -> list[Part]:
+        """Append the rows of a table. What is returned says of each, in order, where it went, or why it went nowhere.
+
+        Raises:
+            InvalidRecordError: The table cannot be one of records. Nothing of it was appended.
+        """
+        import pyarrow as pa
+
+        from aiokproto.records.rows import from_arrow
+
+        rows: Any = table if isinstance(table, pa.Table | pa.RecordBatch) else pa.table(table)
+        parts: list[Part] = []
+        try:
+            queues = await self._buffer.topic(topic)
+        except KafkaError as error:
+            return [Refused(error, len(rows))]
+        if partition is not None:
+            check_partition(partition, topic, len(queues.queues))
+        now = self._appender._now_ms()
+        pieces = [(piece, self._assigned(queues, piece, partition)) for piece in from_arrow(rows, now)]
+        stop: KafkaError | None = None
+        for piece, assigned in pieces:
+            if stop is None:
+                scattered, stop = await self._append_rows(queues, piece, assigned)
+                parts.append(scattered)
+            else:
+                parts.append(Refused(stop, len(piece)))
+        return parts
+
+    async def _append_rows(
+        self, queues: TopicQueues, rows: Rows, assigned: list[tuple[int | None, Int64s]]
+    ) -> tuple[Scattered, KafkaError | None]:
+        """Append rows, partition by partition. The error is what keeps all further records from being appended."""
+        import numpy as np
+
+        from aiokproto.records.rows import append_rows
+
+        where: list[Outcome | KafkaError] = []
+        which = np.empty(len(rows), np.int32)
+        index = np.empty(len(rows), np.int32)
+        stop: KafkaError | None = None
+        for number, places in assigned:
+            done = 0
+            while done < len(places):
+                if stop is not None:
+                    which[places[done:]] = len(where)
+                    where.append(stop)
+                    break
+                ready = queues.name in self._appender._ready_topics
+                batch = (queues.sticky if number is None else queues.queues[number]).open if ready else None
+                first = 0 if batch is None else batch.count
+                written = 0 if batch is None else append_rows(batch, rows, places[done:])
+                if batch is not None and written:
+                    chosen = places[done : done + written]
+                    which[chosen] = len(where)
+                    index[chosen] = np.arange(first, first + written)
+                    where.append(batch.outcome)
+                    done += written
+                    continue
+                place = int(places[done])
+                done += 1
+                which[place] = len(where)
+                try:
+                    one = (await self._buffer.append(_record(queues.name, number, rows, place))).run()
+                    where.append(one.outcome)
+                    index[place] = one.first
+                except (InvalidRecordError, MessageTooLargeError) as error:
+                    where.append(error)
+                except KafkaError as error:
+                    where.append(error)
+                    stop = error
+        return Scattered(where, which, index, rows.timestamp), stop
+
+    def _assigned(self, queues: TopicQueues, rows: Rows, partition: int | None) -> list[tuple[int | None, Int64s]]:
+        """Partitions, None for any, and the numbers of the rows that go there, in their order.
+
+        Raises:
+            InvalidRecordError: A row is for a partition that the topic has not.
+        """
+        import numpy as np
+
+        from aiokproto.records.rows import NO_PARTITION
+
+        count = len(queues.queues)
+        numbers = np.full(len(rows), NO_PARTITION, np.int64) if rows.partition is None else rows.partition.copy()
+        for number in numbers[numbers >= count][:1].tolist():
+            check_partition(number, queues.name, count)
+        free = numbers == NO_PARTITION
+        if partition is not None:
+            numbers[free] = partition
+        elif self._appender._partitioner is not None:
+            for place in free.nonzero()[0].tolist():
+                chosen = self._appender._choose_partition(queues, None, rows.key[place], rows.value[place])
+                numbers[place] = NO_PARTITION if chosen is None else chosen
+        else:
+            keyed = free & rows.key.valid
+            if keyed.any():
+                numbers[keyed] = key_hashes(rows.key)[keyed] % count
+        order = np.argsort(numbers, kind="stable")
+        edges = (np.diff(numbers[order]).nonzero()[0] + 1).tolist()
+        groups = np.split(order, edges) if len(order) else []
+        found = ((int(numbers[group[0]]), group) for group in groups)
+        return [(None if number == NO_PARTITION else number, group) for number, group in found]
+
+
+def _record(topic: str, partition: int | None, rows: Rows, place: int) -> Unplaced:
+    from aiokproto.records.record import read_headers
+
+    encoded = None if rows.headers is None else rows.headers[place]
+    headers = read_headers(encoded, 0)[0] if encoded else ()
+    return Unplaced(topic, partition, int(rows.timestamp[place]), rows.key[place], rows.value[place], headers)

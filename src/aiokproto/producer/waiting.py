@@ -1,0 +1,58 @@
+"""Waiting for outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiokproto.producer.outcome import Outcome
+
+
+async def wait_done(outcome: Outcome) -> None:
+    """Wait until an outcome is known.
+
+    Each caller has a future of its own: cancelling a task cancels the future that it waits on, and the others must not
+    notice.
+    """
+    if outcome.done:
+        return
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    wake = partial(_set, future)
+    outcome.when_done(wake)
+    try:
+        await future
+    finally:
+        if not outcome.done:
+            outcome.forget(wake)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def wait_all(outcomes: Iterable[Outcome], timeout: float | None) -> None:
+    """Wait until all outcomes are known, or ``timeout`` (s) has passed."""
+    pending = [outcome for outcome in outcomes if not outcome.done]
+    if not pending:
+        return
+    left = len(pending)
+    all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def one_done() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            _set(all_done)
+
+    for outcome in pending:
+        outcome.when_done(one_done)
+    try:
+        await asyncio.wait((all_done,), timeout=timeout)
+    finally:
+        for outcome in pending:
+            outcome.forget(one_done)
+        all_done.cancel()

@@ -1,0 +1,175 @@
+"""What producers promise of time, under one fault each, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from aiokproto import Producer
+from aiokproto.broker import Cluster
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.errors import DeadlineError, KafkaError
+from aiokproto.simulation import Link, Simulation
+from tests.simulation.test_seeds import TURNS_A_SECOND
+
+Program = Callable[[Simulation, Cluster, Producer], Awaitable[None]]
+
+SLACK = 0.1
+"""Seconds that a call may take beyond its deadline."""
+
+
+def run(program: Program, *, brokers: int = 3, **options: object) -> Simulation:
+    """Run a program with a cluster, whose topic t has a partition led by each broker, and a producer."""
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(brokers) as cluster:
+            await cluster.create_topic("t", brokers, replication=1)
+            given: dict[str, object] = {"bootstrap_servers": cluster.bootstrap_servers, **options}
+            producer = Producer(**given)  # type: ignore[arg-type]
+            await producer.start()
+            try:
+                for partition in range(brokers):
+                    await producer.send("t", b"first", partition=partition)
+                await program(simulation, cluster, producer)
+            finally:
+                try:
+                    await producer.close(0)
+                except KafkaError:
+                    pass
+
+    simulation.run(main())
+    return simulation
+
+
+def links(simulation: Simulation, cluster: Cluster, partition: int) -> list[Link]:
+    """The links to a partition's leader."""
+    leader = cluster.leader("t", partition)
+    port = int(cluster.bootstrap_servers.split(",")[leader].rpartition(":")[2])
+    return simulation.network.links(server=("127.0.0.1", port))
+
+
+def test_a_silent_broker_holds_up_no_other() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        for link in links(simulation, cluster, 0):
+            link.silence()
+        waiting = [await producer.post("t", b"%d" % number, partition=0) for number in range(10)]
+        began = simulation.time()
+        for number in range(100):
+            await producer.send("t", b"%d" % number, partition=1 + number % 2)
+        assert simulation.time() - began < 1
+        assert not any(delivery.done() for delivery in waiting)
+
+    run(program, linger_ms=0)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 500, 3000])
+def test_close_keeps_its_timeout_with_a_full_socket(timeout_ms: float) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        for link in simulation.network.links():
+            link.silence()
+        for number in range(1000):
+            await producer.post("t", bytes(10_000), partition=number % 3)
+        began = simulation.time()
+        with pytest.raises(DeadlineError, match=r"closed with 1000 records \(t-"):
+            await producer.close(timeout_ms)
+        assert simulation.time() - began < timeout_ms / 1000 + SLACK
+
+    run(program, linger_ms=0)
+
+
+@pytest.mark.parametrize(("timeout_ms", "least"), [(700, 0.7), (None, 5.0)])
+def test_leaving_the_block_takes_as_long_as_the_option_says(timeout_ms: float | None, least: float) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        for link in simulation.network.links():
+            link.silence()
+        await producer.post("t", b"lost")
+        began = simulation.time()
+        with pytest.raises(DeadlineError, match="1 records"):
+            await producer.close()
+        # Without the option, as long as records may take; then the connections may flush what they have.
+        assert least <= simulation.time() - began < least + (SLACK if timeout_ms else 6)
+
+    run(program, close_timeout_ms=timeout_ms, delivery_timeout_ms=5000)
+
+
+def test_close_says_once_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        for link in links(simulation, cluster, 0):
+            link.silence()
+        await producer.post("t", b"lost", partition=0)
+        with caplog.at_level(logging.WARNING, "aiokproto.producer"), pytest.raises(DeadlineError):
+            await producer.close(10_000)
+        said = [record.message for record in caplog.records if "closing" in record.message]
+        assert said == ["closing the producer waits for 1 records (t-0: 1)"]
+
+    run(program)
+
+
+def test_batches_expire_while_all_compression_threads_are_busy() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        simulation.threads.hold()
+        stuck = await producer.post("t", bytes(100_000), partition=0)
+        began = simulation.time()
+        await producer.send("t", b"small", partition=0 + 1)
+        assert simulation.time() - began < 1
+        with pytest.raises(DeadlineError, match="it is being compressed"):
+            await stuck
+        assert 2 <= simulation.time() - began < 2 + SLACK
+        simulation.threads.release()
+        await producer.send("t", bytes(100_000), partition=0)
+
+    run(program, compression_type="lz4", delivery_timeout_ms=2000, linger_ms=0)
+
+
+def test_waiting_for_a_producer_id_is_no_busy_loop() -> None:
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", 1)
+            with cluster.faults.delay(InitProducerIdRequest, 50):
+                async with Producer(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=60_000) as producer:
+                    await producer.send("t", b"x")
+
+    simulation.run(main())
+    assert simulation.time() > 50
+    assert simulation.loop.turns < 500 + TURNS_A_SECOND * 50
+
+
+def test_requests_that_fail_together_are_one_failure() -> None:
+    """So that the next attempt is not put off as after many."""
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        with cluster.faults.delay(ProduceRequest, 1.0):
+            waiting = [await producer.post("t", bytes(1000), partition=0) for _ in range(20)]
+            await asyncio.sleep(0.5)
+        for link in links(simulation, cluster, 0):
+            link.reset()
+        began = simulation.time()
+        for delivery in waiting:
+            await delivery
+        # One backoff to reconnect, one of the sink.
+        assert simulation.time() - began < 0.5
+
+    run(program, linger_ms=0, batch_size=1000)
+
+
+def test_a_producer_that_nobody_closes_is_complained_of() -> None:
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", 1)
+            producer = Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=1000)
+            await producer.start()
+            await producer.post("t", b"unsent")
+
+    simulation.run(main())
+    with pytest.warns(ResourceWarning, match="unclosed Producer, 1 records unsent"):
+        gc.collect()
