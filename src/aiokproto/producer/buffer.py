@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from aiokproto.cluster import Cluster
-from aiokproto.errors import BufferFullError, ClientClosedError, DeadlineError
+from aiokproto.errors import BufferFullError, ClientClosedError, DeadlineError, KafkaError
 from aiokproto.net.timeouts import timeout_at
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.alarm import Alarm
@@ -39,7 +39,7 @@ class Buffer:
 
     def __init__(self, accumulator: Accumulator, settings: Settings, appender: RecordAppender) -> None:
         self.accumulator = accumulator
-        self.closed: ClientClosedError | None = ClientClosedError("the producer is not started")
+        self.closed: KafkaError | None = ClientClosedError("the producer is not started")
         self._appender = appender
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
@@ -64,7 +64,7 @@ class Buffer:
         self._alarm = alarm
         self.closed = None
 
-    def close(self, why: ClientClosedError) -> None:
+    def close(self, why: KafkaError) -> None:
         """Take no more records; waiting calls raise ``why``."""
         self.closed = why
         for topic in self.accumulator.topics:

@@ -9,17 +9,8 @@ from typing import NamedTuple
 
 from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
-from aiokproto.errors import (
-    AuthenticationError,
-    AuthorizationError,
-    BrokerConnectionError,
-    BrokerError,
-    DeadlineError,
-    DecodeError,
-    KafkaError,
-    UnsupportedVersionError,
-    error_for,
-)
+from aiokproto.errors import AuthorizationError, KafkaError, UnsupportedVersionError, error_for
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.queue import PartitionQueue
 from aiokproto.records.varint import INT32_MAX
 
@@ -45,14 +36,15 @@ class Identity:
         self._cluster = cluster
         self._request_timeout = request_timeout
 
-    async def ask(self, failed: Callable[[KafkaError], None]) -> None:
-        """Become known to the brokers: tried until it works or cannot. Cancelled, there is no id.
+    async def ask(self, retrying: Callable[[KafkaError], None], refused: Callable[[KafkaError], None]) -> None:
+        """Ask for an id until there is one, or it is refused. Cancelled, there is none.
 
         Args:
-            failed: Told why an attempt failed, before the next.
+            retrying: Called with the reason before another attempt.
+            refused: Called with the reason when there will be no id for now.
 
         Raises:
-            KafkaError: Why it cannot work.
+            KafkaError: The producer cannot go on.
         """
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
         attempt = 0
@@ -64,10 +56,13 @@ class Identity:
                     raise error_for(response.error_code, "InitProducerId")
                 self.current = ProducerId(response.producer_id, response.producer_epoch)
             except KafkaError as error:
-                if not may_pass(error):
-                    _advise(error)
-                    raise
-                failed(error)
+                action = classify(error, Situation(request.api_key))
+                if action is Action.STOP:
+                    raise _advised(error) from error
+                if action is Action.FAIL:
+                    refused(_advised(error))
+                    return
+                retrying(error)
                 log.warning("no producer id yet, attempt %d: %s", attempt, error)
                 await asyncio.sleep(self._cluster.backoff(attempt))
 
@@ -78,20 +73,16 @@ class Identity:
             self.current = None
 
 
-def may_pass(error: KafkaError) -> bool:
-    """Whether what failed so may succeed later."""
-    if isinstance(error, AuthenticationError):
-        return False
-    if isinstance(error, BrokerError):
-        return error.retriable
-    return isinstance(error, BrokerConnectionError | DeadlineError | DecodeError)
-
-
-def _advise(error: KafkaError) -> None:
-    """Say it better, to who never asked for idempotence, where it is the default that fails."""
+def _advised(error: KafkaError) -> KafkaError:
+    """A clearer error for users who never asked for idempotence, where it is the default that fails."""
     advice = "enable_idempotence=False does without a producer id"
     if isinstance(error, AuthorizationError):
-        detail = f"the right IdempotentWrite is missing; {advice}"
-        raise AuthorizationError(error.code, error.context, detail) from error
-    if isinstance(error, UnsupportedVersionError):
-        raise UnsupportedVersionError(f"{error}; {advice}") from error
+        clearer: KafkaError = AuthorizationError(
+            error.code, error.context, f"the right IdempotentWrite is missing; {advice}"
+        )
+    elif isinstance(error, UnsupportedVersionError):
+        clearer = UnsupportedVersionError(f"{error}; {advice}")
+    else:
+        return error
+    clearer.__cause__ = error
+    return clearer

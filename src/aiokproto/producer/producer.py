@@ -169,8 +169,11 @@ class Producer(RecordAppender):
 
     def _failed(self, cause: BaseException) -> None:
         log.error("the producer has failed", exc_info=cause)
-        error = ClientClosedError(f"the producer has failed: {cause!r}")
-        error.__cause__ = cause
+        if isinstance(cause, KafkaError):
+            error = cause
+        else:
+            error = ClientClosedError(f"the producer has failed: {cause!r}")
+            error.__cause__ = cause
         self._buffer.close(error)
         self._unsent = sum(batch.count for batch in self._accumulator.incomplete)
         self._accumulator.fail_all(lambda _: error)
@@ -247,7 +250,7 @@ class Producer(RecordAppender):
         started = loop.time()
         failure = self._buffer.closed
         closed = ClientClosedError("the producer is closed")
-        closed.__cause__ = failure and failure.__cause__
+        closed.__cause__ = failure
         self._buffer.close(closed)
         batches = self._send_all()
         slow = loop.call_later(SLOW_CLOSE, self._log_slow_close, batches)

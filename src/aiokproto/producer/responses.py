@@ -9,23 +9,13 @@ from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError, KafkaError, error_for
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import Batch, invalid_records
-from aiokproto.producer.identity import Identity, may_pass
+from aiokproto.producer.identity import Identity
 from aiokproto.producer.sink import Result
 
 log = logging.getLogger("aiokproto.producer")
-
-_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-_SEQUENCE_REFUSED = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
-_ID_REFUSED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 
 
 class ResponseHandler:
@@ -39,7 +29,11 @@ class ResponseHandler:
         self._loop = asyncio.get_running_loop()
 
     def handle(self, node: int, request: ProduceRequest, batches: list[Batch], result: Result) -> None:
-        """Apply the result of a request to its batches."""
+        """Apply the result of a request to its batches.
+
+        Raises:
+            KafkaError: The producer cannot go on.
+        """
         # Those done meanwhile have expired. That they were acknowledged after all must not be reported any more.
         batches = [batch for batch in batches if not batch.done]
         if isinstance(result, ProduceResponse):
@@ -57,15 +51,17 @@ class ResponseHandler:
 
     def _failed(self, batches: list[Batch], error: KafkaError) -> None:
         """No answer: the batches may or may not be in the log. An idempotent producer asks again and finds out."""
-        passes = may_pass(error)
-        if passes:
+        action = classify(error, Situation(ProduceRequest.api_key))
+        if action is Action.STOP:
+            raise error
+        if action is Action.REFRESH_METADATA:
             self._cluster.invalidate(f"Produce failed: {error}")
         for batch in batches:
-            if passes:
+            if action is Action.FAIL:
+                self.fail(batch, error)
+            else:
                 # The sink waits before it tries the broker again. A new leader is no reason to wait.
                 self._accumulator.retry(batch, error, self._loop.time())
-            else:
-                self.fail(batch, error)
 
     def _answered(self, node: int, request: ProduceRequest, batches: list[Batch], response: ProduceResponse) -> None:
         names = {topic.topic_id: topic.name for topic in request.topic_data}
@@ -86,30 +82,33 @@ class ResponseHandler:
             accumulator.finish(batch, answer.base_offset, answer.log_append_time_ms)
             return
         code = ErrorCode(answer.error_code)
-        if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            # An earlier attempt arrived, so long ago that the broker has forgotten where.
-            accumulator.finish(batch, -1)
-            return
         error = error_for(code, f"Produce to {batch.where} on broker {node}", answer.error_message)
-        if code.refresh_metadata:
-            self._cluster.invalidate(str(error))
-        if code in _TOO_LARGE and batch.count > 1:
+        idempotent, divisible = batch.sequence >= 0, batch.count > 1
+        action = classify(code, Situation(ProduceRequest.api_key, idempotent=idempotent, divisible=divisible))
+        if action is Action.ACCEPT:
+            accumulator.finish(batch, -1)
+        elif action is Action.SPLIT_BATCH:
             log.debug("%s: split, as the broker takes no batch of %d bytes", batch, batch.wire_size)
             self._split(batch, error)
-        elif code in _SEQUENCE_REFUSED and batch.sequence >= 0:
+        elif action in (Action.RESTART_SEQUENCE, Action.NEW_PRODUCER_ID):
             log.warning("%s: sequence %d refused, producer %s: %s", batch, batch.sequence, batch.producer, error)
             accumulator.restart(batch, error, self._retry_at(batch))
-            self._identity.renew_for(accumulator.queue(batch), refused=code in _ID_REFUSED)
-        elif code.retriable:
-            leader = answer.current_leader
-            led = leader.leader_id >= 0 and self._cluster.hint_leader(
-                *batch.where, leader.leader_id, leader.leader_epoch
-            )
-            # A new leader that is known already is no reason to wait.
-            accumulator.retry(batch, error, self._loop.time() if led else self._retry_at(batch))
-        else:
+            self._identity.renew_for(accumulator.queue(batch), refused=action is Action.NEW_PRODUCER_ID)
+        elif action is Action.STOP:
+            raise error
+        elif action is Action.FAIL:
             refused = {entry.batch_index: entry.batch_index_error_message for entry in answer.record_errors}
             self.fail(batch, error, invalid_records(batch, refused, error) if refused else None)
+        else:
+            self._retry(batch, answer, error, refresh=action is Action.REFRESH_METADATA)
+
+    def _retry(self, batch: Batch, answer: PartitionProduceResponse, error: KafkaError, *, refresh: bool) -> None:
+        if refresh:
+            self._cluster.invalidate(str(error))
+        leader = answer.current_leader
+        led = leader.leader_id >= 0 and self._cluster.hint_leader(*batch.where, leader.leader_id, leader.leader_epoch)
+        # A new leader that is known already is no reason to wait.
+        self._accumulator.retry(batch, error, self._loop.time() if led else self._retry_at(batch))
 
     def _split(self, batch: Batch, error: KafkaError) -> None:
         try:

@@ -150,14 +150,14 @@ class Sender:
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task; however it ends before :meth:`stop`, unless by itself, ends the sender."""
-        task = self._loop.create_task(coroutine)
+        task = self._loop.create_task(coroutine, name=f"aiokproto {getattr(coroutine, '__qualname__', 'producer')}")
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
-            self._fail(ClientClosedError(f"a task of the producer's was cancelled: {task.get_coro()!r}"))
+            self._fail(ClientClosedError(f"the producer has failed: its task {task.get_name()!r} was cancelled"))
         elif (error := task.exception()) is not None:
             self._fail(error)
 
@@ -204,15 +204,14 @@ class Sender:
 
     async def _ask_for_id(self) -> None:
         """Nothing is sent until there is an id. Batches expire meanwhile."""
-        try:
-            await self._identity.ask(self._note)
-        except KafkaError as error:
-            why = error
-            self._accumulator.fail_all(lambda _: why)
-            self._on_settled()
+        await self._identity.ask(self._id_delayed, self._id_refused)
         self._asking_for_id = False
         self.alarm.now()
 
-    def _note(self, error: KafkaError) -> None:
+    def _id_delayed(self, error: KafkaError) -> None:
         for batch in self._accumulator.incomplete:
             batch.last_error = error
+
+    def _id_refused(self, error: KafkaError) -> None:
+        self._accumulator.fail_all(lambda _: error)
+        self._on_settled()
