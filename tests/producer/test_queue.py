@@ -30,7 +30,7 @@ def header(batch: Batch) -> tuple[int, int, int]:
 
 def test_numbers_follow_and_wrap() -> None:
     queue = queue_with(3, 2, 1)
-    one, two, three = (queue.take() for _ in range(3))
+    one, two, three = (queue.take(0.0) for _ in range(3))
     queue.next_sequence = 0x7FFFFFFF - 2
     for batch in (one, two, three):
         queue.assign(batch, (7, 0))
@@ -39,7 +39,7 @@ def test_numbers_follow_and_wrap() -> None:
 
 def test_a_restart_gives_waiting_batches_new_numbers_under_the_next_epoch() -> None:
     queue = queue_with(3, 2)
-    one, two = queue.take(), queue.take()
+    one, two = queue.take(0.0), queue.take(0.0)
     for batch in (one, two):
         queue.assign(batch, (7, 0))
         assert header(batch)[:2] == (7, 0)
@@ -47,7 +47,7 @@ def test_a_restart_gives_waiting_batches_new_numbers_under_the_next_epoch() -> N
     queue.requeue(two)
     queue.requeue(one)
     queue.require_restart(Restart.NOW)
-    for batch in (queue.take(), queue.take()):
+    for batch in (queue.take(0.0), queue.take(0.0)):
         queue.assign(batch, (7, 0))
     assert (header(one), header(two)) == ((7, 1, 0), (7, 1, 3)), "headers of sealed batches are written anew"
 
@@ -61,7 +61,7 @@ def test_the_stricter_restart_wins() -> None:
 
 def test_after_the_last_epoch_a_new_producer_id_is_taken() -> None:
     queue = queue_with(1)
-    batch = queue.take()
+    batch = queue.take(0.0)
     queue.producer = (7, MAX_EPOCH)
     assert queue.epochs_used_up
     queue.require_restart(Restart.NOW)

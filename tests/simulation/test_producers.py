@@ -13,8 +13,10 @@ from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError
 from aiokproto.simulation import Link, Simulation
+from tests.simulation.producing import stored_records
 from tests.simulation.test_seeds import TURNS_A_SECOND
 
 Program = Callable[[Simulation, Cluster, Producer], Awaitable[None]]
@@ -158,6 +160,30 @@ def test_requests_that_fail_together_are_one_failure() -> None:
         assert simulation.time() - began < 0.5
 
     run(program, linger_ms=0, batch_size=1000)
+
+
+def test_order_is_kept_by_a_broker_that_forgets_producers() -> None:
+    """One that knows nothing of a producer takes any first sequence, that of the second batch too."""
+    simulation = Simulation(1)
+
+    async def main() -> list[bytes | None]:
+        # Java's brokers look for expired producers every ten minutes, as the embedded one does.
+        async with Cluster(1, config={"producer.id.expiration.ms": 60_000}) as cluster:
+            await cluster.create_topic("t", 1)
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
+                for number in range(5):
+                    await producer.send("t", b"%d" % number)
+                await asyncio.sleep(3600)
+                cluster.faults.fail(ProduceRequest, ErrorCode.NOT_ENOUGH_REPLICAS, times=1)
+                waiting = []
+                for number in range(5, 10):
+                    waiting.append(await producer.post("t", b"%d" % number))
+                    await asyncio.sleep(0)
+                for delivery in waiting:
+                    await delivery
+            return [value for _, value in stored_records(cluster, "t", 0)]
+
+    assert simulation.run(main()) == [b"%d" % number for number in range(10)]
 
 
 def test_a_producer_that_nobody_closes_is_complained_of() -> None:

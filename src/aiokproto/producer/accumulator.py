@@ -315,15 +315,15 @@ class Accumulator:
                 if (size and size + batch.wire_size > self._limits.max_request_size) or (not size and not free(node)):
                     continue
                 sizes[node] = size + batch.wire_size
-                requests.setdefault(node, []).append(self._take(queue))
+                requests.setdefault(node, []).append(self._take(queue, now))
         return Drained(requests, leaderless, wake_at)
 
-    def _take(self, queue: PartitionQueue) -> Batch:
+    def _take(self, queue: PartitionQueue, now: float) -> Batch:
         if not queue.closed:
             self._close(queue)
         # To the end of the line, so that a request too small for all partitions does not carry the same ones always.
         del self._ready[queue]
-        batch = queue.take()
+        batch = queue.take(now)
         if queue.closed or queue.due:
             self._ready[queue] = None
         return batch
@@ -394,7 +394,7 @@ class Accumulator:
         """As :meth:`retry`, where the broker does not take the batch's sequence number.
 
         If an older batch is still to be delivered, that one is what the broker misses, and the number stays good.
-        Otherwise the broker has forgotten this producer, or a failed batch has left a gap: numbers begin anew.
+        Otherwise the broker has forgotten this producer, or a failed batch has left a gap: numbers restart.
         """
         queue = self._queues[batch.where]
         if queue.oldest_sent is batch:

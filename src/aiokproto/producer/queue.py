@@ -12,8 +12,12 @@ from aiokproto.types import TopicPartition
 MAX_EPOCH = 0x7FFF
 
 
+CONFIRMED_FOR = 60.0
+"""Seconds without a batch after which a broker may have forgotten the producer (``producer.id.expiration.ms``)."""
+
+
 class Restart(Enum):
-    """Whether the partition's sequence numbers begin anew, under the next epoch (KIP-360)."""
+    """Whether the partition's sequence numbers restart, under the next epoch (KIP-360)."""
 
     NO = auto()
     AFTER_SENT = auto()
@@ -49,13 +53,14 @@ class PartitionQueue(Opening):
         closed: Full or returned batches.
         in_flight: Sent and not answered.
         sent_to: Node id of the broker that has, or had, what is in flight.
+        sent_at: When the last batch was sent (s).
         confirmed_by: Node id of a broker that has acknowledged a batch, and failed none since.
         last_size: Bytes that the last batch came to, before compression.
         due: The open batch goes out as it is at the next chance.
         retry_at: Nothing is sent before (s).
         producer: Producer id and epoch that the sequence numbers belong to.
         next_sequence: The number for the next record.
-        restart: Whether the numbers must begin anew.
+        restart: Whether the numbers must restart.
     """
 
     __slots__ = (
@@ -70,6 +75,7 @@ class PartitionQueue(Opening):
         "producer",
         "restart",
         "retry_at",
+        "sent_at",
         "sent_to",
         "where",
     )
@@ -81,6 +87,7 @@ class PartitionQueue(Opening):
         self.closed: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.sent_to: int | None = None
+        self.sent_at = 0.0
         self.confirmed_by: int | None = None
         self.last_size = 0
         self.due = False
@@ -123,12 +130,12 @@ class PartitionQueue(Opening):
     def sendable(self, in_flight_limit: int) -> bool:
         """Whether order allows the next batch to be sent.
 
-        Batches travel together only to a broker that has acknowledged one of this partition. A broker that knows
+        Several batches are in flight only to a broker that has acknowledged one of this partition. A broker that knows
         nothing of the producer takes any first sequence number: if it refused the first batch of several, for want of
         replicas say, it would take the second, and the first could be written only behind it. For the same reason
         nothing is sent to a new leader while the old one has batches unanswered.
 
-        A retry goes alone: had it company, a second failure could let the later batch get ahead of it.
+        A retry is in flight alone: if it failed again, the batch behind it could get ahead.
         """
         if not self.in_flight:
             return True
@@ -139,10 +146,13 @@ class PartitionQueue(Opening):
         next_is_retry = bool(self.closed and self.closed[0].attempts)
         return not next_is_retry and self.in_flight[0].attempts <= 1
 
-    def take(self) -> Batch:
+    def take(self, now: float) -> Batch:
         """Move the first waiting batch, which must exist, in flight."""
         if not self.closed:
             self.close_open()
+        if not self.in_flight and now - self.sent_at > CONFIRMED_FOR:
+            self.confirmed_by = None
+        self.sent_at = now
         batch = self.closed.popleft()
         batch.attempts += 1
         self.in_flight.append(batch)
@@ -160,14 +170,14 @@ class PartitionQueue(Opening):
         """
         restart = self.restart
         if restart is not Restart.NO and (restart is Restart.NOW or batch.sequence < 0):
-            self._begin_anew(producer)
+            self._restart_numbers(producer)
         if self.producer[0] < 0:
             self.producer = producer
         if batch.sequence < 0:
             batch.stamp(*self.producer, self.next_sequence)
             self.next_sequence = (self.next_sequence + batch.count) & 0x7FFFFFFF
 
-    def _begin_anew(self, producer: tuple[int, int]) -> None:
+    def _restart_numbers(self, producer: tuple[int, int]) -> None:
         producer_id, epoch = self.producer
         # An id that the producer has not exchanged meanwhile goes on with the next epoch; the broker fences the last.
         self.producer = (producer_id, epoch + 1) if producer_id == producer[0] else producer
