@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import logging
 import os
 import subprocess
@@ -83,6 +84,19 @@ def test_help_says_the_same_of_both_forms(where: str, name: str) -> None:
         pytest.skip(not_compiled.kwargs["reason"])
     compiled = found["compiled"]
     assert said == {"": compiled.__doc__} | {method: getattr(compiled, method).__doc__ for method in said if method}
+
+
+@pytest.mark.parametrize(("where", "name"), marked_as_twins())
+def test_both_forms_have_the_same_signature(where: str, name: str) -> None:
+    both = forms(where, name)
+    compiled, pure = both.get("compiled"), both["pure"]
+    if compiled is None:
+        pytest.skip("the accelerator is not in use")
+    if isinstance(pure, type):
+        assert inspect.signature(compiled) == inspect.signature(pure)
+        for method, written in vars(pure).items():
+            if isinstance(written, FunctionType) and not method.startswith("_"):
+                assert getattr(compiled, method).__annotations__ == written.__annotations__
 
 
 @pytest.mark.parametrize("first", ["producer", "accelerator.posting", "accelerator.objects"])

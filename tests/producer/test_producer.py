@@ -12,6 +12,7 @@ import pytest
 from aiokproto.codec.messages.produce import ProduceRequest, ProduceResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
+    BrokerError,
     BufferFullError,
     ClientClosedError,
     ConfigurationError,
@@ -24,6 +25,7 @@ from aiokproto.producer import Delivery, Producer, ProducerRecord
 from aiokproto.producer.partitioner import key_hash
 from aiokproto.types import RecordMetadata
 from tests.net.waiting import until
+from tests.patience import PATIENCE
 from tests.producer.fake import FakeCluster, producer_on
 
 Make = Callable[..., AbstractAsyncContextManager[Producer]]
@@ -79,6 +81,8 @@ async def settle() -> None:
         ({"compression_type": "lzma"}, "compression_type='lzma'"),
         ({"compression_type": "gzip", "compression_level": 17}, "compression_level=17: gzip has no such level"),
         ({"partitioner": "random"}, "partitioner='random'"),
+        ({"partitioner": lambda key: 0}, r"cannot be called with \(topic, key, value"),
+        ({"close_timeout_ms": -1}, "close_timeout_ms=-1"),
         ({"max_in_flight_requests_per_connection": 0}, "max_in_flight_requests_per_connection=0"),
         ({"max_block_ms": None}, "max_block_ms=None"),
     ],
@@ -206,6 +210,29 @@ async def test_a_delivery_can_be_awaited_by_many_and_again(make: Make) -> None:
         assert (await two).offset == 0
         assert await delivery == delivery.result()
         assert delivery.exception() is None
+
+
+async def test_a_delivery_is_for_all_that_takes_awaitables(make: Make) -> None:
+    fake = FakeCluster()
+    async with make(fake) as producer:
+        for done in (False, True):
+            fake.fail_next(ErrorCode.INVALID_REQUIRED_ACKS)
+            failing = await producer.post("flights", b"f")
+            if done:
+                await producer.flush()
+            with pytest.raises(BrokerError):
+                await asyncio.gather(failing)
+            delivery = await producer.post("flights", b"v")
+            if done:
+                await producer.flush()
+            assert delivery.done() == done
+            found = [
+                *await asyncio.gather(delivery, delivery),
+                await asyncio.wait_for(delivery, PATIENCE),
+                await asyncio.shield(delivery),
+                await asyncio.ensure_future(delivery),
+            ]
+            assert found == [delivery.result()] * 5
 
 
 async def test_send_many_gives_one_outcome_for_each_in_order(make: Make) -> None:

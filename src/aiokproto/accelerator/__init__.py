@@ -54,10 +54,27 @@ def _document(compiled: Any, pure: Any) -> None:
         return
     # What a type of C says of itself cannot be assigned. Where it says nothing, its dictionary is asked, of which only
     # the collector of garbage gives out more than a view.
-    gc.get_referents(compiled.__dict__)[0]["__doc__"] = pure.__doc__
+    gc.get_referents(compiled.__dict__)[0].update(__doc__=pure.__doc__, __signature__=_Signature(compiled, pure))
     for name, method in vars(pure).items():
         if not name.startswith("_") and isinstance(method, _FUNCTION):
-            getattr(compiled, name).__doc__ = method.__doc__
+            twin = getattr(compiled, name)
+            twin.__doc__, twin.__annotations__ = method.__doc__, method.__annotations__
+
+
+class _Signature:
+    """What :func:`inspect.signature` asks a class for, found when it is asked for: importing inspect takes long."""
+
+    def __init__(self, compiled: type, pure: type) -> None:
+        self._compiled = compiled
+        self._pure = pure
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if owner is not self._compiled:
+            # Of a subclass, which has its own.
+            raise AttributeError("__signature__")
+        from inspect import signature
+
+        return signature(self._pure)
 
 
 def forms(module: str, name: str) -> dict[str, Any]:

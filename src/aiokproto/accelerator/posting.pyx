@@ -81,6 +81,10 @@ cdef class Delivery:
             return self
         return delivered(self).__await__()
 
+    def __iter__(self):
+        # asyncio.gather and others write `yield from awaitable.__await__()` until Python 3.12.
+        return self
+
     def outcome(self):
         cdef Waiting call = Waiting.__new__(Waiting)
         call.settled = self._outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Literal, NamedTuple
 
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds
@@ -84,8 +85,8 @@ class Settings(NamedTuple):
             )
         level = acks_level(acks)
         codec, codec_level = _compression(compression_type, compression_level)
-        if partitioner != "default" and not callable(partitioner):
-            raise ConfigurationError(f'partitioner={partitioner!r}: it takes "default" or something to call')
+        if partitioner != "default":
+            _check_partitioner(partitioner)
         return cls(
             acks=level,
             idempotent=_idempotence(enable_idempotence, level, in_flight),
@@ -96,6 +97,22 @@ class Settings(NamedTuple):
             close_timeout_ms=None if close_timeout_ms is None else seconds("close_timeout_ms", close_timeout_ms) * 1000,
             partitioner=None if partitioner == "default" else partitioner,
         )
+
+
+def _check_partitioner(partitioner: Partitioner) -> None:
+    if not callable(partitioner):
+        raise ConfigurationError(f'partitioner={partitioner!r}: it takes "default" or something to call')
+    try:
+        accepted = signature(partitioner)
+    except ValueError:
+        # Some callables of C do not say what they take.
+        return
+    try:
+        accepted.bind("topic", None, None, range(1), [0])
+    except TypeError as error:
+        raise ConfigurationError(
+            f"partitioner={partitioner!r} cannot be called with (topic, key, value, partitions, available): {error}"
+        ) from None
 
 
 def acks_level(acks: int | str) -> int:
