@@ -34,7 +34,6 @@ PURE = (
     "cluster.backoff",
     "cluster.bootstrap",
     "cluster.coordinators",
-    "cluster.retry",
     "cluster.routes",
     "cluster.snapshot",
     "group.assignors",

@@ -32,11 +32,17 @@ code itself is always in ``error.code``, an :class:`~aiokproto.error_codes.Error
 
 from __future__ import annotations
 
+from copy import copy
+from typing import TypeVar
+
 from aiokproto.error_codes import ErrorCode, Policy
 
 
 class KafkaError(Exception):
     """Base of all errors of this package."""
+
+
+E = TypeVar("E", bound=KafkaError)
 
 
 class ConfigurationError(KafkaError, ValueError):
@@ -200,6 +206,13 @@ _HINTS: dict[ErrorCode, str] = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "session_timeout_ms lies outside what the broker allows",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the members of the group share no partition assignment strategy",
 }
+
+
+def copied(error: E) -> E:
+    """The same error for another call: an instance that is raised in several places collects all their tracebacks."""
+    again = copy(error)
+    again.__cause__ = error.__cause__ or error
+    return again
 
 
 def error_for(code: int, context: str = "", detail: str | None = None) -> BrokerError:

@@ -8,6 +8,7 @@ from typing import NoReturn
 import pytest
 
 from aiokproto.cluster import Cluster
+from aiokproto.cluster.bootstrap import STARTING
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
@@ -59,7 +60,8 @@ async def test_a_silent_address_costs_its_share_of_the_time(monkeypatch: pytest.
         raise DeadlineError("silence")
 
     monkeypatch.setattr(metadata, "_ask_one", silent)
-    answer, failures = await metadata._try([-1, -2, -3, -4, -5], [], False, asyncio.get_running_loop().time() + 6e6)
+    until = asyncio.get_running_loop().time() + 6e6
+    answer, failures = await metadata._try([-1, -2, -3, -4, -5], [], False, until, STARTING)
     assert (answer, len(failures)) == (None, 5)
     assert shares == pytest.approx([2e6, 2e6, 2e6, 3e6, 6e6], rel=1e-3)
 

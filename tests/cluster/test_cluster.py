@@ -17,7 +17,6 @@ from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from aiokproto.codec.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import ProduceRequest
-from aiokproto.codec.schema import Route
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     BrokerConnectionError,
@@ -29,6 +28,7 @@ from aiokproto.errors import (
     UnsupportedVersionError,
     error_for,
 )
+from aiokproto.failures import Situation
 from tests.cluster.fake import brokers, started
 from tests.net.peer import HangUp, Peer, config, peer
 from tests.net.waiting import held_port, until
@@ -326,7 +326,7 @@ async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_the_oth
         raise failures.pop(0)
 
     with pytest.raises(DeadlineError) as caught:
-        await router._retrying("Heartbeat", Route.GROUP, until, 1000, _Aim(), attempt)
+        await router._retrying("Heartbeat", Situation(coordinated=True), until, 1000, _Aim(), attempt)
     assert str(caught.value) == (
         "Heartbeat: not done in 1e+03 s (2 attempts); last: Heartbeat to broker 1: no answer in 3 s; "
         "before: Heartbeat to broker 1: NOT_COORDINATOR (16)"
@@ -474,7 +474,7 @@ async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFix
         with pytest.raises(ClientClosedError, match="a fault") as caught:
             await cluster.topic("t")
         assert caught.value.__cause__ is fault
-        assert "the metadata task died" in caplog.text
+        assert "metadata task died" in caplog.text
 
 
 async def test_brokers_that_vanish_are_logged_once_and_found_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,6 @@ import pytest
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import bootstrap_error, definitive
 from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
-from aiokproto.cluster.retry import decide
 from aiokproto.cluster.routes import answer_code, coordinator_key, partitions_of
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec import registry
@@ -34,9 +33,7 @@ from aiokproto.errors import (
     BootstrapError,
     BrokerConnectionError,
     BrokerError,
-    ClientClosedError,
     ConfigurationError,
-    DeadlineError,
     DecodeError,
     KafkaError,
     NotKafkaError,
@@ -135,41 +132,6 @@ def test_partitions_by_name_or_id() -> None:
 def test_the_code_of_a_whole_answer(response: Response, code: int) -> None:
     """An item's own failure is the caller's; "wrong broker" in all of them is about the broker."""
     assert answer_code(response) == code
-
-
-@pytest.mark.parametrize(
-    ("error", "again", "refresh", "forget", "elsewhere"),
-    [
-        (BrokerConnectionError("x"), True, True, True, True),
-        (DeadlineError("x"), True, True, True, True),
-        (NotKafkaError("x"), False, False, False, False),
-        (AuthenticationError("x"), False, False, False, False),
-        (UnsupportedVersionError("x"), False, False, False, False),
-        (DecodeError("x"), False, False, False, False),
-        (ClientClosedError("x"), False, False, False, False),
-        (error_for(ErrorCode.NOT_COORDINATOR), True, False, True, False),
-        (error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), True, False, False, False),
-        (error_for(ErrorCode.NOT_CONTROLLER), True, True, False, True),
-        (error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER), True, True, False, False),
-        (error_for(ErrorCode.CONCURRENT_TRANSACTIONS), True, False, False, False),
-        (error_for(ErrorCode.REBALANCE_IN_PROGRESS), False, False, False, False),
-        (error_for(ErrorCode.GROUP_AUTHORIZATION_FAILED), False, False, False, False),
-        (error_for(12345), False, False, False, False),
-    ],
-)
-def test_retry_table(error: KafkaError, again: bool, refresh: bool, forget: bool, elsewhere: bool) -> None:
-    decision = decide(error, Route.GROUP)
-    assert (decision.again, decision.refresh, decision.forget, decision.elsewhere) == (
-        again,
-        refresh,
-        forget,
-        elsewhere,
-    )
-    assert decision.why
-
-
-def test_a_broker_that_finds_no_coordinator_is_not_asked_twice() -> None:
-    assert decide(error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE), Route.ANY).elsewhere
 
 
 def test_coordinator_cache() -> None:

@@ -5,29 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiokproto.cluster.snapshot import BrokerNode
-from aiokproto.errors import (
-    AuthenticationError,
-    BootstrapError,
-    BrokerConnectionError,
-    BrokerError,
-    CodecError,
-    KafkaError,
-    NotKafkaError,
-    UnsupportedVersionError,
-)
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.errors import AuthenticationError, BootstrapError, BrokerConnectionError, KafkaError, NotKafkaError
+from aiokproto.failures import Action, Situation, classify
+
+STARTING = Situation(MetadataRequest.api_key, starting=True)
 
 Failures = Sequence[tuple[BrokerNode, KafkaError]]
 
 
 def definitive(failures: Failures) -> bool:
     """Whether every address fails in a way that waiting does not mend."""
-    return all(_is_definitive(error) for _, error in failures)
-
-
-def _is_definitive(error: KafkaError) -> bool:
-    if isinstance(error, BrokerError):
-        return not error.retriable
-    return isinstance(error, NotKafkaError | AuthenticationError | UnsupportedVersionError | CodecError)
+    return all(classify(error, STARTING) in {Action.FAIL, Action.STOP} for _, error in failures)
 
 
 def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> BrokerConnectionError:

@@ -16,7 +16,7 @@ from aiokproto.cluster.router import Router
 from aiokproto.cluster.snapshot import ClusterSnapshot, TopicInfo
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.errors import ClientClosedError, KafkaError, copied
 from aiokproto.runtime import uniform
 
 if TYPE_CHECKING:
@@ -33,20 +33,21 @@ class Cluster:
     Timeouts are seconds. Cancelling a call gives up that call alone: its connection stays, a late answer is dropped,
     and what others wait for goes on.
 
-    Every method but :meth:`close` raises ``ClientClosedError`` before :meth:`start` and after :meth:`close`, and, with
-    the cause, after a background task has died.
+    Every method but :meth:`close` raises ``ClientClosedError`` before :meth:`start` and after :meth:`close`; once no
+    broker accepts this client's credentials, the ``AuthenticationError``; and once a background task has ended in any
+    other way, also by cancellation, ``ClientClosedError`` with the cause.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
-        self._pool = Pool(config)
+        self._pool = Pool(config, self._stop)
         self._metadata = Metadata(config, self._pool, self._backoff)
         self._coordinators = Coordinators()
         self._router = Router(config, self._pool, self._metadata, self._coordinators, self._backoff)
         self._task: asyncio.Task[None] | None = None
         self._started = False
-        self._closed: ClientClosedError | None = ClientClosedError("the client is not started")
+        self._closed: KafkaError | None = ClientClosedError("the client is not started")
 
     @property
     def snapshot(self) -> ClusterSnapshot:
@@ -89,7 +90,7 @@ class Cluster:
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait((self._task,))
-            await self._router.close()
+            await self._router.close(reason)
             await self._pool.close(reason, timeout)
         finally:
             self._pool.drop(reason)
@@ -279,15 +280,27 @@ class Cluster:
 
     def _check(self) -> None:
         if self._closed is not None:
-            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+            raise copied(self._closed)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """The task has ended: on our order, or by a fault, which everyone who waits or comes must learn."""
-        error = None if task.cancelled() else task.exception()
-        if error is None or self._closed is not None:
+        """The metadata task has ended; unless :meth:`close` did it, nothing can go on."""
+        cause = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if isinstance(cause, KafkaError):
+            self._stop(cause)
+        else:
+            end = "was cancelled" if task.cancelled() else f"died: {cause!r}"
+            error = ClientClosedError(f"the client's metadata task {end}")
+            error.__cause__ = cause
+            self._stop(error)
+
+    def _stop(self, error: KafkaError) -> None:
+        """Close because of an error, which every call raises from now on, and those under way."""
+        if self._closed is not None:
             return
-        logger.error("the metadata task died, the client is closed", exc_info=error)
-        self._closed = ClientClosedError(f"the client's metadata task died: {error!r}")
-        self._closed.__cause__ = error
-        self._metadata.close(self._closed)
-        self._pool.fail(self._closed)
+        logger.error("the client stops: %s", error, exc_info=error.__cause__)
+        self._closed = error
+        self._metadata.close(error)
+        self._router.fail(error)
+        self._pool.fail(error)
+        if self._task is not None:
+            self._task.cancel()

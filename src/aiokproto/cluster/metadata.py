@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from aiokproto.cluster.backoff import Backoff
-from aiokproto.cluster.bootstrap import bootstrap_error, definitive
+from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, TopicInfo, topic_info
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerConnectionError, ClientClosedError, KafkaError, error_for
+from aiokproto.errors import BrokerConnectionError, KafkaError, copied, error_for
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.timeouts import deadline, timeout_at
 from aiokproto.runtime import uniform
 
@@ -28,6 +29,7 @@ _SOON = 0.01
 _NO_CREATE_FLAG = 4
 """Before this version of Metadata the broker decides alone whether a topic that is asked for gets created."""
 
+_REFRESH = Situation(MetadataRequest.api_key)
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 logger = logging.getLogger("aiokproto.cluster")
@@ -63,7 +65,7 @@ class Metadata:
         self._wake = asyncio.Event()
         # A dictionary for its order: who waited first goes on first.
         self._waiters: dict[asyncio.Future[None], None] = {}
-        self._closed: ClientClosedError | None = None
+        self._closed: KafkaError | None = None
 
     # --- What others call ---
 
@@ -108,8 +110,8 @@ class Metadata:
             await self._next_round()
         return self.snapshot
 
-    def close(self, reason: ClientClosedError) -> None:
-        """Whoever waits gets ``reason``."""
+    def close(self, reason: KafkaError) -> None:
+        """Every call that waits raises ``reason``."""
         self._closed = reason
         self._notify()
 
@@ -124,7 +126,7 @@ class Metadata:
         start, attempt = _now(), 0
         while True:
             attempt += 1
-            answer, failures = await self._try(nodes, [], False, start + limit)
+            answer, failures = await self._try(nodes, [], False, start + limit, STARTING)
             if answer is not None:
                 self._take(answer, [])
                 self._pool.release_bootstrap()
@@ -148,6 +150,8 @@ class Metadata:
                 self._failures = 0
                 self._last_error = None
             except KafkaError as error:
+                if classify(error, _REFRESH) is Action.STOP:
+                    raise
                 self._failures += 1
                 self._last_error = error
                 log = logger.warning if self._failures == 1 else logger.debug
@@ -235,7 +239,8 @@ class Metadata:
         """Ask the brokers one after the other, and when none of them can be reached the bootstrap addresses again:
         the whole cluster may have moved (KIP-899)."""
         known = [] if self._rebootstrap else self._pool.by_preference(self.snapshot.brokers)
-        answer, failures = await self._try([*known, *self._pool.bootstrap_nodes], names, create, until)
+        nodes = [*known, *self._pool.bootstrap_nodes]
+        answer, failures = await self._try(nodes, names, create, until, _REFRESH)
         if answer is None:
             tried = "; ".join(f"{node}: {error}" for node, error in failures[-5:])
             raise BrokerConnectionError(f"Metadata: no broker answers: {tried}") from failures[-1][1]
@@ -243,7 +248,7 @@ class Metadata:
         return answer
 
     async def _try(
-        self, nodes: list[int], names: list[str] | None, create: bool, until: float
+        self, nodes: list[int], names: list[str] | None, create: bool, until: float, situation: Situation
     ) -> tuple[MetadataResponse | None, list[tuple[BrokerNode, KafkaError]]]:
         failures: list[tuple[BrokerNode, KafkaError]] = []
         for index, node_id in enumerate(nodes):
@@ -252,9 +257,9 @@ class Metadata:
             node = self._pool.node(node_id)
             try:
                 return await self._ask_one(node, names, create, min(share, self._config.request_timeout)), failures
-            except ClientClosedError:
-                raise
             except KafkaError as error:
+                if classify(error, situation) is Action.STOP:
+                    raise
                 failures.append((node, error))
         return None, failures
 
@@ -267,9 +272,9 @@ class Metadata:
         request = metadata_request(names, create, version)
         answer = await connection.request(request, timeout=max(until - _now(), 0), version=version)
         if answer.error_code:
-            # The cluster that this address belongs to now is another one (KIP-1102).
-            self._rebootstrap = answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
-            raise error_for(answer.error_code, f"Metadata to {node}")
+            code = ErrorCode(answer.error_code)
+            self._rebootstrap = classify(code, _REFRESH) is Action.REBOOTSTRAP
+            raise error_for(code, f"Metadata to {node}")
         if not answer.brokers:
             raise BrokerConnectionError(f"{node} knows no brokers (it may be just starting)")
         return answer
@@ -294,15 +299,15 @@ class Metadata:
             await self._next_round()
             unknown = self._unknown(names)
             for name in unknown:
-                self._judge(name)
+                self._check(name)
             if unknown:
                 self.invalidate(f"topics are still to be found: {unknown[:3]}")
 
-    def _judge(self, name: str) -> None:
+    def _check(self, name: str) -> None:
         """Raise if there is no use in asking for the topic once more."""
         code = ErrorCode(self._errors.get(name, 0))
-        final = self._missing[name] >= UNKNOWN_LIMIT if code in _MISSING else code and not code.retriable
-        if final:
+        fails = classify(code, _REFRESH) is Action.FAIL
+        if fails or self._missing[name] >= UNKNOWN_LIMIT:
             self._create.discard(name)
             raise error_for(code, f"topic {name!r}")
 
@@ -316,7 +321,7 @@ class Metadata:
 
     async def _next_round(self) -> None:
         if self._closed is not None:
-            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+            raise copied(self._closed)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
@@ -324,7 +329,7 @@ class Metadata:
         finally:
             self._waiters.pop(waiter, None)
         if self._closed is not None:
-            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+            raise copied(self._closed)
 
     def _notify(self) -> None:
         for waiter in self._waiters:

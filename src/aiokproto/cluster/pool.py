@@ -10,7 +10,8 @@ from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import BrokerConnectionError, ClientClosedError, KafkaError
+from aiokproto.errors import BrokerConnectionError, KafkaError, copied
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.net.connection import Connection
 from aiokproto.net.open import open_connection
 from aiokproto.net.timeouts import timeout_at
@@ -38,19 +39,23 @@ class Pool:
 
     A channel is a name: requests on one connection are answered in order, so those that a broker may hold back for
     long get a connection of their own.
+
+    Args:
+        config: The options.
+        stop: Called with a failure after which no broker will let this client in.
     """
 
-    def __init__(self, config: ClusterConfig, uniform: Callable[[float, float], float] = uniform) -> None:
+    def __init__(self, config: ClusterConfig, stop: Callable[[KafkaError], None]) -> None:
         self._config = config
+        self._stop = stop
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
-        self._uniform = uniform
         self._bootstrap = {-1 - i: BrokerNode(-1 - i, *address) for i, address in enumerate(config.bootstrap_servers)}
         self._brokers: Mapping[int, BrokerNode] = {}
         self._connections: dict[tuple[int, str], Connection] = {}
         self._retired: set[Connection] = set()
         self._health: dict[int, _Health] = {}
         self._dialling: SingleFlight[tuple[int, str], Connection] = SingleFlight()
-        self._closed: ClientClosedError | None = None
+        self._closed: KafkaError | None = None
 
     @property
     def bootstrap_nodes(self) -> list[int]:
@@ -93,10 +98,10 @@ class Pool:
         Raises:
             BrokerConnectionError: It cannot be made, or the broker is not known.
             DeadlineError: Not made in ``timeout`` seconds; names the last failure.
-            ClientClosedError: The pool is closed.
+            KafkaError: The one that the pool was closed with.
         """
         if self._closed is not None:
-            raise ClientClosedError(str(self._closed)) from self._closed.__cause__
+            raise copied(self._closed)
         connection = self.ready(node_id, channel)
         if connection is not None:
             return connection
@@ -112,14 +117,14 @@ class Pool:
             connection = self.ready(node_id)
             failures = self._health[node_id].failures if node_id in self._health else 0
             load = connection.in_flight if connection is not None else 1
-            return (node_id in avoid, failures, load, self._uniform(0, 1))
+            return (node_id in avoid, failures, load, uniform(0, 1))
 
         return sorted(nodes, key=rank)
 
-    async def close(self, reason: ClientClosedError, timeout: float) -> None:
+    async def close(self, reason: KafkaError, timeout: float) -> None:
         """Fail what is under way, flush what is written, and close; what does not close in time is dropped."""
         self.fail(reason)
-        await self._dialling.close()
+        await self._dialling.wait_closed()
         late = self._all()
         until = asyncio.get_running_loop().time() + timeout
         try:
@@ -131,13 +136,14 @@ class Pool:
             logger.warning("%d connections did not close in %.3g s and are dropped", len(late), timeout)
         self.drop(reason)
 
-    def fail(self, reason: ClientClosedError) -> None:
+    def fail(self, reason: KafkaError) -> None:
         """Fail what is under way and begin to close."""
         self._closed = reason
+        self._dialling.close(reason)
         for connection in self._all():
             connection.close(reason)
 
-    def drop(self, reason: ClientClosedError) -> None:
+    def drop(self, reason: KafkaError) -> None:
         """Close all at once, written or not."""
         self.fail(reason)
         for connection in self._all():
@@ -156,6 +162,8 @@ class Pool:
             health.last = error
             health.retry_at = loop.time() + self._backoff.delay(health.failures)
             logger.debug("connecting to %s failed (%d in a row): %s", node, health.failures, error)
+            if classify(error, Situation()) is Action.STOP:
+                self._stop(error)
             raise
         self._health.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}

@@ -11,7 +11,6 @@ from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
 from aiokproto.cluster.metadata import Metadata
 from aiokproto.cluster.pool import MAIN, Pool
-from aiokproto.cluster.retry import decide
 from aiokproto.cluster.routes import COORDINATED, answer_code, coordinator_key, partitions_of
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
@@ -19,8 +18,12 @@ from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Route
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, DeadlineError, KafkaError, error_for
+from aiokproto.failures import Action, Situation, classify, find_row
 from aiokproto.net.connection import Connection
 from aiokproto.net.versions import BrokerVersions
+
+_FINDING = Situation(FindCoordinatorRequest.api_key)
+_AGAIN = {Action.BACKOFF, Action.REFRESH_METADATA, Action.FIND_COORDINATOR}
 
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
@@ -52,9 +55,14 @@ class Router:
         self._backoff = backoff
         self._finding: SingleFlight[tuple[CoordinatorKind, str], int] = SingleFlight()
 
-    async def close(self) -> None:
+    def fail(self, reason: KafkaError) -> None:
         """End the look-ups under way."""
-        await self._finding.close()
+        self._finding.close(reason)
+
+    async def close(self, reason: KafkaError) -> None:
+        """End the look-ups under way, and wait for their end."""
+        self.fail(reason)
+        await self._finding.wait_closed()
 
     # --- One attempt ---
 
@@ -119,6 +127,7 @@ class Router:
         # A request that lets the broker work for long is waited for as long.
         longest = max(self._config.request_timeout, getattr(request, "timeout_ms", 0) / 1000)
         aim = _Aim()
+        situation = Situation(coordinated=node is None and request.route in COORDINATED)
 
         async def attempt() -> R:
             target = node if node is not None else await self._target(request, key, aim, until)
@@ -126,12 +135,12 @@ class Router:
             limit = min(longest, max(until - _now(), 0.0))
             response = await self.send(request, target, limit, max_version)
             code = answer_code(response)
-            if code.retriable:
+            if classify(code, situation) in _AGAIN:
                 detail = getattr(response, "error_message", None)
                 raise error_for(code, f"{api_name(request.api_key)} to broker {target}", detail)
             return response
 
-        return await self._retrying(api_name(request.api_key), request.route, until, timeout, aim, attempt)
+        return await self._retrying(api_name(request.api_key), situation, until, timeout, aim, attempt)
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float) -> int:
         node = self._coordinators.get(kind, key)
@@ -156,10 +165,16 @@ class Router:
             return found.id
 
         what = f"FindCoordinator for {kind.name.lower()} {key!r}"
-        return await self._retrying(what, Route.ANY, _now() + timeout, timeout, aim, attempt)
+        return await self._retrying(what, _FINDING, _now() + timeout, timeout, aim, attempt)
 
     async def _retrying(
-        self, what: str, route: Route, until: float, timeout: float, aim: _Aim, attempt: Callable[[], Awaitable[T]]
+        self,
+        what: str,
+        situation: Situation,
+        until: float,
+        timeout: float,
+        aim: _Aim,
+        attempt: Callable[[], Awaitable[T]],
     ) -> T:
         """Attempts until one succeeds, fails for good, or time is up."""
         attempts = 0
@@ -169,8 +184,8 @@ class Router:
             try:
                 return await attempt()
             except KafkaError as error:
-                decision = decide(error, route)
-                if not decision.again:
+                row = find_row(error, situation)
+                if row.action not in _AGAIN:
                     raise
                 pause = self._backoff.delay(attempts)
                 # An attempt that our own deadline has cut short says nothing of why the others failed.
@@ -180,12 +195,12 @@ class Router:
                     failures = f"{error}; before: {last}" if late and last else str(error)
                     text = f"{what}: not done in {timeout:.3g} s ({attempts} attempts); last: {failures}"
                     raise DeadlineError(text) from error
-                logger.debug("%s: attempt %d failed, %s: %s", what, attempts, decision.why, error)
-                if decision.refresh:
+                logger.debug("%s: attempt %d failed, %s: %s", what, attempts, row.why, error)
+                if row.action is Action.REFRESH_METADATA:
                     self._metadata.invalidate(str(error))
-                if decision.forget and aim.coordinator is not None:
+                elif row.action is Action.FIND_COORDINATOR and aim.coordinator is not None:
                     self._coordinators.forget(*aim.coordinator)
-                aim.avoid = {aim.node} if decision.elsewhere and aim.node is not None else set()
+                aim.avoid = set() if aim.node is None else {aim.node}
             await asyncio.sleep(pause)
 
     # --- Where to ---

@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-from aiokproto.errors import ClientClosedError, DeadlineError
+from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError, copied
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
-    """Runs at most one task per key. Who waits may leave; the work goes on for the others, and for who comes next."""
+    """Runs at most one task per key. A caller may stop waiting; the work goes on for the others, and for later
+    callers."""
 
     def __init__(self) -> None:
         self._tasks: dict[K, asyncio.Task[T]] = {}
-        self._closed = False
+        self._closed: KafkaError | None = None
 
     async def run(
         self, key: K, work: Callable[[], Coroutine[Any, Any, T]], timeout: float, describe: Callable[[], str]
@@ -26,10 +27,10 @@ class SingleFlight(Generic[K, T]):
 
         Raises:
             DeadlineError: Not done in ``timeout`` seconds; ``describe`` makes the text.
-            ClientClosedError: :meth:`close` was called.
+            KafkaError: The one that :meth:`close` was called with.
         """
-        if self._closed:
-            raise ClientClosedError("the client is closed")
+        if self._closed is not None:
+            raise copied(self._closed)
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = asyncio.create_task(work())
@@ -38,20 +39,22 @@ class SingleFlight(Generic[K, T]):
         if not task.done():
             raise DeadlineError(describe())
         if task.cancelled():
-            raise ClientClosedError("the client was closed")
+            raise copied(self._closed or ClientClosedError("a task of the client was cancelled"))
         return task.result()
 
-    async def close(self) -> None:
-        """Cancel all work and wait until it has ended."""
-        self._closed = True
-        tasks = list(self._tasks.values())
-        for task in tasks:
+    def close(self, reason: KafkaError) -> None:
+        """Cancel all work; all calls raise ``reason``."""
+        self._closed = self._closed or reason
+        for task in self._tasks.values():
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+
+    async def wait_closed(self) -> None:
+        """Wait until the work has ended."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
 
     def _finished(self, key: K, task: asyncio.Task[T]) -> None:
         self._tasks.pop(key, None)
         if not task.cancelled():
-            # Looked at here, since all who waited may have left.
+            # Retrieved here, since nobody may be waiting any more.
             task.exception()

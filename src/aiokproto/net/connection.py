@@ -13,7 +13,15 @@ from aiokproto.codec.frames import decode_response
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import BrokerConnectionError, ClientClosedError, DeadlineError, DecodeError, KafkaError
+from aiokproto.errors import (
+    BrokerConnectionError,
+    BrokerError,
+    ClientClosedError,
+    DeadlineError,
+    DecodeError,
+    KafkaError,
+    copied,
+)
 from aiokproto.net.protocol import ClientProtocol
 from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
@@ -217,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise type(self._failure)(str(self._failure)) from self._failure.__cause__ or self._failure
+            raise copied(self._failure)
 
     def _submit(self, request: Request[Any], version: int, call: _Call | None) -> None:
         self._check()
@@ -355,7 +363,8 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _for_call(failure: KafkaError, call: _Call) -> KafkaError:
-    """An error of the same class for one request: shared instances would collect each other's tracebacks."""
-    error = type(failure)(f"{failure} ({api_name(call.api_key)} was under way)")
-    error.__cause__ = failure.__cause__ or failure
+    """The error for one request: it names the API, where its text is all that it has."""
+    error = copied(failure)
+    if not isinstance(error, BrokerError):
+        error.args = (f"{failure} ({api_name(call.api_key)} was under way)",)
     return error

@@ -27,6 +27,18 @@ _NOT_TLS = {
     "WRONG_VERSION_NUMBER",
 }
 
+# Alerts that are about who may connect. After others, such as an internal error of the broker, it may go better.
+_REFUSAL = (
+    "ACCESS_DENIED",
+    "CERTIFICATE",
+    "DECRYPT_ERROR",
+    "HANDSHAKE_FAILURE",
+    "INSUFFICIENT_SECURITY",
+    "PROTOCOL_VERSION",
+    "UNKNOWN_CA",
+    "UNKNOWN_PSK",
+)
+
 
 async def dial(
     make: Callable[[], P],
@@ -72,7 +84,7 @@ async def dial(
                 )
             return protocol
         except ssl.SSLError as error:
-            raise _tls_error(peer, error) from error
+            raise tls_error(peer, error) from error
         except asyncio.TimeoutError:
             failures.append(f"{address}: no answer in {share:.3g} s")
         except OSError as error:
@@ -100,13 +112,14 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
+def tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
+    """What a failure of the TLS handshake means."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationError(f"the certificate of {peer} was not accepted: {error.verify_message}")
     reason = error.reason or str(error)
     if reason in _NOT_TLS:
         hint = "a plain listener takes security_protocol='PLAINTEXT'"
         return NotKafkaError(f"{peer} does not speak TLS ({reason}): {hint}")
-    if "ALERT" in reason:
+    if "ALERT" in reason and any(word in reason for word in _REFUSAL):
         return AuthenticationError(f"{peer} ended the TLS handshake: {reason}")
     return BrokerConnectionError(f"the TLS handshake with {peer} failed: {reason}")

@@ -1,0 +1,99 @@
+"""What ends the client ends every call: those that wait, and those that come."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.config import Address
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, ClientClosedError
+from tests.cluster.fake import brokers, started
+from tests.net.peer import Peer
+from tests.net.waiting import until
+from tests.patience import PATIENCE
+
+BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+class Gate:
+    """Stands where connections are made: refuses the credentials once it is shut."""
+
+    def __init__(self) -> None:
+        self.shut = False
+
+    def __call__(self, host: str, port: int) -> Address:
+        if self.shut:
+            raise AuthenticationError("the certificate was revoked")
+        return host, port
+
+
+@asynccontextmanager
+async def waiting_calls(gate: Gate) -> AsyncIterator[tuple[Cluster, Peer, list[asyncio.Future[Any]]]]:
+    """A cluster whose broker does not answer heartbeats, and calls that wait for it in different ways."""
+    async with (
+        brokers(1, {HeartbeatRequest: lambda request, version: None}) as (_, (broker,)),
+        started(broker.port, address_map=gate) as cluster,
+    ):
+        calls: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(cluster.send(BEAT, 1, channel="held")),
+            asyncio.ensure_future(cluster.changed(10**9)),
+            asyncio.ensure_future(cluster.topic("missing")),
+        ]
+        await until(lambda: any(isinstance(request, HeartbeatRequest) for request, _ in broker.asked))
+        yield cluster, broker, calls
+
+
+async def test_a_cancelled_metadata_task_ends_every_call(caplog: pytest.LogCaptureFixture) -> None:
+    async with waiting_calls(Gate()) as (cluster, _, calls):
+        (task,) = (task for task in asyncio.all_tasks() if task.get_name() == "aiokproto metadata")
+        task.cancel()
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        for result in results:
+            assert isinstance(result, ClientClosedError)
+            assert "was cancelled" in str(result)
+            assert isinstance(result.__cause__, asyncio.CancelledError)
+        with pytest.raises(ClientClosedError, match="was cancelled"):
+            await cluster.topic("t")
+        assert "metadata task" in caplog.text
+
+
+async def test_lost_credentials_end_every_call() -> None:
+    gate = Gate()
+    async with waiting_calls(gate) as (cluster, broker, calls):
+        gate.shut = True
+        with pytest.raises(AuthenticationError, match="revoked"):
+            await cluster.send(BEAT, 1, channel="another")
+        results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        assert [type(result) for result in results] == [AuthenticationError] * 3
+        connections = broker.connections
+        for _ in range(3):
+            with pytest.raises(AuthenticationError, match="revoked"):
+                await cluster.request(BEAT, node=1)
+        assert broker.connections == connections, "nothing is tried again"
+
+
+async def test_lost_credentials_are_noticed_by_the_metadata_task() -> None:
+    gate = Gate()
+    async with waiting_calls(gate) as (_, broker, calls):
+        gate.shut = True
+        broker.drop_all()
+        sent, *others = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
+        assert isinstance(sent, BrokerConnectionError), "it was under way as the connection broke"
+        assert [type(result) for result in others] == [AuthenticationError] * 2
+
+
+async def test_refused_credentials_at_the_start_are_raised_from_it(caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+    gate.shut = True
+    async with brokers() as (_, (broker,)):
+        with pytest.raises(AuthenticationError, match="revoked"):
+            async with started(broker.port, address_map=gate):
+                pass
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
