@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from aiokproto.errors import (
     EncodeError,
     KafkaError,
     NotKafkaError,
+    ResponseTooLargeError,
     UnsupportedVersionError,
 )
 from aiokproto.net.connection import Connection
@@ -234,7 +236,8 @@ async def test_throttling_holds_back_what_follows_in_order() -> None:
     ):
         await line.request(beat(0), timeout=PATIENCE)
         calls = [asyncio.ensure_future(line.request(beat(number), timeout=PATIENCE)) for number in (1, 2, 3)]
-        gone = asyncio.ensure_future(line.request(beat(9), timeout=0.001))
+        now = asyncio.get_running_loop().time()
+        gone = asyncio.ensure_future(line.request(beat(9), timeout=PATIENCE, deadline=now + 0.001))
         with pytest.raises(DeadlineError):
             await gone
         assert len(broker.asked) == 2, "nothing is sent during the pause"
@@ -251,6 +254,45 @@ async def test_throttling_ends() -> None:
         await line.request(beat(0), timeout=PATIENCE)
         answers = await asyncio.gather(*(line.request(beat(number), timeout=PATIENCE) for number in (1, 2, 3)))
         assert [answer.error_code for answer in answers] == [1, 2, 3]
+
+
+async def test_a_request_that_is_held_back_has_not_begun_to_wait_for_its_answer() -> None:
+    """Neither does it time out, nor is the connection given up, as if the broker had been asked and were silent."""
+    told: list[object] = []
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(0.5)}) as broker,
+        connected(broker.port, request_timeout=0.1) as line,
+    ):
+        await line.request(beat(0), timeout=0.1)
+        line.submit(beat(1), told.append, timeout=0.1)
+        assert (await line.request(beat(2), timeout=0.1)).error_code == 2
+        assert [getattr(outcome, "error_code", outcome) for outcome in told] == [1]
+        assert not line.closed
+
+
+async def test_an_answer_that_is_too_large_names_the_option_and_what_was_asked() -> None:
+    """The requests behind it are not to blame: they lose their connection, and may be sent again."""
+    reads = asyncio.Event()
+
+    def large(request: object, version: int) -> bytes:
+        reads.set()
+        return struct.pack(">ii", 1 << 30, 1)
+
+    async with (
+        peer({ApiVersionsRequest: VERSIONS, ListGroupsRequest: large, HeartbeatRequest: echo}) as broker,
+        connected(broker.port) as line,
+    ):
+        first = asyncio.ensure_future(line.request(ListGroupsRequest(), timeout=PATIENCE))
+        behind = asyncio.ensure_future(line.request(beat(1), timeout=PATIENCE))
+        with pytest.raises(
+            ResponseTooLargeError,
+            match=rf"ListGroups to 127.0.0.1:{broker.port}: .* {1 << 30} bytes.*max_response_size",
+        ):
+            await first
+        with pytest.raises(BrokerConnectionError, match="Heartbeat was under way"):
+            await behind
+        with pytest.raises(BrokerConnectionError):
+            await line.request(beat(2), timeout=PATIENCE)
 
 
 async def test_what_is_submitted_is_written_at_once_and_told_of_in_order() -> None:
@@ -311,7 +353,8 @@ async def test_a_wish_for_a_pause_is_granted_whoever_asked() -> None:
         line.submit(beat(0), told.append, timeout=PATIENCE)
         await until(lambda: bool(told))
         line.submit(beat(1), told.append, timeout=PATIENCE)
-        late = asyncio.ensure_future(line.request(beat(2), timeout=0.001))
+        now = asyncio.get_running_loop().time()
+        late = asyncio.ensure_future(line.request(beat(2), timeout=PATIENCE, deadline=now + 0.001))
         with pytest.raises(DeadlineError):
             await late
         assert len(broker.asked) == 2, "nothing is sent during the pause"

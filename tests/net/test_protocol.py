@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
-from aiokproto.errors import BrokerConnectionError, NotKafkaError
+from aiokproto.errors import BrokerConnectionError, NotKafkaError, ResponseTooLargeError
 from aiokproto.net.protocol import READ_AT_ONCE, SCRATCH_SIZE, ClientProtocol
 
 LIMIT = 1 << 20
@@ -165,9 +167,30 @@ def test_the_limit_of_a_later_frame(size: int, fits: bool) -> None:
         assert feed(reading, announcement, [100]) == []
         assert reading.mid_frame
     else:
-        with pytest.raises(BrokerConnectionError, match=f"{size} bytes, over max_response_size={LIMIT}") as caught:
+        with pytest.raises(ResponseTooLargeError, match=f"{size} bytes, over max_response_size={LIMIT}"):
             feed(reading, announcement, [100])
-        assert not isinstance(caught.value, NotKafkaError)
+
+
+def test_a_too_large_frame_that_nobody_asked_for() -> None:
+    reading = protocol(expecting=1)
+    feed(reading, framed(0, b""), [100])
+    with pytest.raises(BrokerConnectionError, match="none is under way"):
+        feed(reading, struct.pack(">ii", LIMIT + 1, 1), [100])
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
+def test_an_announced_frame_takes_no_memory_before_it_comes() -> None:
+    """Whoever announces much and sends little costs little: in both forms of `room`."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    reading = protocol(expecting=1, limit=1 << 30)
+    before = resident()
+    assert feed(reading, struct.pack(">ii", 1 << 29, 0), [100]) == []
+    assert feed(reading, bytes(1 << 20), [1 << 16]) == []
+    assert reading.mid_frame
+    assert resident() - before < 1 << 26
 
 
 def test_correlation_ids_count_up_and_wrap() -> None:

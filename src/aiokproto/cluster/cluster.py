@@ -186,7 +186,8 @@ class Cluster:
         Args:
             request: The request.
             node: The broker's id.
-            timeout: For connecting and the answer; by default ``request_timeout_ms``.
+            timeout: For all of it. By default ``request_timeout_ms`` to connect and for the broker to answer; a pause
+                that the broker has asked for (KIP-219) comes on top.
             max_version: Use no higher version than this.
             channel: Requests on one connection are answered in order, so one that the broker holds back (a long-polling
                 Fetch, JoinGroup) holds back all behind it. Each channel is a connection of its own: ``"main"``,
@@ -219,7 +220,8 @@ class Cluster:
             node: The broker's id.
             tell: Called once, by the loop: with the response, or with an error that :meth:`send` would raise after
                 sending. It must not raise.
-            timeout: For the answer; by default ``request_timeout_ms``.
+            timeout: For the answer, once the request is sent; by default ``request_timeout_ms``. A pause that the
+                broker has asked for (KIP-219) comes before.
             max_version: Use no higher version than this.
 
         Returns:

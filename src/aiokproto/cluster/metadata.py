@@ -270,7 +270,8 @@ class Metadata:
         connection = await self._pool.connection(node.id, MAIN, timeout)
         version = connection.versions.pick(MetadataRequest)
         request = metadata_request(names, create, version)
-        answer = await connection.request(request, timeout=max(until - _now(), 0), version=version)
+        left = max(until - _now(), 0)
+        answer = await connection.request(request, timeout=left, deadline=until, version=version)
         if answer.error_code:
             code = ErrorCode(answer.error_code)
             self._rebootstrap = classify(code, _REFRESH) is Action.REBOOTSTRAP

@@ -19,7 +19,7 @@ from aiokproto.codec.schema import Request, Response, Route
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, DeadlineError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify, find_row
-from aiokproto.net.connection import Connection
+from aiokproto.net.connection import INFINITY, Connection
 from aiokproto.net.versions import BrokerVersions
 
 _FINDING = Situation(FindCoordinatorRequest.api_key)
@@ -69,12 +69,25 @@ class Router:
     async def send(
         self, request: Request[R], node: int, timeout: float | None, max_version: int | None, channel: str = MAIN
     ) -> R:
-        timeout = self._config.request_timeout if timeout is None else timeout
+        if timeout is None:
+            return await self._send(request, node, self._config.request_timeout, INFINITY, max_version, channel)
+        return await self._send(request, node, timeout, _now() + timeout, max_version, channel)
+
+    async def _send(
+        self,
+        request: Request[R],
+        node: int,
+        timeout: float,
+        deadline: float,
+        max_version: int | None,
+        channel: str = MAIN,
+    ) -> R:
+        """One attempt: ``timeout`` for a connection and for the broker to answer, ``deadline`` for all of it."""
         try:
             connection = self._pool.ready(node, channel)
             if connection is None:
-                connection, timeout = await self._connect(node, channel, timeout)
-            return await connection.request(request, timeout=timeout, max_version=max_version)
+                connection, timeout = await self._connect(node, channel, min(timeout, deadline - _now()))
+            return await connection.request(request, timeout=timeout, deadline=deadline, max_version=max_version)
         except BrokerConnectionError as error:
             self._metadata.invalidate(str(error))
             raise
@@ -132,8 +145,7 @@ class Router:
         async def attempt() -> R:
             target = node if node is not None else await self._target(request, key, aim, until)
             aim.node = target
-            limit = min(longest, max(until - _now(), 0.0))
-            response = await self.send(request, target, limit, max_version)
+            response = await self._send(request, target, longest, until, max_version)
             code = answer_code(response)
             if classify(code, situation) in _AGAIN:
                 detail = getattr(response, "error_message", None)

@@ -20,6 +20,7 @@ from aiokproto.errors import (
     DeadlineError,
     DecodeError,
     KafkaError,
+    ResponseTooLargeError,
     copied,
 )
 from aiokproto.net.protocol import ClientProtocol
@@ -28,6 +29,8 @@ from aiokproto.net.timeouts import deadline
 from aiokproto.net.versions import BrokerVersions
 
 R = TypeVar("R", bound=Response)
+
+INFINITY = float("inf")
 
 logger = logging.getLogger("aiokproto.net")
 
@@ -73,15 +76,23 @@ class _Told(Generic[R]):
 class _Call:
     """A request under way: where its answer goes, and until when that is awaited."""
 
-    __slots__ = ("answer", "api_key", "deadline", "overdue", "timeout")
+    __slots__ = ("answer", "api_key", "deadline", "overdue", "sent_at", "timeout")
 
-    def __init__(self, answer: _Answer, api_key: int, now: float, timeout: float, patience: float) -> None:
+    def __init__(self, answer: _Answer, api_key: int, timeout: float, deadline: float) -> None:
         self.answer = answer
         self.api_key = api_key
         self.timeout = timeout
-        self.deadline = now + timeout
-        self.overdue = now + max(timeout, patience)
-        """When the connection is given up for its sake, also if the caller has left long before."""
+        self.deadline = deadline
+        """When the caller gives up."""
+        self.sent_at = self.overdue = INFINITY
+        """When the request was written, and when the connection is given up for its sake, also if the caller has given
+        up long before. While the client itself holds the request back, nobody is late."""
+
+    def sent(self, now: float, patience: float) -> None:
+        """The request is written: from now on the broker is waited for."""
+        self.sent_at = now
+        self.deadline = min(self.deadline, now + self.timeout)
+        self.overdue = now + max(self.timeout, patience)
 
 
 class _Held:
@@ -144,31 +155,42 @@ class Connection(asyncio.BufferedProtocol):
         return self._protocol.heard
 
     async def request(
-        self, request: Request[R], *, timeout: float, version: int | None = None, max_version: int | None = None
+        self,
+        request: Request[R],
+        *,
+        timeout: float,
+        deadline: float = INFINITY,
+        version: int | None = None,
+        max_version: int | None = None,
     ) -> R:
         """Send a request and wait for its answer.
 
         Args:
             request: The request.
-            timeout: Seconds to wait for the answer.
+            timeout: Seconds to wait for the answer, once the request is sent: a broker that has asked for a pause
+                (KIP-219) is not sent it before that is over.
+            deadline: When to give up in any case (the loop's time).
             version: The version to use; by default the highest that both sides have.
             max_version: Use no higher one.
 
         Raises:
             DeadlineError: No answer in time.
             BrokerConnectionError: The connection was lost before the answer came.
+            ResponseTooLargeError: It is longer than ``max_response_size``.
             UnsupportedVersionError: The broker has no version that fits.
             EncodeError, DecodeError: The version cannot carry the request; the answer is broken.
         """
         if version is None:
             version = self.versions.pick(type(request), max_version)
-        frame = await self.exchange(request, version, timeout)
+        frame = await self.exchange(request, version, timeout, deadline)
         return self._response(request, version, frame)
 
-    async def exchange(self, request: Request[Any], version: int, timeout: float) -> memoryview:
+    async def exchange(
+        self, request: Request[Any], version: int, timeout: float, deadline: float = INFINITY
+    ) -> memoryview:
         """Send a request in that version and wait for the frame of its answer. Raises as :meth:`request`."""
         answer: asyncio.Future[memoryview] = self._loop.create_future()
-        self._submit(request, version, _Call(answer, request.api_key, self._loop.time(), timeout, self._patience))
+        self._submit(request, version, _Call(answer, request.api_key, timeout, deadline))
         return await answer
 
     def submit(
@@ -185,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             request: The request.
             tell: Called once, by the loop: with the response, or with an error that :meth:`request` would raise after
                 sending. It must not raise.
-            timeout: Seconds to wait for the answer.
+            timeout: Seconds to wait for the answer, once the request is sent.
             max_version: Use no higher one.
 
         Raises:
@@ -195,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         version = self.versions.pick(type(request), max_version)
         answer = _Told(partial(self._response, request, version), tell)
-        self._submit(request, version, _Call(answer, request.api_key, self._loop.time(), timeout, self._patience))
+        self._submit(request, version, _Call(answer, request.api_key, timeout, INFINITY))
 
     async def post(self, request: Request[Any], *, timeout: float, max_version: int | None = None) -> None:
         """Send a request that has no answer; returns once there is room for more. Raises as :meth:`request`."""
@@ -232,16 +254,18 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id, data = self._protocol.encode(request, version)
         if self._hold_until and (self._held or self._loop.time() < self._hold_until):
             self._held.append(_Held(correlation_id, data, call))
+            if call is not None and call.deadline < INFINITY:
+                self._watch(call.deadline)
         else:
             self._write(correlation_id, data, call)
-        if call is not None:
-            self._watch(call.deadline)
 
     def _write(self, correlation_id: int, data: bytearray, call: _Call | None) -> None:
         assert self._transport is not None, "requests are made on a connected socket"
+        self._last_used = now = self._loop.time()
         if call is not None:
             self._protocol.sent(correlation_id, call.api_key, call)
-        self._last_used = self._loop.time()
+            call.sent(now, self._patience)
+            self._watch(call.deadline)
         self._transport.write(data)
 
     def _response(self, request: Request[R], version: int, frame: memoryview) -> R:
@@ -289,11 +313,10 @@ class Connection(asyncio.BufferedProtocol):
         calls = self._calls()
         for call in calls:
             if call.deadline <= now and not call.answer.done():
-                text = f"{api_name(call.api_key)} to {self.peer}: no answer in {call.timeout:.3g} s"
-                call.answer.set_exception(DeadlineError(text))
+                call.answer.set_exception(DeadlineError(self._too_late(call, now)))
         late = next((call for call in calls if call.overdue <= now), None)
         if late is not None:
-            text = f"{self.peer} did not answer {api_name(late.api_key)} in {now - late.deadline + late.timeout:.3g} s"
+            text = f"{self.peer} did not answer {api_name(late.api_key)} in {now - late.sent_at:.3g} s"
             self._fail(BrokerConnectionError(text), abort=True)
         elif not calls and now - self._last_used >= self._config.connections_max_idle:
             self._fail(BrokerConnectionError(f"the connection to {self.peer} was closed: idle for too long"))
@@ -303,6 +326,12 @@ class Connection(asyncio.BufferedProtocol):
             self._watch(min(due, now + self._config.connections_max_idle))
         else:
             self._watch(self._last_used + self._config.connections_max_idle)
+
+    def _too_late(self, call: _Call, now: float) -> str:
+        request = f"{api_name(call.api_key)} to {self.peer}"
+        if call.sent_at == INFINITY:
+            return f"{request}: not sent, as the broker has asked for a pause of {self._hold_until - now:.3g} s more"
+        return f"{request}: no answer in {round(call.deadline - call.sent_at, 3):g} s"
 
     def _calls(self) -> list[_Call]:
         held = [held.call for held in self._held if held.call is not None]
@@ -322,6 +351,12 @@ class Connection(asyncio.BufferedProtocol):
             for call, frame in self._protocol.received(nbytes):
                 if not call.answer.done():
                     call.answer.set_result(frame)
+        except ResponseTooLargeError as error:
+            call = self._protocol.pending.popleft().token
+            if not call.answer.done():
+                call.answer.set_exception(error)
+            lost = BrokerConnectionError(f"the connection to {self.peer} was closed: {error}")
+            self._fail(lost, abort=True)
         except KafkaError as error:
             self._fail(error, abort=True)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from mmap import mmap
 from struct import Struct as Packer
 from typing import Any, Generic, TypeVar
 
 from aiokproto.accelerator import twin
 from aiokproto.codec.frames import response_correlation_id
 from aiokproto.codec.messages.header import RequestHeader
+from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request
-from aiokproto.errors import BrokerConnectionError, NotKafkaError
+from aiokproto.errors import BrokerConnectionError, NotKafkaError, ResponseTooLargeError
 
 T = TypeVar("T")
 
@@ -20,6 +22,9 @@ SCRATCH_SIZE = 64 * 1024
 
 READ_AT_ONCE = 512 * 1024
 """Most bytes read in one turn of the event loop. A socket holds megabytes, and copying them takes milliseconds."""
+
+LARGE = 1 << 20
+"""From this size on Python's own buffers would be cleared in a noticeable time, and memory taken with it."""
 
 _INT32 = Packer(">i")
 _LENGTH_SIZE = 4
@@ -121,8 +126,9 @@ class ClientProtocol(Generic[T]):
 
         Raises:
             NotKafkaError: The first bytes ever are not from a broker.
-            BrokerConnectionError: A frame is too large, or answers no request or not the oldest. The connection cannot
-                be used further.
+            ResponseTooLargeError: The answer to the oldest request is too large.
+            BrokerConnectionError: A frame answers no request, or not the oldest. After these the connection cannot be
+                used further.
         """
         if self._frame is not None:
             self._frame_filled += count
@@ -155,8 +161,14 @@ class ClientProtocol(Generic[T]):
         seen = bytes(self._scratch_view[self._start : self._end])
         if self._first:
             raise NotKafkaError(f"{self.peer} does not speak Kafka: {describe_bytes(seen)}")
-        raise BrokerConnectionError(
-            f"{self.peer} announces a response of {size} bytes, over max_response_size={self._max_response_size}"
+        if not self.pending:
+            raise BrokerConnectionError(f"{self.peer} announces a response of {size} bytes, but none is under way")
+        asked = f"{api_name(self.pending[0].api_key)} to {self.peer}"
+        if size < _LENGTH_SIZE:
+            raise BrokerConnectionError(f"{asked}: the response is announced with {size} bytes")
+        raise ResponseTooLargeError(
+            f"{asked}: the response has {size} bytes, over max_response_size={self._max_response_size}; "
+            f"raise that, or ask for less (a consumer by fetch_max_bytes)"
         )
 
     def _make_room(self) -> None:
@@ -189,9 +201,12 @@ class ClientProtocol(Generic[T]):
 
 
 @twin("buffers")
-def room(size: int) -> bytearray:
-    """A buffer for ``size`` bytes that are written before any is read."""
-    return bytearray(size)
+def room(size: int) -> bytearray | mmap:
+    """A buffer for ``size`` bytes that are written before any is read.
+
+    A large one takes memory as it is written: a peer that announces much and sends little must cost little.
+    """
+    return bytearray(size) if size < LARGE else mmap(-1, size)
 
 
 def describe_bytes(seen: bytes) -> str:
