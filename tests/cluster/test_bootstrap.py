@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
 
 import pytest
 
 from aiokproto.cluster import Cluster
-from aiokproto.cluster.bootstrap import STARTING
-from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
-from aiokproto.errors import BootstrapError, ClientClosedError, DeadlineError, NotKafkaError
+from aiokproto.errors import BootstrapError, ClientClosedError, NotKafkaError
 from tests.cluster.fake import brokers, started
 from tests.net.peer import config, peer, raw_peer, serves
 from tests.net.waiting import held_port, until
@@ -48,22 +45,6 @@ async def test_one_silent_and_one_live_address() -> None:
             assert list(cluster.snapshot.brokers) == [1]
         finally:
             await cluster.close()
-
-
-async def test_a_silent_address_costs_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    servers = tuple(("127.0.0.1", number) for number in range(1, 6))
-    metadata = Cluster(config(bootstrap_servers=servers, request_timeout=1e9))._metadata
-    shares: list[float] = []
-
-    async def silent(node: BrokerNode, names: object, create: bool, timeout: float) -> NoReturn:
-        shares.append(timeout)
-        raise DeadlineError("silence")
-
-    monkeypatch.setattr(metadata, "_ask_one", silent)
-    until = asyncio.get_running_loop().time() + 6e6
-    answer, failures = await metadata._try([-1, -2, -3, -4, -5], [], False, until, STARTING)
-    assert (answer, len(failures)) == (None, 5)
-    assert shares == pytest.approx([2e6, 2e6, 2e6, 3e6, 6e6], rel=1e-3)
 
 
 async def test_no_address_can_be_used() -> None:

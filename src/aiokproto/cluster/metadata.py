@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
+from aiokproto.cluster.hedge import first_answer
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, TopicInfo, topic_info
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -25,6 +26,9 @@ of it yet. With the default backoff this takes one to three seconds."""
 
 _SOON = 0.01
 """Seconds after which brokers that have answered are asked again: news of a topic or a leader is mostly that near."""
+
+_WARN_EVERY = 30.0
+"""Seconds between two warnings that no broker answers."""
 
 _NO_CREATE_FLAG = 4
 """Before this version of Metadata the broker decides alone whether a topic that is asked for gets created."""
@@ -57,6 +61,7 @@ class Metadata:
         self._new: set[str] = set()
         self._stale: str | None = None
         self._failures = 0
+        self._failing_since = self._warned_at = 0.0
         self._streak = 0
         self._last_round = 0.0
         self._pause = 0.0
@@ -73,7 +78,7 @@ class Metadata:
         """See :meth:`Cluster.topics <aiokproto.cluster.Cluster.topics>`."""
         until = _now() + timeout
         if names is None:
-            answer = await self._ask(None, False, until)
+            answer = await self._ask_for_all(until, timeout)
             return {topic.name: topic_info(topic) for topic in answer.topics if topic.name and not topic.error_code}
         missing = self._unknown(names)
         if missing:
@@ -147,19 +152,34 @@ class Metadata:
             await self._due()
             try:
                 await self._refresh()
-                self._failures = 0
-                self._last_error = None
+                self._succeeded()
             except KafkaError as error:
                 if classify(error, _REFRESH) is Action.STOP:
                     raise
-                self._failures += 1
-                self._last_error = error
-                log = logger.warning if self._failures == 1 else logger.debug
-                log("metadata could not be refreshed (%d in a row), trying on: %s", self._failures, error)
-                self.invalidate("the last refresh failed")
+                self._failed(error)
             self._last_round = _now()
             self._pause = (self._backoff if self._failures else self._soon).delay(self._streak)
             self._notify()
+
+    def _failed(self, error: KafkaError) -> None:
+        now = _now()
+        if not self._failures:
+            self._failing_since = now
+        self._failures += 1
+        self._last_error = error
+        text = "metadata could not be refreshed for %.0f s (%d attempts), trying on: %s"
+        if self._failures == 1 or now - self._warned_at >= _WARN_EVERY:
+            self._warned_at = now
+            logger.warning(text, now - self._failing_since, self._failures, error)
+        else:
+            logger.debug(text, now - self._failing_since, self._failures, error)
+        self.invalidate("the last refresh failed")
+
+    def _succeeded(self) -> None:
+        if self._failures:
+            logger.info("metadata is refreshed again after %.0f s", _now() - self._failing_since)
+        self._failures = 0
+        self._last_error = None
 
     async def _due(self) -> None:
         while (when := self._next_time()) > _now():
@@ -235,6 +255,19 @@ class Metadata:
 
     # --- Asking ---
 
+    async def _ask_for_all(self, until: float, timeout: float) -> MetadataResponse:
+        """All topics: of no interest to the snapshot, but asked for as stubbornly."""
+        attempt, last = 0, "no answer"
+        async with deadline(until, lambda: f"Metadata of all topics: not done in {timeout:.3g} s; last: {last}"):
+            while True:
+                try:
+                    return await self._ask(None, False, until)
+                except KafkaError as error:
+                    if classify(error, _REFRESH) in {Action.FAIL, Action.STOP}:
+                        raise
+                    attempt, last = attempt + 1, str(error)
+                await asyncio.sleep(self._backoff.delay(attempt))
+
     async def _ask(self, names: list[str] | None, create: bool, until: float) -> MetadataResponse:
         """Ask the brokers one after the other, and when none of them can be reached the bootstrap addresses again:
         the whole cluster may have moved (KIP-899)."""
@@ -250,18 +283,15 @@ class Metadata:
     async def _try(
         self, nodes: list[int], names: list[str] | None, create: bool, until: float, situation: Situation
     ) -> tuple[MetadataResponse | None, list[tuple[BrokerNode, KafkaError]]]:
-        failures: list[tuple[BrokerNode, KafkaError]] = []
-        for index, node_id in enumerate(nodes):
-            # A silent broker must not use up the time of the others; with many of them a third is enough to wait.
-            share = (until - _now()) / min(len(nodes) - index, 3)
-            node = self._pool.node(node_id)
-            try:
-                return await self._ask_one(node, names, create, min(share, self._config.request_timeout)), failures
-            except KafkaError as error:
-                if classify(error, situation) is Action.STOP:
-                    raise
-                failures.append((node, error))
-        return None, failures
+        async def ask(node_id: int) -> MetadataResponse:
+            timeout = min(until - _now(), self._config.request_timeout)
+            return await self._ask_one(self._pool.node(node_id), names, create, timeout)
+
+        def final(error: KafkaError) -> bool:
+            return classify(error, situation) is Action.STOP
+
+        answer, failures = await first_answer(nodes, ask, final)
+        return answer, [(self._pool.node(node_id), error) for node_id, error in failures]
 
     async def _ask_one(
         self, node: BrokerNode, names: list[str] | None, create: bool, timeout: float

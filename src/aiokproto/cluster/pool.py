@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from aiokproto.cluster.backoff import Backoff
+from aiokproto.cluster.hedge import PATIENCE
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.config import ClusterConfig
@@ -113,11 +114,12 @@ class Pool:
     def by_preference(self, nodes: Iterable[int], avoid: Collection[int] = ()) -> list[int]:
         """The same nodes, those that are likeliest to answer soon first; by chance among equals."""
 
-        def rank(node_id: int) -> tuple[bool, int, int, float]:
+        def rank(node_id: int) -> tuple[bool, int, bool, int, float]:
             connection = self.ready(node_id)
             failures = self._health[node_id].failures if node_id in self._health else 0
+            silent = connection is not None and connection.silent_for > PATIENCE
             load = connection.in_flight if connection is not None else 1
-            return (node_id in avoid, failures, load, uniform(0, 1))
+            return (node_id in avoid, failures, silent, load, uniform(0, 1))
 
         return sorted(nodes, key=rank)
 

@@ -9,15 +9,24 @@ from typing import Any, TypeVar
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
+from aiokproto.cluster.hedge import first_answer
 from aiokproto.cluster.metadata import Metadata
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.routes import COORDINATED, answer_code, coordinator_key, partitions_of
 from aiokproto.cluster.single_flight import SingleFlight
+from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Route
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import BrokerConnectionError, ConfigurationError, DeadlineError, KafkaError, error_for
+from aiokproto.errors import (
+    BrokerConnectionError,
+    BrokerError,
+    ConfigurationError,
+    DeadlineError,
+    KafkaError,
+    error_for,
+)
 from aiokproto.failures import Action, Situation, classify, find_row
 from aiokproto.net.connection import INFINITY, Connection
 from aiokproto.net.versions import BrokerVersions
@@ -167,11 +176,20 @@ class Router:
         timeout = self._config.api_timeout
         aim = _Aim()
 
+        async def ask(node: int) -> BrokerNode:
+            version = (await self.versions(node)).pick(FindCoordinatorRequest)
+            return answered(await self.send(question(kind, key, version), node, None, version), kind, key)
+
+        def final(error: KafkaError) -> bool:
+            # What one broker answers, the others would too; the next attempt prefers another one all the same.
+            return isinstance(error, BrokerError) or classify(error, _FINDING) not in _AGAIN
+
         async def attempt() -> int:
-            aim.node = self._any(aim)
-            version = (await self.versions(aim.node)).pick(FindCoordinatorRequest)
-            response = await self.send(question(kind, key, version), aim.node, None, version)
-            found = answered(response, kind, key)
+            nodes = self._pool.by_preference(self._metadata.snapshot.brokers, aim.avoid)
+            aim.node = nodes[0]
+            found, failures = await first_answer(nodes, ask, final)
+            if found is None:
+                raise failures[-1][1]
             self._metadata.learn(found)
             self._coordinators.learn(kind, key, found.id)
             return found.id

@@ -150,6 +150,12 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._protocol.pending) + len(self._held)
 
     @property
+    def silent_for(self) -> float:
+        """Seconds since the oldest request without an answer was sent; 0 without any."""
+        pending = self._protocol.pending
+        return self._loop.time() - pending[0].token.sent_at if pending else 0.0
+
+    @property
     def heard(self) -> bool:
         """Whether the peer has ever answered anything."""
         return self._protocol.heard

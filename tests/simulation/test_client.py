@@ -1,0 +1,184 @@
+"""Requests, metadata and lookups while brokers are silent, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+
+import pytest
+
+from aiokproto.broker import Cluster as Brokers
+from aiokproto.client import Client
+from aiokproto.cluster import Cluster, CoordinatorKind
+from aiokproto.codec.messages.create_topics import CreateTopicsRequest
+from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
+from aiokproto.codec.messages.list_groups import ListGroupsRequest
+from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from aiokproto.config import ClusterConfig
+from aiokproto.errors import DeadlineError, UnknownTopicError
+from aiokproto.simulation import Simulation
+
+SLACK = 0.1
+"""Seconds by which a call may be late."""
+
+
+def silence(simulation: Simulation, kafka: Brokers, *nodes: int) -> None:
+    """Nothing that is sent to these brokers arrives any more, nor do their answers."""
+    servers = kafka.bootstrap_servers.split(",")
+    for node in nodes:
+        host, port = servers[node].split(":")
+        simulation.network.link("client", (host, int(port))).silence()
+
+
+@pytest.mark.parametrize("node", range(3))
+def test_one_silent_broker_does_not_hold_back_what_others_can_answer(node: int) -> None:
+    """Whichever it is: metadata, and who coordinates what, is asked of another one after a second."""
+    simulation = Simulation(node)
+
+    async def main() -> list[float]:
+        async with Brokers(brokers=3) as kafka:
+            await kafka.create_topic("t", partitions=3)
+            async with Cluster(ClusterConfig.parse({"bootstrap_servers": kafka.bootstrap_servers})) as cluster:
+                for other in range(3):
+                    await cluster.version(MetadataRequest, other)
+                silence(simulation, kafka, node)
+                took = []
+                for call in (
+                    lambda: cluster.topic("t"),
+                    lambda: cluster.topics(),
+                    lambda: cluster.coordinator(CoordinatorKind.GROUP, "one"),
+                    lambda: cluster.coordinator(CoordinatorKind.GROUP, "two"),
+                ):
+                    start = simulation.time()
+                    await call()
+                    took.append(simulation.time() - start)
+                await cluster.close(0)
+                return took
+
+    assert max(simulation.run(main())) < 3
+
+
+def test_a_silent_broker_is_the_last_to_be_asked() -> None:
+    """Also by many at once, though the others then have more to do than it."""
+    simulation = Simulation(5)
+
+    async def main() -> float:
+        async with Brokers(brokers=3) as kafka:
+            cluster = Cluster(ClusterConfig.parse({"bootstrap_servers": kafka.bootstrap_servers}))
+            await cluster.start()
+            for node in range(3):
+                await cluster.version(MetadataRequest, node)
+            silence(simulation, kafka, 1)
+            with pytest.raises(DeadlineError):
+                await cluster.send(ListGroupsRequest(), 1, timeout=2)
+            start = simulation.time()
+            await asyncio.gather(*(cluster.request(ListGroupsRequest()) for _ in range(100)))
+            took = simulation.time() - start
+            await cluster.close(0)
+            return took
+
+    assert simulation.run(main()) < 0.1
+
+
+def calls(client: Client, timeout: float) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Every way in which a client waits, each with its deadline in milliseconds (None: by the options)."""
+    where = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    leader = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=where)])
+    return {
+        "any broker": lambda: client.request(ListGroupsRequest(), timeout_ms=timeout),
+        "the controller": lambda: client.request(CreateTopicsRequest(topics=[], timeout_ms=1), timeout_ms=timeout),
+        "a coordinator": lambda: client.request(DescribeGroupsRequest(groups=["g"]), timeout_ms=timeout),
+        "a leader": lambda: client.request(leader, timeout_ms=timeout),
+        "a node": lambda: client.request(ListGroupsRequest(), node=1, timeout_ms=timeout),
+        "a topic": lambda: client.metadata(["new"], timeout_ms=timeout),
+        "all topics": lambda: client.metadata(timeout_ms=timeout),
+        "versions": lambda: client.versions(2),
+        "version": lambda: client.version(MetadataRequest, 2),
+    }
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["connected", "not connected"])
+@pytest.mark.parametrize("timeout_ms", [500, 5_000, 45_000])
+def test_every_call_ends_by_its_deadline_with_all_brokers_silent(timeout_ms: float, warm: bool) -> None:
+    simulation = Simulation(7)
+    late: dict[str, float] = {}
+
+    async def timed(client: Client, name: str) -> None:
+        start = simulation.time()
+        try:
+            await calls(client, timeout_ms)[name]()
+        except DeadlineError:
+            pass
+        took = simulation.time() - start
+        limit = 2.0 if name.startswith("version") else timeout_ms / 1000
+        if took > limit + SLACK:
+            late[name] = took
+
+    async def main() -> None:
+        async with Brokers(brokers=3) as kafka:
+            await kafka.create_topic("t", partitions=1)
+            client = Client(bootstrap_servers=kafka.bootstrap_servers, request_timeout_ms=2_000)
+            await client.start()
+            if warm:
+                for name, call in calls(client, 5_000).items():
+                    with pytest.raises(UnknownTopicError) if name == "a topic" else nullcontext():
+                        await call()
+            silence(simulation, kafka, 0, 1, 2)
+            await asyncio.gather(*(timed(client, name) for name in calls(client, 0)))
+            start = simulation.time()
+            await client.close(timeout_ms=1_000)
+            if simulation.time() - start > 1 + SLACK:
+                late["close"] = simulation.time() - start
+
+    simulation.run(main())
+    assert not late
+
+
+def test_a_full_socket_delays_neither_a_call_nor_closing() -> None:
+    simulation = Simulation(3)
+
+    async def main() -> tuple[float, float]:
+        async with Brokers(brokers=1) as kafka:
+            await kafka.create_topic("t", partitions=1)
+            client = Client(bootstrap_servers=kafka.bootstrap_servers)
+            await client.start()
+            await client.metadata(["t"])
+            silence(simulation, kafka, 0)
+            data = [PartitionProduceData(index=0, records=bytes(1 << 24))]
+            request = ProduceRequest(acks=1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+            start = simulation.time()
+            with pytest.raises(DeadlineError):
+                await client.request(request, timeout_ms=3_000, max_version=12)
+            called = simulation.time()
+            await client.close(timeout_ms=1_000)
+            return called - start, simulation.time() - called
+
+    call, close = simulation.run(main())
+    assert call <= 3 + SLACK
+    assert close <= 1 + SLACK
+
+
+def test_a_cluster_that_is_gone_is_warned_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """Once would be overlooked, and every attempt would fill the log."""
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Brokers(brokers=1) as kafka:
+            config = {"bootstrap_servers": kafka.bootstrap_servers, "request_timeout_ms": 1_000}
+            async with Cluster(ClusterConfig.parse(config)) as cluster:
+                await kafka.stop_broker(0)
+                cluster.invalidate("a test")
+                await asyncio.sleep(600)
+                await kafka.start_broker(0)
+                await cluster.changed(cluster.snapshot.generation)
+
+    with caplog.at_level(logging.INFO, "aiokproto.cluster"):
+        simulation.run(main())
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert 10 <= len(warnings) <= 30
+    assert "could not be refreshed for 5" in warnings[-1].getMessage()
+    assert "refreshed again after 60" in caplog.records[-1].getMessage()
