@@ -20,6 +20,7 @@ import pytest
 LOOP_THREADS = ("asyncio_", "uvloop_")
 # A task that was cancelled or told to end needs some turns of the loop for it; waiting longer would hide leaks.
 GRACE_TURNS = 5
+GRACE_SECONDS = 1.0
 
 
 class _LoopErrors(logging.Handler):
@@ -72,6 +73,10 @@ def no_thread_left() -> Iterator[None]:
         for thread in threading.enumerate()
         if thread not in before and not thread.daemon and not thread.name.startswith(LOOP_THREADS)
     ]
+    for thread in left:
+        # A pool that was shut down lets its idle threads end a moment later.
+        thread.join(GRACE_SECONDS)
+    left = [thread for thread in left if thread.is_alive()]
     if left:
         pytest.fail(f"threads still running: {left}", pytrace=False)
 

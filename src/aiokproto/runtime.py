@@ -1,11 +1,19 @@
-"""What makes one run differ from the next, beside the event loop: the wall clock, and randomness."""
+"""What makes one run differ from the next, beside the event loop: the wall clock, names of hosts, and randomness."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from random import Random, SystemRandom
+from typing import Any
 from uuid import UUID
+
+AddressInfo = tuple[Any, ...]
+"""What ``socket.getaddrinfo`` says of an address: family, type, protocol, canonical name, address."""
 
 
 class Runtime:
@@ -30,6 +38,11 @@ class Runtime:
     def cpu_time(self) -> float:
         """Seconds that the thread has worked: how long a task has kept the event loop from others."""
         return time.thread_time()
+
+    def getaddrinfo(self, threads: ThreadPoolExecutor | None, host: str, port: int) -> Awaitable[list[AddressInfo]]:
+        """The addresses of a host name, looked up in one of ``threads`` (None: the loop's own)."""
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        return asyncio.get_running_loop().run_in_executor(threads, look_up)
 
     def uuid(self) -> UUID:
         """A random UUID (version 4)."""

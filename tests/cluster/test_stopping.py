@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,9 +13,9 @@ import pytest
 from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.config import Address
-from aiokproto.errors import AuthenticationError, BrokerConnectionError, ClientClosedError
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, ClientClosedError, ConfigurationError
 from tests.cluster.fake import brokers, started
-from tests.net.peer import Peer
+from tests.net.peer import Peer, config
 from tests.net.waiting import until
 from tests.patience import PATIENCE
 
@@ -97,3 +97,42 @@ async def test_refused_credentials_at_the_start_are_raised_from_it(caplog: pytes
             async with started(broker.port, address_map=gate):
                 pass
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_another_event_loop_is_noticed_at_once() -> None:
+    """What a client waits for happens in the loop that it was started in: elsewhere its calls would wait for ever."""
+    async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
+        fake.leaders = {"t": [(1, 0)]}
+
+        def elsewhere(call: Callable[[], Awaitable[object]]) -> None:
+            async def main() -> None:
+                await call()
+
+            with pytest.raises(ConfigurationError, match="another event loop"):
+                asyncio.run(main())
+
+        for call in (
+            lambda: cluster.topic("t"),
+            lambda: cluster.request(BEAT),
+            lambda: cluster.changed(0),
+            cluster.close,
+        ):
+            await asyncio.to_thread(elsewhere, call)
+        assert (await cluster.topic("t")).name == "t"
+
+
+def test_a_client_whose_event_loop_has_ended_says_so() -> None:
+    """A fixture of a session, say, in a program that runs each test in a loop of its own."""
+    clusters: list[Cluster] = []
+
+    async def first() -> None:
+        async with brokers() as (_, (broker,)):
+            clusters.append(Cluster(config(bootstrap_servers=(("127.0.0.1", broker.port),))))
+            await clusters[0].start()
+
+    async def second() -> None:
+        await clusters[0].topic("t")
+
+    asyncio.run(first())
+    with pytest.raises(ConfigurationError, match="another event loop"):
+        asyncio.run(second())

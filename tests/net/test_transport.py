@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from typing import Any
 
@@ -12,7 +11,7 @@ from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.schema import Request
 from aiokproto.errors import BrokerConnectionError
 from aiokproto.net.open import open_connection
-from tests.net.peer import Answer, config, peer, serves
+from tests.net.peer import Answer, config, connected, peer, serves
 from tests.net.waiting import held_port
 from tests.patience import PATIENCE
 
@@ -20,10 +19,10 @@ ANSWERS: dict[type[Request[Any]], Answer] = {ApiVersionsRequest: serves()}
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
-    async def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
+    def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 async def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,10 +43,10 @@ async def test_the_failure_of_each_address_is_told(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
+    def getaddrinfo(host: str, port: int, **_: Any) -> list[Any]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     with pytest.raises(BrokerConnectionError, match=r"'no\.such' cannot be resolved: .*not known"):
         await open_connection("no.such", 9092, "no.such:9092", config(), PATIENCE)
 
@@ -64,3 +63,19 @@ async def test_addresses_can_be_mapped() -> None:
         line = await open_connection("inside.cluster", 9092, "broker 1", mapped, PATIENCE)
         line.abort()
         await line.wait_closed()
+
+
+async def test_an_address_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch)
+    async with peer(ANSWERS) as broker:
+        line = await open_connection("127.0.0.1", broker.port, "broker 1", config(), PATIENCE)
+        line.abort()
+        await line.wait_closed()
+
+
+async def test_connections_are_kept_alive() -> None:
+    """A firewall that forgets a connection in silence is noticed before the next request has timed out on it."""
+    async with peer(ANSWERS) as broker, connected(broker.port) as line:
+        assert line._transport is not None
+        opened = line._transport.get_extra_info("socket")
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,13 +17,19 @@ from aiokproto.cluster.router import Router
 from aiokproto.cluster.snapshot import ClusterSnapshot, TopicInfo
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
-from aiokproto.errors import ClientClosedError, KafkaError, copied
+from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
 from aiokproto.runtime import uniform
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, TypeVarTuple, Unpack
+
+    Ts = TypeVarTuple("Ts")
 
 R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+
+_THREADS = 4
+"""As many names are looked up, or batches compressed, at a time."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
@@ -41,11 +48,14 @@ class Cluster:
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
-        self._pool = Pool(config, self._stop)
+        # They start with their first work.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
+        self._pool = Pool(config, self._threads, self._stop)
         self._metadata = Metadata(config, self._pool, self._backoff)
         self._coordinators = Coordinators()
         self._router = Router(config, self._pool, self._metadata, self._coordinators, self._backoff)
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
         self._closed: KafkaError | None = ClientClosedError("the client is not started")
 
@@ -69,6 +79,7 @@ class Cluster:
         if self._started:
             raise ClientClosedError("a client starts once; make a new one")
         self._started = True
+        self._loop = asyncio.get_running_loop()
         try:
             await self._metadata.bootstrap(timeout)
         except BaseException:
@@ -82,7 +93,11 @@ class Cluster:
         """End it: pending calls raise ``ClientClosedError``, what was written is flushed. Returns within ``timeout``.
 
         May be called at any time and again. When cancelled, everything is dropped at once.
+
+        Raises:
+            ConfigurationError: It was started in another event loop, and can be closed in that one alone.
         """
+        self._check_loop()
         self._started = True
         reason = self._closed = self._closed or ClientClosedError("the client is closed")
         self._metadata.close(reason)
@@ -94,6 +109,7 @@ class Cluster:
             await self._pool.close(reason, timeout)
         finally:
             self._pool.drop(reason)
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def topic(self, name: str, timeout: float | None = None, *, create: bool = False) -> TopicInfo:
         """A topic, from the picture or asked for. From now on it is kept up to date in :attr:`snapshot`.
@@ -116,7 +132,7 @@ class Cluster:
     ) -> dict[str, TopicInfo]:
         """Several topics, as :meth:`topic`. None: all that this client may see, always asked anew; these are not kept
         up to date, and those with an error are left out."""
-        self._check()
+        self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
         return await self._metadata.topics(None if names is None else list(names), timeout, create)
 
@@ -133,7 +149,7 @@ class Cluster:
 
     async def changed(self, generation: int) -> ClusterSnapshot:
         """Wait for a picture newer than ``generation``. The one call without a deadline: give it one, or cancel it."""
-        self._check()
+        self.check()
         return await self._metadata.changed(generation)
 
     async def request(
@@ -165,7 +181,7 @@ class Cluster:
             ConfigurationError: Neither the request nor the arguments say which broker to ask.
             BrokerError: The coordinator cannot be found for good (authorization, invalid group).
         """
-        self._check()
+        self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
         return await self._router.request(request, node=node, key=key, timeout=timeout, max_version=max_version)
 
@@ -198,7 +214,7 @@ class Cluster:
             DeadlineError: No answer in time.
             UnsupportedVersionError, EncodeError, DecodeError: As for :meth:`request`.
         """
-        self._check()
+        self.check()
         return await self._router.send(request, node, timeout, max_version, channel)
 
     def submit(
@@ -230,7 +246,7 @@ class Cluster:
         Raises:
             BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`; then nothing is told.
         """
-        self._check()
+        self.check()
         return self._router.submit(request, node, tell, timeout, max_version)
 
     async def post(
@@ -238,19 +254,19 @@ class Cluster:
     ) -> None:
         """Send a request that gets no answer (Produce with ``acks=0``): returns once it is written to the socket's
         buffer and there is room for more. Raises as :meth:`send`."""
-        self._check()
+        self.check()
         await self._router.post(request, node, timeout, max_version)
 
     async def version(
         self, request_type: type[Request[Any]], node: int, *, max_version: int | None = None, channel: str = MAIN
     ) -> int:
         """The version that would be used there. Connects if need be; raises as :meth:`send`."""
-        self._check()
+        self.check()
         return (await self._router.versions(node, channel)).pick(request_type, max_version)
 
     async def versions(self, node: int, *, channel: str = MAIN) -> Mapping[int, Versions]:
         """The version ranges of all of a broker's APIs, by ApiKey. Connects if need be; raises as :meth:`send`."""
-        self._check()
+        self.check()
         return (await self._router.versions(node, channel)).ranges
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float | None = None) -> int:
@@ -260,8 +276,17 @@ class Cluster:
             BrokerError: It cannot be found for good (authorization, invalid group id).
             DeadlineError: Not found in time.
         """
-        self._check()
+        self.check()
         return await self._router.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
+
+    def run_in_thread(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> asyncio.Future[T]:
+        """Run what blocks, or takes long, in one of the client's few threads.
+
+        They are its own: the loop's may all be busy with the program's work. Cancelling gives up the wait, and the work
+        if it has not begun.
+        """
+        self.check()
+        return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         """Look it up anew next time: to be called on NOT_COORDINATOR, and when it cannot be reached."""
@@ -280,9 +305,23 @@ class Cluster:
     ) -> None:
         await self.close()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise if it cannot be used here and now; every other method does this first.
+
+        Raises:
+            ConfigurationError: The running event loop is not the one it was started in.
+            KafkaError: It is not started, closed, or has stopped: see above.
+        """
+        self._check_loop()
         if self._closed is not None:
             raise copied(self._closed)
+
+    def _check_loop(self) -> None:
+        # What is awaited here would be set in the other loop, and so never wake anybody in this one.
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise ConfigurationError(
+                "this client was started in another event loop: use it in that one, or make one for each loop"
+            )
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """The metadata task has ended; unless :meth:`close` did it, nothing can go on."""
@@ -299,7 +338,9 @@ class Cluster:
         """Close because of an error, which every call raises from now on, and those under way."""
         if self._closed is not None:
             return
-        logger.error("the client stops: %s", error, exc_info=error.__cause__)
+        # A cancelled task's traceback says nothing.
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
+        logger.error("the client stops: %s", error, exc_info=cause)
         self._closed = error
         self._metadata.close(error)
         self._router.fail(error)

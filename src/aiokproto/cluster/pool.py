@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.hedge import PATIENCE
@@ -43,11 +44,13 @@ class Pool:
 
     Args:
         config: The options.
+        threads: Where names are looked up.
         stop: Called with a failure after which no broker will let this client in.
     """
 
-    def __init__(self, config: ClusterConfig, stop: Callable[[KafkaError], None]) -> None:
+    def __init__(self, config: ClusterConfig, threads: ThreadPoolExecutor, stop: Callable[[KafkaError], None]) -> None:
         self._config = config
+        self._threads = threads
         self._stop = stop
         self._backoff = Backoff(config.reconnect_backoff, config.reconnect_backoff_max, uniform)
         self._bootstrap = {-1 - i: BrokerNode(-1 - i, *address) for i, address in enumerate(config.bootstrap_servers)}
@@ -158,7 +161,9 @@ class Pool:
             await asyncio.sleep(health.retry_at - loop.time())
         config = self._config
         try:
-            connection = await open_connection(node.host, node.port, str(node), config, config.connect_timeout)
+            connection = await open_connection(
+                node.host, node.port, str(node), config, config.connect_timeout, self._threads
+            )
         except KafkaError as error:
             health.failures += 1
             health.last = error

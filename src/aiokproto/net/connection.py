@@ -26,6 +26,7 @@ from aiokproto.errors import (
 from aiokproto.net.protocol import ClientProtocol
 from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
+from aiokproto.net.transport import keep_alive
 from aiokproto.net.versions import BrokerVersions
 
 R = TypeVar("R", bound=Response)
@@ -347,6 +348,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        keep_alive(self._transport)
         self._watch(self._last_used + self._config.connections_max_idle)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override,unused-ignore]

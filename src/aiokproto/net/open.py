@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, NotKafkaError
@@ -12,7 +13,14 @@ from aiokproto.net.transport import dial
 from aiokproto.net.versions import BEFORE_0_10, BrokerVersions, Negotiation
 
 
-async def open_connection(host: str, port: int, peer: str, config: ClusterConfig, timeout: float) -> Connection:
+async def open_connection(
+    host: str,
+    port: int,
+    peer: str,
+    config: ClusterConfig,
+    timeout: float,
+    threads: ThreadPoolExecutor | None = None,
+) -> Connection:
     """Connect and exchange versions.
 
     Brokers before 0.10 hang up on ApiVersions. One that hangs up twice, the second time on the plainest form, is taken
@@ -34,6 +42,7 @@ async def open_connection(host: str, port: int, peer: str, config: ClusterConfig
             address_map=config.address_map,
             deadline=until,
             peer=peer,
+            threads=threads,
         )
 
     for version in (None, 0):

@@ -7,13 +7,19 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from aiokproto.config import AddressMap
 from aiokproto.errors import AuthenticationError, BrokerConnectionError, NotKafkaError
 from aiokproto.net.timeouts import timeout_at
+from aiokproto.runtime import current
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""Seconds of silence before the first probe, seconds between probes, and how many may go unanswered."""
 
 MAX_ADDRESSES = 16
 """So many of a name's addresses are tried."""
@@ -49,6 +55,7 @@ async def dial(
     address_map: AddressMap | None,
     deadline: float,
     peer: str,
+    threads: ThreadPoolExecutor | None = None,
 ) -> P:
     """Connect, trying every address that the name has, one after the other.
 
@@ -60,6 +67,7 @@ async def dial(
         address_map: See :class:`~aiokproto.config.ConnectionOptions`.
         deadline: When to give up (the loop's time); what is left of it is shared among the addresses still untried.
         peer: Names the broker in errors.
+        threads: Where names are looked up, by default in the loop's.
 
     Raises:
         BrokerConnectionError: With what went wrong at each address.
@@ -68,7 +76,7 @@ async def dial(
     """
     loop = asyncio.get_running_loop()
     name, number = address_map(host, port) if address_map is not None else (host, port)
-    addresses = await _resolve(name, number, deadline, peer)
+    addresses = await _resolve(name, number, deadline, peer, threads)
     failures: list[str] = []
     for index, (family, address) in enumerate(addresses):
         share = (deadline - loop.time()) / (len(addresses) - index)
@@ -92,11 +100,16 @@ async def dial(
     raise BrokerConnectionError(f"cannot connect to {peer}: {'; '.join(failures)}")
 
 
-async def _resolve(host: str, port: int, deadline: float, peer: str) -> list[tuple[int, str]]:
-    loop = asyncio.get_running_loop()
+async def _resolve(
+    host: str, port: int, deadline: float, peer: str, threads: ThreadPoolExecutor | None
+) -> list[tuple[int, str]]:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError, ValueError):
+            socket.inet_pton(family, host)
+            return [(int(family), host)]
     try:
         async with timeout_at(deadline):
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await current().getaddrinfo(threads, host, port)
     except asyncio.TimeoutError:
         raise BrokerConnectionError(f"cannot connect to {peer}: resolving {host!r} takes too long") from None
     except (OSError, UnicodeError) as error:
@@ -123,3 +136,15 @@ def tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
     if "ALERT" in reason and any(word in reason for word in _REFUSAL):
         return AuthenticationError(f"{peer} ended the TLS handshake: {reason}")
     return BrokerConnectionError(f"the TLS handshake with {peer} failed: {reason}")
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Have the system ask after the peer while a connection is idle (TCP keepalive): networks forget connections, and
+    tell nobody. Where the system has no such options its own times hold."""
+    connected = transport.get_extra_info("socket")
+    if connected is None:
+        return
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

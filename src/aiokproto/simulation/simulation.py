@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import TypeVar
 
-from aiokproto.runtime import Runtime
+from aiokproto.runtime import AddressInfo, Runtime
 from aiokproto.simulation.loop import TURN_SECONDS, SimulationLoop
 from aiokproto.simulation.network import Network
 from aiokproto.simulation.threads import Threads
@@ -29,6 +30,9 @@ class SimulatedRuntime(Runtime):
 
     def wall(self) -> int:
         return EPOCH + int(self._time() * 1000)
+
+    def getaddrinfo(self, threads: ThreadPoolExecutor | None, host: str, port: int) -> Awaitable[list[AddressInfo]]:
+        return asyncio.get_running_loop().getaddrinfo(host, port)
 
     def cpu_time(self) -> float:
         # Real work takes no virtual time; each look at the clock stands for some.

@@ -1,0 +1,63 @@
+"""The client's own threads: others' work does not hold it up, nor do its deadlines depend on them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from aiokproto.cluster import Cluster
+from aiokproto.errors import BootstrapError, ClientClosedError
+from tests.cluster.fake import brokers
+from tests.net.peer import config
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What blocked threads wait for."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_a_program_that_fills_the_loops_threads_does_not_hold_up_a_client(gate: threading.Event) -> None:
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as threads:
+        loop.set_default_executor(threads)
+        await uses_its_own_threads(loop.run_in_executor(None, gate.wait), gate)
+
+
+async def uses_its_own_threads(busy: asyncio.Future[bool], gate: threading.Event) -> None:
+    async with brokers() as (_, (broker,)):
+        cluster = Cluster(config(bootstrap_servers=(("localhost", broker.port),), connect_timeout=5.0))
+        try:
+            await cluster.start()
+            assert await cluster.run_in_thread(sum, (1, 2)) == 3
+        finally:
+            gate.set()
+            await busy
+            await cluster.close()
+    with pytest.raises(ClientClosedError):
+        cluster.run_in_thread(sum, (1, 2))
+
+
+async def test_names_that_take_long_to_look_up_cost_their_deadlines(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than there are threads: those that wait for one are late as well."""
+
+    def slow(*_: object, **__: object) -> list[Any]:
+        gate.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    names = tuple((f"name{number}", 9092) for number in range(10))
+    cluster = Cluster(config(bootstrap_servers=names, connect_timeout=0.1))
+    with pytest.raises(BootstrapError, match=r"resolving 'name0' takes too long.* name9:9092: "):
+        await cluster.start()
+    assert not gate.is_set()
