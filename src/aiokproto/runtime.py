@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,9 @@ from functools import partial
 from random import Random, SystemRandom
 from typing import Any
 from uuid import UUID
+
+thread_id = threading.get_ident
+"""The running thread's id."""
 
 AddressInfo = tuple[Any, ...]
 """What ``socket.getaddrinfo`` says of an address: family, type, protocol, canonical name, address."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Coroutine
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -228,6 +229,7 @@ class Posts:
         self.waited: list[Unplaced] = []
         self.room = asyncio.Event()
         self.poster = form(None, self.append_later)
+        self.poster._thread = get_ident()
 
     async def append_later(self, record: Unplaced) -> Any:
         self.waited.append(record)

@@ -8,19 +8,19 @@ import pytest
 
 from aiokproto.errors import KafkaError
 from aiokproto.producer.delivery import Run
-from aiokproto.producer.outcome import Losses, Outcome
+from aiokproto.producer.outcome import Outcome, Owner
 from aiokproto.producer.outcomes import Outcomes, Refused, Scattered
 from aiokproto.types import RecordMetadata, TopicPartition
 
 
-def written(losses: Losses, partition: int, count: int, base_offset: int) -> Outcome:
-    outcome = Outcome(TopicPartition("flights", partition), losses)
+def written(owner: Owner, partition: int, count: int, base_offset: int) -> Outcome:
+    outcome = Outcome(TopicPartition("flights", partition), owner)
     outcome.write(count, base_offset, -1)
     return outcome
 
 
-def failed(losses: Losses, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> Outcome:
-    outcome = Outcome(TopicPartition("flights", 0), losses)
+def failed(owner: Owner, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> Outcome:
+    outcome = Outcome(TopicPartition("flights", 0), owner)
     outcome.fail(3, error, record_errors)
     return outcome
 
@@ -30,9 +30,9 @@ def where(partition: int, offset: int, timestamp: int = 5) -> RecordMetadata:
 
 
 def test_items_are_those_of_the_parts_in_order() -> None:
-    losses, full = Losses(), KafkaError("full")
+    owner, full = Owner(), KafkaError("full")
     outcomes = Outcomes(
-        [Run(written(losses, 0, 3, 10), 1, 2, 5), Refused(full, 2), Run(written(losses, 1, 1, 0), 0, 1, 5)]
+        [Run(written(owner, 0, 3, 10), 1, 2, 5), Refused(full, 2), Run(written(owner, 1, 1, 0), 0, 1, 5)]
     )
     expected = [where(0, 11), where(0, 12), full, full, where(1, 0)]
     assert list(outcomes) == expected
@@ -54,10 +54,10 @@ def test_of_none_there_is_none() -> None:
 
 
 def test_rows_are_found_where_they_went() -> None:
-    losses, special, full = Losses(), KafkaError("special"), KafkaError("full")
+    owner, special, full = Owner(), KafkaError("special"), KafkaError("full")
     batches: list[Outcome | KafkaError] = [
-        written(losses, 0, 2, 10),
-        failed(losses, KafkaError("why"), {1: special}),
+        written(owner, 0, 2, 10),
+        failed(owner, KafkaError("why"), {1: special}),
         full,
     ]
     outcomes = Outcomes([Scattered(batches, [1, 0, 2, 0], [1, 1, -1, 0], [5, 6, 7, 8])])
@@ -67,10 +67,10 @@ def test_rows_are_found_where_they_went() -> None:
 
 @pytest.mark.parametrize("look", [True, False])
 def test_errors_that_nobody_looks_at_are_counted(look: bool) -> None:
-    losses = Losses()
-    outcomes = Outcomes([Run(failed(losses, KafkaError("why")), 0, 3, 5)])
+    owner = Owner()
+    outcomes = Outcomes([Run(failed(owner, KafkaError("why")), 0, 3, 5)])
     if look:
         assert len(outcomes.errors) == 3
     del outcomes
     gc.collect()
-    assert losses.records == (0 if look else 3)
+    assert owner.unobserved_failures == (0 if look else 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -23,6 +23,7 @@ from aiokproto.errors import (
 )
 from aiokproto.producer import Delivery, Producer, ProducerRecord
 from aiokproto.producer.partitioner import key_hash
+from aiokproto.records import BatchRecord, encode
 from aiokproto.types import RecordMetadata
 from tests.net.waiting import until
 from tests.patience import PATIENCE
@@ -257,6 +258,47 @@ async def test_a_failure_nobody_asks_about_is_counted(make: Make, caplog: pytest
         await producer.flush()
         assert producer.unobserved_failures == 1
     assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+# -- threads and event loops
+
+
+Use = Callable[[Producer], Awaitable[object]]
+USES: dict[str, Use] = {
+    "send": lambda producer: producer.send("flights", b"x"),
+    "post": lambda producer: producer.post("flights", b"x"),
+    "send_many": lambda producer: producer.send_many("flights", [b"x"]),
+    "send_batch": lambda producer: producer.send_batch("flights", encode([BatchRecord(0, 0, None, b"x")]), partition=0),
+    "partitions_for": lambda producer: producer.partitions_for("flights"),
+    "flush": lambda producer: producer.flush(),
+    "close": lambda producer: producer.close(),
+}
+
+
+@pytest.mark.parametrize("name", USES)
+async def test_another_event_loop_is_refused_at_once(make: Make, name: str) -> None:
+    fake = FakeCluster()
+    async with make(fake, linger_ms=60_000) as producer:
+        # There is an open batch, to which a record could be appended at once.
+        pending = await producer.post("flights", b"first")
+
+        async def use() -> None:
+            with pytest.raises(ConfigurationError, match="started in another event loop"):
+                await USES[name](producer)
+            with pytest.raises(ConfigurationError, match="started in another event loop"):
+                producer.try_post("flights", b"x")
+            with pytest.raises(ConfigurationError, match="another event loop than the producer's"):
+                await pending
+
+        def elsewhere() -> None:
+            asyncio.run(use())
+            with pytest.raises(ConfigurationError, match="started in another event loop"):
+                producer.try_post("flights", b"x")
+
+        await asyncio.to_thread(elsewhere)
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await producer.flush()
+    assert fake.logs[0].values == [b"first"]
 
 
 # -- room

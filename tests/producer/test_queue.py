@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.producer.batch import Batch
-from aiokproto.producer.outcome import Losses
+from aiokproto.producer.outcome import Owner
 from aiokproto.producer.queue import MAX_EPOCH, PartitionQueue, Restart
 from aiokproto.records import RecordBatch
 from aiokproto.types import TopicPartition
@@ -15,7 +15,7 @@ def queue_with(*counts: int) -> PartitionQueue:
     """A queue with a closed batch of each count."""
     queue = PartitionQueue(WHERE, 1)
     for count in counts:
-        batch = Batch(WHERE, queue.number(), 0.0, Losses(), max_bytes=10_000)
+        batch = Batch(WHERE, queue.number(), 0.0, Owner(), max_bytes=10_000)
         for _ in range(count):
             batch.append(1, None, b"v")
         queue.closed.append(batch)

@@ -15,6 +15,9 @@ from asyncio import InvalidStateError
 
 from aiokproto.accelerator.writing import encode_headers
 
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident() nogil
+
 cdef extern from *:
     """
     #include <time.h>
@@ -234,6 +237,8 @@ cdef class RecordAppender:
     cdef readonly dict _ready_topics
     cdef public object _partitioner
     cdef public object _append_later
+    # The event loop's: in another one nothing is appended at once, and there calls find out what is wrong.
+    cdef public unsigned long _thread
     # None: the machine's clock, which is read without a call.
     cdef public object _wall
     # What was looked up last: most records follow one of the same topic.
@@ -244,6 +249,7 @@ cdef class RecordAppender:
         self._ready_topics = {}
         self._partitioner = partitioner
         self._append_later = append_later
+        self._thread = 0
         self._wall = None
 
     def _set_ready(self, topic, TopicQueues queues):
@@ -292,7 +298,7 @@ cdef class RecordAppender:
             if queues is not None:
                 self.topic = topic
                 self.queues = queues
-        if queues is None:
+        if queues is None or self._thread != PyThread_get_thread_ident():
             return Unplaced(topic, partition, when, key, value, headers)
         if partition is not None or key is not None or self._partitioner is not None:
             partition = self.choose(queues, partition, key, value)
@@ -325,6 +331,8 @@ cdef class RecordAppender:
         cdef long long now
         cdef Py_ssize_t place, first
         if queues is None or self._partitioner is not None or queues.sticky.batch is None:
+            return None
+        if self._thread != PyThread_get_thread_ident():
             return None
         batch = queues.sticky.batch
         now = self.wall()

@@ -9,7 +9,7 @@ from typing import NamedTuple, NoReturn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError
 from aiokproto.producer.batch import Batch, StoredBatch
-from aiokproto.producer.outcome import Losses
+from aiokproto.producer.outcome import Owner
 from aiokproto.producer.partitioner import sticky_choice
 from aiokproto.producer.queue import PartitionQueue, Restart, TopicQueues
 from aiokproto.records import Compression, RecordBatch, estimate_size
@@ -62,7 +62,7 @@ class Accumulator:
     Attributes:
         topics: The topics that are known.
         used: Bytes reserved of the budget.
-        losses: Failures nobody asked about.
+        owner: What the outcomes of its batches share.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Accumulator:
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.used = 0
-        self.losses = Losses()
+        self.owner = Owner()
         self._limits = limits
         self._largest = min(limits.max_request_size, limits.buffer_memory)
         self._compression = compression
@@ -192,7 +192,7 @@ class Accumulator:
             self.end_linger()
             return None
         self._close(queue)
-        batch = StoredBatch(queue.where, queue.number(), now, self.losses, stored)
+        batch = StoredBatch(queue.where, queue.number(), now, self.owner, stored)
         batch.reserved = batch.wire_size
         self.used += batch.reserved
         queue.closed.append(batch)
@@ -246,7 +246,7 @@ class Accumulator:
             queue.where,
             queue.number(),
             now,
-            self.losses,
+            self.owner,
             max_bytes=min(size, self._limits.batch_size),
             compression=self._compression,
             level=self._level,
@@ -413,7 +413,7 @@ class Accumulator:
         queue = self._queues[batch.where]
         records = list(RecordBatch(batch.data))
         middle = len(records) // 2
-        parts = [batch.part(records[:middle], 0, self.losses), batch.part(records[middle:], middle, self.losses)]
+        parts = [batch.part(records[:middle], 0, self.owner), batch.part(records[middle:], middle, self.owner)]
         reserved = batch.reserved
         if isinstance(batch, StoredBatch):
             reserved = max(reserved, parts[0].size + parts[1].size - BATCH_OVERHEAD)

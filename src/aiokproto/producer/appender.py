@@ -9,7 +9,7 @@ from aiokproto.accelerator import twin
 from aiokproto.producer.delivery import Delivery, Run
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
 from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
-from aiokproto.runtime import SYSTEM
+from aiokproto.runtime import SYSTEM, thread_id
 from aiokproto.types import Header
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class RecordAppender:
         self._ready_topics: dict[str, TopicQueues] = {}
         self._partitioner = partitioner
         self._append_later = append_later
+        # The event loop's: in another one nothing is appended at once, and there calls find out what is wrong.
+        self._thread = 0
         # None: the machine's, which the compiled form reads without a call.
         self._wall: Callable[[], int] | None = None
 
@@ -98,7 +100,7 @@ class RecordAppender:
         else:
             timestamp = check_timestamp(timestamp)
         queues = self._ready_topics.get(topic)
-        if queues is None:
+        if queues is None or self._thread != thread_id():
             return Unplaced(topic, partition, timestamp, key, value, headers)
         if partition is not None or key is not None or self._partitioner is not None:
             partition = self._choose_partition(queues, partition, key, value)
@@ -126,7 +128,7 @@ class RecordAppender:
         the open batch of where records without a key go. None if that is the very first."""
         queues = self._ready_topics.get(topic)
         batch = None if queues is None or self._partitioner is not None else queues.sticky.open
-        if batch is None:
+        if batch is None or self._thread != thread_id():
             return None
         timestamp = self._now_ms()
         first = batch.count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from aiokproto.errors import InvalidRecordError, KafkaError
-from aiokproto.producer.outcome import Losses, Outcome
+from aiokproto.producer.outcome import Outcome, Owner
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch
 from aiokproto.records.patch import forget_origin, set_producer
 from aiokproto.records.varint import INT32_MAX
@@ -48,7 +48,7 @@ class Batch(BatchBuilder):
         where: TopicPartition,
         number: int,
         created: float,
-        losses: Losses,
+        owner: Owner,
         *,
         max_bytes: int,
         compression: Compression = Compression.NONE,
@@ -58,7 +58,7 @@ class Batch(BatchBuilder):
         self.where = where
         self.number = number
         self.created = created
-        self.outcome = Outcome(where, losses)
+        self.outcome = Outcome(where, owner)
         self.reserved = 0
         self.data: bytearray | None = None
         self.attempts = 0
@@ -109,13 +109,13 @@ class Batch(BatchBuilder):
         self.data = None
         self.outcome.fail(self.count, error, record_errors)
 
-    def part(self, records: Iterable[BatchRecord], start: int, losses: Losses) -> Batch:
+    def part(self, records: Iterable[BatchRecord], start: int, owner: Owner) -> Batch:
         """Some of its records as a batch in its place, from the one at ``start`` on."""
         part = Batch(
             self.where,
             self.number,
             self.created,
-            losses,
+            owner,
             max_bytes=INT32_MAX,
             compression=self._compression,
             level=self._level,
@@ -147,9 +147,9 @@ class StoredBatch(Batch):
 
     __slots__ = ("count",)
 
-    def __init__(self, where: TopicPartition, number: int, created: float, losses: Losses, stored: RecordBatch) -> None:
+    def __init__(self, where: TopicPartition, number: int, created: float, owner: Owner, stored: RecordBatch) -> None:
         """Copy the bytes of ``stored``: it is a view of what may be much more."""
-        super().__init__(where, number, created, losses, max_bytes=0, compression=stored.compression)
+        super().__init__(where, number, created, owner, max_bytes=0, compression=stored.compression)
         self.count = stored.count
         self.data = bytearray(stored.raw)
         forget_origin(self.data, 0)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from aiokproto.cluster import Cluster
-from aiokproto.errors import BufferFullError, ClientClosedError, DeadlineError, KafkaError
+from aiokproto.errors import BufferFullError, ClientClosedError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.net.timeouts import timeout_at
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.alarm import Alarm
@@ -22,6 +22,7 @@ from aiokproto.producer.queue import PartitionQueue, TopicQueues
 from aiokproto.producer.record import Unplaced
 from aiokproto.producer.settings import Settings
 from aiokproto.records import RecordBatch
+from aiokproto.runtime import thread_id
 
 T = TypeVar("T")
 
@@ -59,7 +60,8 @@ class Buffer:
             cluster: Where metadata comes from.
             alarm: Set when there is something to send.
         """
-        self._loop = asyncio.get_running_loop()
+        self._loop = self.accumulator.owner.loop = asyncio.get_running_loop()
+        self._appender._thread = thread_id()
         self._cluster = cluster
         self._alarm = alarm
         self.closed = None
@@ -72,9 +74,22 @@ class Buffer:
         self._room.set()
 
     def check_open(self) -> None:
-        """Raise why it is closed."""
+        """Raise why it cannot be used here and now.
+
+        Raises:
+            ConfigurationError: This is not the event loop it was opened in.
+            KafkaError: It is closed.
+        """
+        self.check_loop()
         if self.closed is not None:
             raise self.closed.with_traceback(None)
+
+    def check_loop(self) -> None:
+        """Raise ConfigurationError if this is not the event loop it was opened in."""
+        if self.accumulator.owner.loop not in (None, asyncio._get_running_loop()):
+            raise ConfigurationError(
+                "this producer was started in another event loop: use it in that one, or make one for each loop"
+            )
 
     def room_freed(self) -> None:
         """Batches are done: wake calls that wait for room."""

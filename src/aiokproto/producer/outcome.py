@@ -12,11 +12,17 @@ from aiokproto.types import RecordMetadata, TopicPartition
 log = logging.getLogger("aiokproto.producer")
 
 
-class Losses:
-    """Counts the records whose failure nobody asked about."""
+class Owner:
+    """What all outcomes of a producer share.
+
+    Attributes:
+        loop: The event loop in which outcomes become known; None where they are not waited for.
+        unobserved_failures: Records that failed without anybody asking for their outcome.
+    """
 
     def __init__(self) -> None:
-        self.records = 0
+        self.loop: object = None
+        self.unobserved_failures = 0
 
 
 @twin("posting")
@@ -51,15 +57,16 @@ class Outcome(Settled):
     Attributes:
         count: How many records, once done.
         error: Why not all are in the log, once done.
+        owner: What it shares with the producer's other outcomes.
     """
 
-    __slots__ = ("_losses", "_parent", "_parts", "_record_errors", "_waiting", "count", "error")
+    __slots__ = ("_parent", "_parts", "_record_errors", "_waiting", "count", "error", "owner")
 
-    def __init__(self, where: TopicPartition, losses: Losses) -> None:
+    def __init__(self, where: TopicPartition, owner: Owner) -> None:
         super().__init__(*where)
         self.count = 0
         self.error: KafkaError | None = None
-        self._losses = losses
+        self.owner = owner
         self._waiting: list[Callable[[], object]] = []
         self._record_errors: dict[int, KafkaError] = {}
         self._parts: Sequence[Outcome] = ()
@@ -145,5 +152,5 @@ class Outcome(Settled):
     def __del__(self) -> None:
         # Nobody can ask any more. An error that passes silently here is data that is lost silently.
         if getattr(self, "error", None) is not None and not self.observed:
-            self._losses.records += self.count
+            self.owner.unobserved_failures += self.count
             log.error("%s were not delivered, and nobody asked: %s", self, self.error)

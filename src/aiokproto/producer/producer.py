@@ -242,6 +242,7 @@ class Producer(RecordAppender):
                 why; each of their deliveries raises as well.
             KafkaError: Some failed for other reasons meanwhile, and nobody waited for their deliveries.
         """
+        self._buffer.check_loop()
         if self._sender is None or self._closing:
             return
         self._closing = True
@@ -376,6 +377,7 @@ class Producer(RecordAppender):
                 it was buffered.
             ImportError: ``records`` is a table, and pyarrow or numpy is missing: the ``arrow`` extra.
         """
+        self._buffer.check_loop()
         if is_table(records):
             parts = await self._tables.append(topic, records, partition)
         else:
@@ -451,7 +453,7 @@ class Producer(RecordAppender):
     @property
     def unobserved_failures(self) -> int:
         """How many records of :meth:`post` and :meth:`try_post` failed without anybody asking for their outcome."""
-        return self._accumulator.losses.records
+        return self._accumulator.owner.unobserved_failures
 
 
 OPTIONS = tuple(name for name in signature(Producer).parameters if name != "connection")

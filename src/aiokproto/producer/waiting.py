@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aiokproto.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from aiokproto.producer.outcome import Outcome
 
@@ -16,10 +18,16 @@ async def wait_done(outcome: Outcome) -> None:
 
     Each caller has a future of its own: cancelling a task cancels the future that it waits on, and the others must not
     notice.
+
+    Raises:
+        ConfigurationError: It becomes known in another event loop than the running one.
     """
     if outcome.done:
         return
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    if outcome.owner.loop not in (None, loop):
+        raise ConfigurationError("a delivery is awaited in another event loop than the producer's")
+    future: asyncio.Future[None] = loop.create_future()
     wake = partial(_set, future)
     outcome.when_done(wake)
     try:
