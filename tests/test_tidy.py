@@ -34,6 +34,7 @@ PURE = (
     "cluster.backoff",
     "cluster.bootstrap",
     "cluster.coordinators",
+    "cluster.interest",
     "cluster.routes",
     "cluster.snapshot",
     "group.assignors",

@@ -113,7 +113,7 @@ class Client:
             UnknownTopicError, InvalidTopicError, AuthorizationError: One of them cannot be had.
             DeadlineError: No answer in time.
         """
-        return await self._cluster.topics(topics, _seconds(timeout_ms))
+        return await self._cluster.topics(topics, _seconds(timeout_ms), keep=False)
 
     async def versions(self, node: int) -> dict[str, Versions]:
         """The APIs that a broker serves and in which versions, by name, as it told when it was connected to.

@@ -50,6 +50,9 @@ class ConnectionOptions(TypedDict, total=False):
     Default 10,000."""
     metadata_max_age_ms: float
     """Age at which the picture of the cluster is asked for again though nothing seems wrong. Default 300,000."""
+    metadata_max_idle_ms: float
+    """Time without use after which a topic that was only asked about, or written to, is no longer asked for with each
+    refresh. Default 300,000."""
     retry_backoff_ms: float
     """Wait before the first retry; doubles with each further one, with jitter. Default 100."""
     retry_backoff_max_ms: float
@@ -84,6 +87,7 @@ class ClusterConfig:
     bootstrap_timeout: float = 10.0
     connect_timeout: float = 10.0
     metadata_max_age: float = 300.0
+    metadata_max_idle: float = 300.0
     retry_backoff: float = 0.1
     retry_backoff_max: float = 1.0
     reconnect_backoff: float = 0.05
@@ -272,6 +276,7 @@ _CHECKS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "bootstrap_resolve_timeout_ms": ("bootstrap_timeout", seconds),
     "socket_connection_setup_timeout_ms": ("connect_timeout", duration),
     "metadata_max_age_ms": ("metadata_max_age", duration),
+    "metadata_max_idle_ms": ("metadata_max_idle", duration),
     "retry_backoff_ms": ("retry_backoff", duration),
     "retry_backoff_max_ms": ("retry_backoff_max", duration),
     "reconnect_backoff_ms": ("reconnect_backoff", duration),

@@ -11,6 +11,7 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.errors import DecodeError
 
 ID, OTHER_ID = b"\1" * 16, b"\2" * 16
@@ -60,6 +61,25 @@ def test_a_topic_made_anew_starts_at_its_own_epoch() -> None:
     after = before.updated(answer(partition(0, 1, 0), topic_id=OTHER_ID))
     assert (after.leader("t", 0), after.leader_epoch("t", 0)) == (1, 0)
     assert (after.topic_name(ID), after.topic_name(OTHER_ID)) == (None, "t")
+
+
+def test_a_topic_that_was_created_again_is_known_by_its_id() -> None:
+    """Not by its name, and not where one of the two answers came from a broker that names no ids."""
+    first = ClusterSnapshot().updated(answer(partition(0, 1, 0)))
+    again = first.updated(answer(partition(0, 1, 0), topic_id=OTHER_ID))
+    unnamed = first.updated(answer(partition(0, 1, 0), topic_id=ZERO_UUID))
+    assert again.recreated({"t": ID}) == ["t"]
+    assert again.recreated({"t": OTHER_ID, "other": ID}) == []
+    assert unnamed.recreated({"t": ID}) == []
+    assert again.recreated({"t": ZERO_UUID}) == []
+    assert first.without(["t"]).recreated({"t": ID}) == [], "gone is not created again"
+
+
+def test_without_some_topics() -> None:
+    whole = ClusterSnapshot().updated(answer(partition(0, 1, 0)))
+    less = whole.without(["t", "other"])
+    assert (less.topics, less.topic_name(ID), less.generation) == ({}, None, whole.generation + 1)
+    assert whole.without(["other"]) is whole
 
 
 def test_an_epoch_that_is_not_told_is_taken() -> None:

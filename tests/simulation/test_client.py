@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,13 @@ from aiokproto.broker import Cluster as Brokers
 from aiokproto.client import Client
 from aiokproto.cluster import Cluster, CoordinatorKind
 from aiokproto.codec.messages.create_topics import CreateTopicsRequest
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from aiokproto.config import ClusterConfig
+from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.errors import DeadlineError, UnknownTopicError
 from aiokproto.simulation import Simulation
 
@@ -160,6 +162,49 @@ def test_a_full_socket_delays_neither_a_call_nor_closing() -> None:
     call, close = simulation.run(main())
     assert call <= 3 + SLACK
     assert close <= 1 + SLACK
+
+
+def test_topics_that_nobody_uses_are_forgotten() -> None:
+    """Those that were only asked about; a consumer's stay, and what is in use does."""
+    simulation = Simulation(2)
+    names = {f"t{number}" for number in range(50)}
+
+    async def main() -> None:
+        async with Brokers(brokers=1) as kafka:
+            for name in (*names, "used", "kept"):
+                await kafka.create_topic(name, partitions=1)
+            options: ConnectionOptions = {
+                "bootstrap_servers": kafka.bootstrap_servers,
+                "metadata_max_age_ms": 10_000,
+                "metadata_max_idle_ms": 60_000,
+            }
+            async with Cluster(ClusterConfig.parse(options)) as cluster:
+                await cluster.topics([*names, "used"], keep=False)
+                await cluster.topic("kept")
+                await cluster.topic("kept", keep=False)
+                for _ in range(5):
+                    await asyncio.sleep(10)
+                    assert cluster.touch("used")
+                assert cluster.snapshot.topics.keys() == names | {"used", "kept"}
+                for _ in range(3):
+                    await asyncio.sleep(10)
+                    assert cluster.touch("used")
+                assert cluster.snapshot.topics.keys() == {"used", "kept"}
+                assert not cluster.touch("t1")
+                assert (await cluster.topic("t1", keep=False)).name == "t1"
+                await cluster.request(DeleteTopicsRequest(topic_names=["t1"], timeout_ms=1), max_version=5)
+                asked: list[set[str | None]] = []
+
+                async def look(call: Any, serve: Any) -> Any:
+                    asked.append({topic.name for topic in call.request.topics})
+                    return await serve(call.request)
+
+                kafka.faults.intercept(MetadataRequest, look)
+                await asyncio.sleep(180)
+                assert asked[-1] == cluster.snapshot.topics.keys() == {"kept"}
+                assert {"kept", "t1", "used"} in asked, "a deleted one may come back as long as it is in use"
+
+    simulation.run(main())
 
 
 def test_a_cluster_that_is_gone_is_warned_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:

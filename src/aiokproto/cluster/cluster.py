@@ -111,13 +111,17 @@ class Cluster:
             self._pool.drop(reason)
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def topic(self, name: str, timeout: float | None = None, *, create: bool = False) -> TopicInfo:
-        """A topic, from the picture or asked for. From now on it is kept up to date in :attr:`snapshot`.
+    async def topic(
+        self, name: str, timeout: float | None = None, *, create: bool = False, keep: bool = True
+    ) -> TopicInfo:
+        """A topic, from the snapshot or asked for. From now on it is kept up to date in :attr:`snapshot`.
 
         Args:
             name: The topic's name.
             timeout: By default ``default_api_timeout_ms``.
             create: Whether brokers set up to do so (``auto.create.topics.enable``) may create it.
+            keep: Whether it stays in the snapshot until the end; if not, until it was not asked for, nor named in
+                :meth:`touch`, for ``metadata_max_idle_ms``.
 
         Raises:
             UnknownTopicError: Several answers in a row do not have it (one is not enough: news of a new topic takes
@@ -125,16 +129,29 @@ class Cluster:
             InvalidTopicError, AuthorizationError: At once.
             DeadlineError: No answer in time; names the last failure.
         """
-        return (await self.topics([name], timeout, create=create))[name]
+        return (await self.topics([name], timeout, create=create, keep=keep))[name]
 
     async def topics(
-        self, names: Iterable[str] | None = None, timeout: float | None = None, *, create: bool = False
+        self,
+        names: Iterable[str] | None = None,
+        timeout: float | None = None,
+        *,
+        create: bool = False,
+        keep: bool = True,
     ) -> dict[str, TopicInfo]:
         """Several topics, as :meth:`topic`. None: all that this client may see, always asked anew; these are not kept
         up to date, and those with an error are left out."""
         self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
-        return await self._metadata.topics(None if names is None else list(names), timeout, create)
+        return await self._metadata.topics(None if names is None else list(names), timeout, create, keep)
+
+    def touch(self, name: str) -> bool:
+        """Say that a topic which was asked for without ``keep`` is in use. Cheap: for every batch.
+
+        Returns:
+            Whether the snapshot has it; if not, it has to be asked for again.
+        """
+        return self._metadata.touch(name)
 
     def invalidate(self, reason: str) -> None:
         """Say that the picture is out of date: a refresh follows soon, with backoff, one for all who say so."""

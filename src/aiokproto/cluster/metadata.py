@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
 from aiokproto.cluster.hedge import first_answer
+from aiokproto.cluster.interest import Interest
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, TopicInfo, topic_info
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -53,6 +54,7 @@ class Metadata:
         self._pool = pool
         self._backoff = backoff
         self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
+        self._interest = Interest(config.metadata_max_idle)
         self._wanted: Counter[str] = Counter()
         self._create: set[str] = set()
         self._gone: set[str] = set()
@@ -74,12 +76,13 @@ class Metadata:
 
     # --- What others call ---
 
-    async def topics(self, names: list[str] | None, timeout: float, create: bool) -> dict[str, TopicInfo]:
+    async def topics(self, names: list[str] | None, timeout: float, create: bool, keep: bool) -> dict[str, TopicInfo]:
         """See :meth:`Cluster.topics <aiokproto.cluster.Cluster.topics>`."""
         until = _now() + timeout
         if names is None:
             answer = await self._ask_for_all(until, timeout)
             return {topic.name: topic_info(topic) for topic in answer.topics if topic.name and not topic.error_code}
+        self._interest.add(names, keep, _now())
         missing = self._unknown(names)
         if missing:
             self._wanted.update(missing)
@@ -89,6 +92,11 @@ class Metadata:
             finally:
                 self._wanted -= Counter(missing)
         return {name: self.snapshot.topics[name] for name in names}
+
+    def touch(self, name: str) -> bool:
+        """See :meth:`Cluster.touch <aiokproto.cluster.Cluster.touch>`."""
+        self._interest.touch(name, _now())
+        return name in self.snapshot.topics
 
     def invalidate(self, reason: str) -> None:
         """The picture is out of date."""
@@ -206,6 +214,7 @@ class Metadata:
 
     async def _refresh(self) -> None:
         """One round. What is called out of date or wanted meanwhile belongs to the next."""
+        self._forget_idle()
         only_new = self._new and self._stale is None and not self._aged()
         names = set(self._new) if only_new else {*self.snapshot.topics, *self._gone, *self._wanted}
         self._new.clear()
@@ -218,6 +227,17 @@ class Metadata:
         if create:
             self._take(await self._ask(sorted(create), True, until), create)
         self._pool.release_bootstrap()
+
+    def _forget_idle(self) -> None:
+        idle = [name for name in self._interest.forget_idle(_now()) if not self._wanted[name]]
+        if idle:
+            logger.debug("%d topics are not in use any more", len(idle))
+            for remembered in (self._gone, self._create):
+                remembered.difference_update(idle)
+            for name in idle:
+                self._errors.pop(name, None)
+                self._missing.pop(name, None)
+            self._publish(self.snapshot.without(idle))
 
     def _aged(self) -> bool:
         return _now() - self._last_round >= self._config.metadata_max_age
@@ -239,7 +259,10 @@ class Metadata:
         for name in drop:
             logger.info("topic %r is gone", name)
         self._gone.update(drop)
+        before = {name: info.topic_id for name, info in self.snapshot.topics.items()}
         self._publish(self.snapshot.updated(answer, keep=asked, drop=drop))
+        for name in self.snapshot.recreated(before):
+            logger.warning("topic %r was deleted and created again", name)
         doubtful = [name for name in asked if self._missing[name] and name in self.snapshot.topics]
         leaderless = self.snapshot.leaderless(asked)
         if doubtful or leaderless:

@@ -260,7 +260,7 @@ class Router:
         """The broker that leads all the partitions of a request."""
         partitions = list(partitions_of(request))
         names = {topic for topic, _ in partitions if isinstance(topic, str)}
-        await self._metadata.topics(sorted(names), max(until - _now(), 0.0), create=False)
+        await self._metadata.topics(sorted(names), max(until - _now(), 0.0), create=False, keep=False)
         snapshot = self._metadata.snapshot
         leaders: dict[int, str] = {}
         for topic, partition in partitions:

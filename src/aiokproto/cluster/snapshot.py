@@ -97,6 +97,26 @@ class ClusterSnapshot:
             if info.leader < 0
         ]
 
+    def recreated(self, topic_ids: Mapping[str, bytes]) -> list[str]:
+        """The topics that were deleted, and created again under their name, since they had these ids.
+
+        An offset of the former topic means nothing in the new one. Brokers before 2.8 do not name ids: there it cannot
+        be seen.
+        """
+        return [
+            name
+            for name, before in topic_ids.items()
+            if name in self.topics and ZERO_UUID not in (before, now := self.topics[name].topic_id) and now != before
+        ]
+
+    def without(self, topics: Collection[str]) -> ClusterSnapshot:
+        """The same without some topics; itself where it has none of them."""
+        left = {name: info for name, info in self.topics.items() if name not in topics}
+        if len(left) == len(self.topics):
+            return self
+        names = {topic_id: name for topic_id, name in self.topic_names.items() if name in left}
+        return replace(self, topics=left, topic_names=names, generation=self.generation + 1)
+
     def with_broker(self, node: BrokerNode) -> ClusterSnapshot:
         """The same with a broker more, or at another address."""
         return replace(self, brokers={**self.brokers, node.id: node}, generation=self.generation + 1)

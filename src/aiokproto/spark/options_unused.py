@@ -29,7 +29,6 @@ WITHOUT_EFFECT = {
             "kafka.max.block.ms",
             "kafka.max.in.flight.requests.per.connection",
             "kafka.max.request.size",
-            "kafka.metadata.max.idle.ms",
             "kafka.partitioner.adaptive.partitioning.enable",
             "kafka.partitioner.availability.timeout.ms",
             "kafka.partitioner.class",
