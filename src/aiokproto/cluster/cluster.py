@@ -238,7 +238,7 @@ class Cluster:
         self,
         request: Request[R],
         node: int,
-        tell: Callable[[R | KafkaError], None],
+        on_response: Callable[[R | KafkaError], None],
         *,
         timeout: float | None = None,
         max_version: int | None = None,
@@ -251,8 +251,8 @@ class Cluster:
         Args:
             request: The request.
             node: The broker's id.
-            tell: Called once, by the loop: with the response, or with an error that :meth:`send` would raise after
-                sending. It must not raise.
+            on_response: Called once, by the loop: with the response, or with an error that :meth:`send` would raise
+                after sending. It must not raise.
             timeout: For the answer, once the request is sent; by default ``request_timeout_ms``. A pause that the
                 broker has asked for (KIP-219) comes before.
             max_version: Use no higher version than this.
@@ -261,10 +261,10 @@ class Cluster:
             Whether there is an open connection. If not, nothing happens; :meth:`version` makes one.
 
         Raises:
-            BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`; then nothing is told.
+            BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`; then there is no call.
         """
         self.check()
-        return self._router.submit(request, node, tell, timeout, max_version)
+        return self._router.submit(request, node, on_response, timeout, max_version)
 
     async def post(
         self, request: Request[Any], node: int, *, timeout: float | None = None, max_version: int | None = None
@@ -329,6 +329,9 @@ class Cluster:
             ConfigurationError: The running event loop is not the one it was started in.
             KafkaError: It is not started, closed, or has stopped: see above.
         """
+        # For each request that is sent: first what holds nearly always.
+        if self._closed is None and asyncio.get_running_loop() is self._loop:
+            return
         self._check_loop()
         if self._closed is not None:
             raise copied(self._closed)

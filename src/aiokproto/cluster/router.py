@@ -28,7 +28,8 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Action, Situation, classify, find_row
-from aiokproto.net.connection import INFINITY, Connection
+from aiokproto.net.call import INFINITY
+from aiokproto.net.connection import Connection
 from aiokproto.net.versions import BrokerVersions
 
 _FINDING = Situation(FindCoordinatorRequest.api_key)
@@ -105,7 +106,7 @@ class Router:
         self,
         request: Request[R],
         node: int,
-        tell: Callable[[R | KafkaError], None],
+        on_response: Callable[[R | KafkaError], None],
         timeout: float | None,
         max_version: int | None,
     ) -> bool:
@@ -113,7 +114,7 @@ class Router:
         if connection is None:
             return False
         timeout = self._config.request_timeout if timeout is None else timeout
-        connection.submit(request, tell, timeout=timeout, max_version=max_version)
+        connection.submit(request, on_response, timeout=timeout, max_version=max_version)
         return True
 
     async def post(self, request: Request[Any], node: int, timeout: float | None, max_version: int | None) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from aiokproto.codec.frames import decode_response
 from aiokproto.codec.registry import api_name
@@ -23,6 +23,8 @@ from aiokproto.errors import (
     ResponseTooLargeError,
     copied,
 )
+from aiokproto.net.alarm import Alarm
+from aiokproto.net.call import INFINITY, Call, Callback, Throttled
 from aiokproto.net.protocol import ClientProtocol
 from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
@@ -31,80 +33,10 @@ from aiokproto.net.versions import BrokerVersions
 
 R = TypeVar("R", bound=Response)
 
-INFINITY = float("inf")
-
 logger = logging.getLogger("aiokproto.net")
 
 # A load balancer whose broker is away does the same, so this is no NotKafkaError: it is worth another attempt.
 _NEVER_HEARD = " before it answered anything: still starting, or a TLS listener (security_protocol='SSL'), or no Kafka"
-
-
-class _Answer(Protocol):
-    """Where the frame of an answer goes: a future, or what stands in for one."""
-
-    def done(self) -> bool: ...
-    def set_result(self, frame: memoryview, /) -> None: ...
-    def set_exception(self, error: KafkaError, /) -> None: ...
-
-
-class _Told(Generic[R]):
-    """Stands in for a future where a callback is told: in the turn of the loop that reads the answer, with no task."""
-
-    __slots__ = ("_done", "_read", "_tell")
-
-    def __init__(self, read: Callable[[memoryview], R], tell: Callable[[R | KafkaError], None]) -> None:
-        self._read = read
-        self._tell = tell
-        self._done = False
-
-    def done(self) -> bool:
-        return self._done
-
-    def set_result(self, frame: memoryview) -> None:
-        self._done = True
-        try:
-            response = self._read(frame)
-        except KafkaError as error:
-            self._tell(error)
-        else:
-            self._tell(response)
-
-    def set_exception(self, error: KafkaError) -> None:
-        self._done = True
-        self._tell(error)
-
-
-class _Call:
-    """A request under way: where its answer goes, and until when that is awaited."""
-
-    __slots__ = ("answer", "api_key", "deadline", "overdue", "sent_at", "timeout")
-
-    def __init__(self, answer: _Answer, api_key: int, timeout: float, deadline: float) -> None:
-        self.answer = answer
-        self.api_key = api_key
-        self.timeout = timeout
-        self.deadline = deadline
-        """When the caller gives up."""
-        self.sent_at = self.overdue = INFINITY
-        """When the request was written, and when the connection is given up for its sake, also if the caller has given
-        up long before. While the client itself holds the request back, nobody is late."""
-
-    def sent(self, now: float, patience: float) -> None:
-        """The request is written: from now on the broker is waited for."""
-        self.sent_at = now
-        self.deadline = min(self.deadline, now + self.timeout)
-        self.overdue = now + max(self.timeout, patience)
-
-
-class _Held:
-    """A request that waits for the broker's permission to send (throttling)."""
-
-    __slots__ = ("call", "correlation_id", "data")
-
-    def __init__(self, correlation_id: int, data: bytearray, call: _Call | None) -> None:
-        self.correlation_id = correlation_id
-        self.data = data
-        self.call = call
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -122,17 +54,16 @@ class Connection(asyncio.BufferedProtocol):
         self._config = config
         self._patience = config.request_timeout
         self._loop = asyncio.get_running_loop()
-        self._protocol: ClientProtocol[_Call] = ClientProtocol(peer, config.client_id, config.max_response_size)
+        self._protocol: ClientProtocol[Call] = ClientProtocol(peer, config.client_id, config.max_response_size)
         self._transport: asyncio.Transport | None = None
         self._failure: KafkaError | None = None
         self._lost = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
-        self._held: deque[_Held] = deque()
+        self._held: deque[Throttled] = deque()
         self._hold_until = 0.0
         self._release: asyncio.TimerHandle | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._alarm = Alarm(self._on_timer)
         self._last_used = self._loop.time()
 
     @property
@@ -197,34 +128,34 @@ class Connection(asyncio.BufferedProtocol):
     ) -> memoryview:
         """Send a request in that version and wait for the frame of its answer. Raises as :meth:`request`."""
         answer: asyncio.Future[memoryview] = self._loop.create_future()
-        self._submit(request, version, _Call(answer, request.api_key, timeout, deadline))
+        self._submit(request, version, Call(answer, request.api_key, timeout, deadline))
         return await answer
 
     def submit(
         self,
         request: Request[R],
-        tell: Callable[[R | KafkaError], None],
+        on_response: Callable[[R | KafkaError], None],
         *,
         timeout: float,
         max_version: int | None = None,
     ) -> None:
-        """Send a request; its response, or why there is none, is told later. It cannot be cancelled.
+        """Send a request; its response, or why there is none, goes to a callback. It cannot be cancelled.
 
         Args:
             request: The request.
-            tell: Called once, by the loop: with the response, or with an error that :meth:`request` would raise after
-                sending. It must not raise.
+            on_response: Called once, by the loop: with the response, or with an error that :meth:`request` would raise
+                after sending. It must not raise.
             timeout: Seconds to wait for the answer, once the request is sent.
             max_version: Use no higher one.
 
         Raises:
-            BrokerConnectionError: The connection is closed. With this and the others nothing is told.
+            BrokerConnectionError: The connection is closed. After this and the others the callback is not called.
             UnsupportedVersionError: The broker has no version that fits.
             EncodeError: The version cannot carry the request.
         """
         version = self.versions.pick(type(request), max_version)
-        answer = _Told(partial(self._response, request, version), tell)
-        self._submit(request, version, _Call(answer, request.api_key, timeout, INFINITY))
+        answer = Callback(partial(self._response, request, version), on_response)
+        self._submit(request, version, Call(answer, request.api_key, timeout, INFINITY))
 
     async def post(self, request: Request[Any], *, timeout: float, max_version: int | None = None) -> None:
         """Send a request that has no answer; returns once there is room for more. Raises as :meth:`request`."""
@@ -256,23 +187,23 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is not None:
             raise copied(self._failure)
 
-    def _submit(self, request: Request[Any], version: int, call: _Call | None) -> None:
+    def _submit(self, request: Request[Any], version: int, call: Call | None) -> None:
         self._check()
         correlation_id, data = self._protocol.encode(request, version)
         if self._hold_until and (self._held or self._loop.time() < self._hold_until):
-            self._held.append(_Held(correlation_id, data, call))
+            self._held.append(Throttled(correlation_id, data, call))
             if call is not None and call.deadline < INFINITY:
-                self._watch(call.deadline)
+                self._alarm.at(call.deadline)
         else:
             self._write(correlation_id, data, call)
 
-    def _write(self, correlation_id: int, data: bytearray, call: _Call | None) -> None:
+    def _write(self, correlation_id: int, data: bytearray, call: Call | None) -> None:
         assert self._transport is not None, "requests are made on a connected socket"
         self._last_used = now = self._loop.time()
         if call is not None:
             self._protocol.sent(correlation_id, call.api_key, call)
             call.sent(now, self._patience)
-            self._watch(call.deadline)
+            self._alarm.at(call.deadline)
         self._transport.write(data)
 
     def _response(self, request: Request[R], version: int, frame: memoryview) -> R:
@@ -305,18 +236,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- Time: one timer for all deadlines and for idleness ---
 
-    def _watch(self, when: float) -> None:
-        if self._timer is not None:
-            if self._timer_at <= when:
-                return
-            self._timer.cancel()
-        # Kept here: what uvloop gives for a time that has passed does not tell it.
-        self._timer_at = when
-        self._timer = self._loop.call_at(when, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        now = self._loop.time()
+    def _on_timer(self, now: float) -> None:
         calls = self._calls()
         for call in calls:
             if call.deadline <= now and not call.answer.done():
@@ -330,17 +250,17 @@ class Connection(asyncio.BufferedProtocol):
         elif calls:
             due = min(call.overdue if call.answer.done() else call.deadline for call in calls)
             # Answers may come long before: from then on the connection is idle, and that is to be seen in time.
-            self._watch(min(due, now + self._config.connections_max_idle))
+            self._alarm.at(min(due, now + self._config.connections_max_idle))
         else:
-            self._watch(self._last_used + self._config.connections_max_idle)
+            self._alarm.at(self._last_used + self._config.connections_max_idle)
 
-    def _too_late(self, call: _Call, now: float) -> str:
+    def _too_late(self, call: Call, now: float) -> str:
         request = f"{api_name(call.api_key)} to {self.peer}"
         if call.sent_at == INFINITY:
             return f"{request}: not sent, as the broker has asked for a pause of {self._hold_until - now:.3g} s more"
         return f"{request}: no answer in {round(call.deadline - call.sent_at, 3):g} s"
 
-    def _calls(self) -> list[_Call]:
+    def _calls(self) -> list[Call]:
         held = [held.call for held in self._held if held.call is not None]
         return [pending.token for pending in self._protocol.pending] + held
 
@@ -349,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         keep_alive(self._transport)
-        self._watch(self._last_used + self._config.connections_max_idle)
+        self._alarm.at(self._last_used + self._config.connections_max_idle)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override,unused-ignore]
         return self._protocol.get_buffer()
@@ -389,9 +309,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is not None:
             return
         self._failure = failure
-        for timer in (self._timer, self._release):
-            if timer is not None:
-                timer.cancel()
+        self._alarm.cancel()
+        if self._release is not None:
+            self._release.cancel()
         for call in self._calls():
             if not call.answer.done():
                 call.answer.set_exception(_for_call(failure, call))
@@ -405,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.close()
 
 
-def _for_call(failure: KafkaError, call: _Call) -> KafkaError:
+def _for_call(failure: KafkaError, call: Call) -> KafkaError:
     """The error for one request: it names the API, where its text is all that it has."""
     error = copied(failure)
     if not isinstance(error, BrokerError):
