@@ -31,7 +31,11 @@ class Client:
                 print(node, [group.group_id for group in answer.groups])
 
     Which broker is asked, in which version, and what is tried again is taken care of; error codes that do not pass by
-    themselves are in the answer. Made anywhere; bound to an event loop when started. One event loop per client.
+    themselves are in the answer. Made anywhere; bound to an event loop when started: in any other one its calls raise
+    ``ConfigurationError``.
+
+    After a broker has refused its credentials every call raises ``AuthenticationError``, those under way too; after the
+    end of an internal task, also by cancellation, ``ClientClosedError`` with the cause.
 
     Args:
         options: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
@@ -67,7 +71,11 @@ class Client:
         await self._cluster.start(_seconds(timeout_ms))
 
     async def close(self, timeout_ms: float = 5000) -> None:
-        """End it within ``timeout_ms``. Calls under way raise ``ClientClosedError``. May be called again."""
+        """Close it within ``timeout_ms``. Calls under way raise ``ClientClosedError``. May be called again.
+
+        Raises:
+            ConfigurationError: It was started in another event loop, and can be closed in that one alone.
+        """
         await self._cluster.close(timeout_ms / 1000)
 
     async def request(
@@ -86,7 +94,7 @@ class Client:
             request: Any request of :mod:`aiokproto.codec.messages`.
             node: The broker to ask. By default what the request's ``route`` says: the controller, the coordinator of
                 its group or transactional id, the leader of its partitions (which must be one broker), or any broker.
-            key: The group or transactional id, where the request does not tell it.
+            key: The group or transactional id, where the request does not have it.
             timeout_ms: For all attempts; by default ``default_api_timeout_ms``.
             max_version: Use no higher version.
 
@@ -107,7 +115,9 @@ class Client:
     async def metadata(
         self, topics: Iterable[str] | None = None, timeout_ms: float | None = None
     ) -> Mapping[str, TopicInfo]:
-        """Topics by name, from the snapshot or asked for; None: all that exist, asked anew.
+        """Topics by name, from the snapshot or asked for; None: all that exist, asked for with each call.
+
+        What is asked for by name stays in the snapshot for ``metadata_max_idle_ms`` after the last call.
 
         Raises:
             UnknownTopicError, InvalidTopicError, AuthorizationError: One of them cannot be had.
@@ -116,7 +126,7 @@ class Client:
         return await self._cluster.topics(topics, _seconds(timeout_ms), keep=False)
 
     async def versions(self, node: int) -> dict[str, Versions]:
-        """The APIs that a broker serves and in which versions, by name, as it told when it was connected to.
+        """The APIs that a broker serves and in which versions, by name, as it said when it was connected to.
 
         Raises:
             BrokerConnectionError: It cannot be reached.

@@ -39,7 +39,7 @@ class ConnectionOptions(TypedDict, total=False):
     client_id: str
     """Names this client in the brokers' logs, quotas and metrics. Default ``"aiokproto"``."""
     request_timeout_ms: float
-    """Longest wait for the answer to one request. Default 30,000."""
+    """Longest wait for the answer to one request, from when it is sent. Default 30,000."""
     default_api_timeout_ms: float
     """Longest time for a call that may need several requests and retries. Default 60,000."""
     bootstrap_resolve_timeout_ms: float
@@ -49,7 +49,7 @@ class ConnectionOptions(TypedDict, total=False):
     """Longest time for a connection to be made, including the TLS handshake and the exchange of versions.
     Default 10,000."""
     metadata_max_age_ms: float
-    """Age at which the picture of the cluster is asked for again though nothing seems wrong. Default 300,000."""
+    """Age at which the cluster metadata is refreshed though nothing seems wrong. Default 300,000."""
     metadata_max_idle_ms: float
     """Time without use after which a topic that was only asked about, or written to, is no longer asked for with each
     refresh. Default 300,000."""

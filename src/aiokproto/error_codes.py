@@ -1,8 +1,8 @@
 """The error codes a broker can answer with, each with what a client may do about it.
 
 One row a code, as Kafka 4.4 names and numbers them. The flags are Kafka's own classification: which codes are worth
-another attempt, which of those say that the client's picture of the cluster is out of date, and which are about who
-the client is or what it may do.
+another attempt, which of those say that the client's metadata is out of date, and which are about
+the client's identity and rights. What this client does about each is in :mod:`aiokproto.failures`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cluster as clients see it: who is who, and any request to whom it concerns."""
+"""The cluster as a client sees it: its metadata, and any request to the broker that serves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The face of the layer: what producer, consumer, group and client stand on."""
+"""The public API of the layer: what producer, consumer, group and client are built on."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ logger = logging.getLogger("aiokproto.cluster")
 
 
 class Cluster:
-    """Connections to a cluster, the picture of it, and requests to whom they concern.
+    """Connections to a cluster, its metadata, and requests to the brokers that serve them.
 
     Timeouts are seconds. Cancelling a call gives up that call alone: its connection stays, a late answer is dropped,
     and what others wait for goes on.
 
-    Every method but :meth:`close` raises ``ClientClosedError`` before :meth:`start` and after :meth:`close`; once no
-    broker accepts this client's credentials, the ``AuthenticationError``; and once a background task has ended in any
-    other way, also by cancellation, ``ClientClosedError`` with the cause.
+    Every method but :meth:`close` raises ``ClientClosedError`` before :meth:`start` and after :meth:`close`; after a
+    broker has refused this client's credentials, that ``AuthenticationError``; after the end of a background task, also
+    by cancellation, ``ClientClosedError`` with the cause; and in another event loop ``ConfigurationError``.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -61,7 +61,7 @@ class Cluster:
 
     @property
     def snapshot(self) -> ClusterSnapshot:
-        """The newest picture of the cluster. Immutable: keep it and it stays as it is."""
+        """The newest cluster metadata. Immutable: a snapshot that is kept stays as it is."""
         return self._metadata.snapshot
 
     async def start(self, timeout: float | None = None) -> None:
@@ -139,8 +139,8 @@ class Cluster:
         create: bool = False,
         keep: bool = True,
     ) -> dict[str, TopicInfo]:
-        """Several topics, as :meth:`topic`. None: all that this client may see, always asked anew; these are not kept
-        up to date, and those with an error are left out."""
+        """Several topics, as :meth:`topic`. None: all that this client may see, asked for with each call; these are not
+        kept up to date, and those with an error are left out."""
         self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
         return await self._metadata.topics(None if names is None else list(names), timeout, create, keep)
@@ -154,7 +154,7 @@ class Cluster:
         return self._metadata.touch(name)
 
     def invalidate(self, reason: str) -> None:
-        """Say that the picture is out of date: a refresh follows soon, with backoff, one for all who say so."""
+        """Say that the metadata is out of date: a refresh follows soon, with backoff, one for all such calls."""
         self._metadata.invalidate(reason)
 
     def hint_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
@@ -165,7 +165,7 @@ class Cluster:
         return self._metadata.hint_leader(topic, partition, leader, leader_epoch)
 
     async def changed(self, generation: int) -> ClusterSnapshot:
-        """Wait for a picture newer than ``generation``. The one call without a deadline: give it one, or cancel it."""
+        """Wait for a snapshot newer than ``generation``. The one call without a deadline: give it one, or cancel it."""
         self.check()
         return await self._metadata.changed(generation)
 
@@ -185,7 +185,7 @@ class Cluster:
         After a lost connection the broker may have carried out a request that is sent again.
 
         Args:
-            request: The request; its ``route`` says who gets it.
+            request: The request; its ``route`` says which broker gets it.
             node: Send it to this broker, whatever the route.
             key: The group or transactional id, where the request does not have it.
             timeout: For all attempts; by default ``default_api_timeout_ms``.
@@ -246,7 +246,7 @@ class Cluster:
         """:meth:`send` without a task that waits: for many requests to one broker, over a connection that is open.
 
         The request is written before this returns, so requests keep their order. It cannot be cancelled. A lost
-        connection is not taken as a sign that the picture is out of date; say so by :meth:`invalidate`.
+        connection does not invalidate the metadata; :meth:`invalidate` does.
 
         Args:
             request: The request.
@@ -306,7 +306,7 @@ class Cluster:
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        """Look it up anew next time: to be called on NOT_COORDINATOR, and when it cannot be reached."""
+        """Look it up again next time: to be called on NOT_COORDINATOR, and when it cannot be reached."""
         self._coordinators.forget(kind, key)
 
     def backoff(self, attempt: int) -> float:

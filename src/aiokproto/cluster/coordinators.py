@@ -1,4 +1,4 @@
-"""Who coordinates what: the cache, and FindCoordinator in both its forms (pure)."""
+"""Which broker coordinates what: the cache, and FindCoordinator in both its forms (pure)."""
 
 from __future__ import annotations
 

@@ -41,11 +41,10 @@ logger = logging.getLogger("aiokproto.cluster")
 
 
 class Metadata:
-    """Keeps the picture of the cluster.
+    """Keeps the cluster metadata up to date.
 
-    :meth:`run` is its task: it alone refreshes, when someone waits for a topic, when the picture was called out of
-    date, when a partition of interest has no leader, or at the picture's maximal age. Of interest are the topics that
-    someone has asked for by name.
+    :meth:`run` is its task, and refreshes: when a call waits for a topic, after :meth:`invalidate`, while a partition
+    has no leader, or at the metadata's maximum age. It asks for the topics that are of interest.
     """
 
     def __init__(self, config: ClusterConfig, pool: Pool, backoff: Backoff) -> None:
@@ -70,7 +69,7 @@ class Metadata:
         self._last_error: KafkaError | None = None
         self._rebootstrap = False
         self._wake = asyncio.Event()
-        # A dictionary for its order: who waited first goes on first.
+        # A dictionary for its order: the first to wait is the first to go on.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._closed: KafkaError | None = None
 
@@ -99,7 +98,7 @@ class Metadata:
         return name in self.snapshot.topics
 
     def invalidate(self, reason: str) -> None:
-        """The picture is out of date."""
+        """The metadata is out of date."""
         if self._stale is None:
             logger.debug("metadata is out of date: %s", reason)
             self._stale = reason
@@ -118,7 +117,7 @@ class Metadata:
             self._publish(self.snapshot.with_broker(node))
 
     async def changed(self, generation: int) -> ClusterSnapshot:
-        """Wait for a newer picture."""
+        """Wait for a newer snapshot."""
         while self.snapshot.generation <= generation:
             await self._next_round()
         return self.snapshot
@@ -131,7 +130,7 @@ class Metadata:
     # --- Bootstrap ---
 
     async def bootstrap(self, timeout: float | None) -> None:
-        """The first picture. Rounds over all addresses until one answers, none can ever, or time is up."""
+        """The first metadata. Rounds over all addresses until one answers, none can ever, or time is up."""
         config, nodes = self._config, self._pool.bootstrap_nodes
         patience = config.bootstrap_timeout if timeout is None else timeout
         # Without a limit of the caller's own every address gets its chance, however short the patience.
@@ -197,7 +196,7 @@ class Metadata:
                     await self._wake.wait()
             except asyncio.TimeoutError:
                 pass
-        # Rounds that follow each other closely are further and further apart; one after a quiet time starts anew.
+        # Rounds that follow each other closely are further and further apart, until there was a quiet time.
         quiet = _now() - self._last_round > 2 * self._config.retry_backoff_max
         self._streak = 1 if quiet else self._streak + (not self._urgent())
 
@@ -339,8 +338,8 @@ class Metadata:
         unknown = self._unknown(names)
         if create:
             self._create.update(unknown)
-        # Who asks for what others wait for already joins these: a thousand sends to a topic that does not exist must
-        # neither ask a thousand times, nor start the count of answers anew each time.
+        # A call for what others wait for already joins them: a thousand sends to a topic that does not exist must
+        # neither ask a thousand times, nor restart the count of answers each time.
         fresh = [name for name in unknown if self._wanted[name] == 1]
         for name in fresh:
             self._errors.pop(name, None)

@@ -1,4 +1,4 @@
-"""Connections by broker and channel: dialled once for all who ask, with backoff per broker."""
+"""Connections by broker and channel: dialled once for all callers, with backoff per broker."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Pool:
         return node
 
     def update(self, brokers: Mapping[int, BrokerNode]) -> None:
-        """Take in the brokers of a new picture: connections to brokers that are gone, or have moved, are retired."""
+        """Take in the brokers of a new snapshot: connections to brokers that are gone, or have moved, are retired."""
         before, self._brokers = self._brokers, brokers
         for node_id, node in before.items():
             now = brokers.get(node_id)

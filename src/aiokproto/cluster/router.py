@@ -1,4 +1,4 @@
-"""Requests to whom they concern: route, version, retry."""
+"""Requests to the brokers that serve them: route, version, retry."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Router:
         self._finding: SingleFlight[tuple[CoordinatorKind, str], int] = SingleFlight()
 
     def fail(self, reason: KafkaError) -> None:
-        """End the look-ups under way."""
+        """End the lookups under way."""
         self._finding.close(reason)
 
     async def close(self, reason: KafkaError) -> None:
-        """End the look-ups under way, and wait for their end."""
+        """End the lookups under way, and wait for their end."""
         self.fail(reason)
         await self._finding.wait_closed()
 

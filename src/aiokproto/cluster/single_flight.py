@@ -1,4 +1,4 @@
-"""One piece of work for all who ask for the same thing at the same time."""
+"""One piece of work for all callers that ask for the same at the same time."""
 
 from __future__ import annotations
 

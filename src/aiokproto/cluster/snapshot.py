@@ -1,4 +1,4 @@
-"""The picture of the cluster: immutable, and how an answer to Metadata makes the next one (pure)."""
+"""The cluster metadata: immutable, and how an answer to Metadata makes the next one (pure)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BrokerNode(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """A partition: who leads it, in which epoch (-1: unknown), its replicas, and those in sync.
+    """A partition: its leader, in which epoch (-1: unknown), its replicas, and those in sync.
 
     ``leader`` is -1 while there is none; prefer :meth:`ClusterSnapshot.leader`.
     """
@@ -135,7 +135,7 @@ class ClusterSnapshot:
     def updated(
         self, answer: MetadataResponse, keep: Collection[str] | None = None, drop: Iterable[str] = ()
     ) -> ClusterSnapshot:
-        """The picture after an answer.
+        """The metadata after an answer.
 
         Topics that the answer does not have, or has with an error, stay as they were: a broker that has just started
         may know less than we do. ``drop`` names those that are really gone. Only topics in ``keep`` are taken in
@@ -160,8 +160,8 @@ def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> 
     """A topic as answered, save partitions of which ``known`` has a later leader epoch.
 
     Brokers learn of a leader change at different times, so an answer can be older than what we know. Within one life
-    of a topic (one topic id) the epoch only grows, and the higher one is right (KIP-320); a topic made anew under the
-    same name starts at 0.
+    of a topic (one topic id) the epoch only grows, and the higher one is right (KIP-320); a topic created again
+    under the same name starts at 0.
     """
     assert topic.name is not None, "topics are asked for by name"
     size = max((partition.partition_index for partition in topic.partitions), default=-1) + 1

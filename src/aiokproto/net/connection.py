@@ -45,7 +45,7 @@ class Connection(asyncio.BufferedProtocol):
     A request is written before :meth:`request` first suspends. Broker and client keep the order, so one answer that
     the broker holds back holds back those behind it. Cancelling a request leaves the connection as it is; the late
     answer is dropped. A request unanswered for ``request_timeout`` (or its own timeout, where that is longer) costs the
-    connection: a peer that is gone without a word cannot be told from a slow one otherwise.
+    connection: a peer that is gone without a word is not distinguishable from a slow one otherwise.
     """
 
     def __init__(self, peer: str, config: ClusterConfig) -> None:

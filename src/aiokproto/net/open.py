@@ -27,7 +27,7 @@ async def open_connection(
     for such a broker, and its versions are assumed; once could be a proxy whose broker is just starting.
 
     Raises:
-        BrokerConnectionError: It cannot be reached; NotKafkaError and AuthenticationError tell special causes.
+        BrokerConnectionError: It cannot be reached; NotKafkaError and AuthenticationError for special causes.
         DeadlineError: Connecting, or the exchange, took longer than ``timeout`` seconds.
         BrokerError: ApiVersions was answered with an error.
     """

@@ -81,7 +81,7 @@ class ClientProtocol(Generic[T]):
         return not self._first
 
     def encode(self, request: Request[Any], version: int) -> tuple[int, bytearray]:
-        """A request's bytes and correlation id. Nothing is expected until :meth:`sent` is told of it.
+        """A request's bytes and correlation id. Nothing is expected before :meth:`sent`.
 
         Raises:
             EncodeError: The version cannot carry the request.

@@ -28,7 +28,7 @@ __all__ = ["deadline", "timeout_at"]
 async def deadline(at: float, describe: Callable[[], str]) -> AsyncIterator[None]:
     """Raise ``DeadlineError(describe())`` if the body is not done at ``at`` (the loop's time).
 
-    ``describe`` is called only then, and can tell how far it got.
+    ``describe`` is called only then, and can say how far it got.
     """
     scope = timeout_at(at)
     try:

@@ -139,8 +139,8 @@ def tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Have the system ask after the peer while a connection is idle (TCP keepalive): networks forget connections, and
-    tell nobody. Where the system has no such options its own times hold."""
+    """Have the system ask after the peer while a connection is idle (TCP keepalive): networks forget connections
+    silently. Where the system has no such options its own times hold."""
     connected = transport.get_extra_info("socket")
     if connected is None:
         return
