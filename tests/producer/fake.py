@@ -107,7 +107,10 @@ class FakeCluster:
             task.cancel()
         await asyncio.gather(*self._submitted, return_exceptions=True)
 
-    async def topic(self, name: str, timeout: float, *, create: bool = False) -> TopicInfo:
+    def touch(self, name: str) -> bool:
+        return name in self.snapshot.topics
+
+    async def topic(self, name: str, timeout: float, *, create: bool = False, keep: bool = True) -> TopicInfo:
         await asyncio.sleep(0)
         if name != "flights":
             raise UnknownTopicError(3, f"topic {name!r}")

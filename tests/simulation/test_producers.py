@@ -9,12 +9,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from aiokproto import Producer
+from aiokproto import Client, Producer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import DeadlineError, KafkaError
+from aiokproto.errors import DeadlineError, KafkaError, UnknownTopicError
+from aiokproto.producer.partitioner import key_hash
 from aiokproto.simulation import Link, Simulation
 from tests.simulation.producing import stored_records
 from tests.simulation.test_seeds import TURNS_A_SECOND
@@ -184,6 +187,48 @@ def test_order_is_kept_by_a_broker_that_forgets_producers() -> None:
             return [value for _, value in stored_records(cluster, "t", 0)]
 
     assert simulation.run(main()) == [b"%d" % number for number in range(10)]
+
+
+def test_topics_that_are_not_written_to_leave_the_metadata_and_come_back() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        for number in range(20):
+            await cluster.create_topic(f"idle-{number}", 1)
+            await producer.send(f"idle-{number}", b"first")
+        for _ in range(100):
+            await producer.send("t", b"x")
+            await asyncio.sleep(10)
+        assert set(producer._cluster.snapshot.topics) == {"t"}
+        for number in range(20):
+            assert (await producer.send(f"idle-{number}", b"second")).offset == 1
+        assert [value for _, value in stored_records(cluster, "idle-7", 0)] == [b"first", b"second"]
+
+    run(program)
+
+
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_a_topic_that_is_created_again_is_a_new_one(partitions: int) -> None:
+    """It has other partitions, and nothing of the producer in its logs."""
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        for number in range(10):
+            await producer.send("t", b"old", key=b"%d" % number)
+        async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+            topics = [DeleteTopicState(name="t", topic_id=ZERO_UUID)]
+            await client.request(DeleteTopicsRequest(topics=topics, timeout_ms=1000))
+        await cluster.create_topic("t", partitions)
+        # The producer finds out by its first record, which may be meant for a partition that is gone.
+        if partitions < 3:
+            with pytest.raises(UnknownTopicError, match=r"t-2.*created again with fewer partitions"):
+                await producer.send("t", b"-1", key=b"k")
+        await producer.send("t", b"0", key=b"k")
+        cluster.faults.fail(ProduceRequest, ErrorCode.NOT_ENOUGH_REPLICAS, times=1)
+        waiting = [await producer.post("t", b"%d" % number, key=b"k") for number in range(1, 100)]
+        found = [await delivery for delivery in waiting]
+        (partition,) = {one.partition for one in found}
+        assert partition == key_hash(b"k") % partitions
+        assert [value for _, value in stored_records(cluster, "t", partition)] == [b"%d" % n for n in range(100)]
+
+    run(program, linger_ms=0, batch_size=100)
 
 
 def test_a_producer_that_nobody_closes_is_complained_of() -> None:

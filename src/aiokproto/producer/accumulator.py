@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError
+from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
 from aiokproto.producer.batch import Batch, StoredBatch
 from aiokproto.producer.outcome import Owner
 from aiokproto.producer.partitioner import sticky_choice
@@ -90,26 +90,57 @@ class Accumulator:
 
     # -- topics
 
-    def update(self, topic: str, leaders: Sequence[int | None]) -> TopicQueues:
-        """Take in a topic's partitions, given by the node ids of their leaders. Partitions never become fewer here:
-        what was meant for one that is gone waits for it until it expires."""
+    def update(self, topic: str, leaders: Sequence[int | None], *, recreated: bool = False) -> TopicQueues:
+        """Take in a topic's partitions.
+
+        Args:
+            topic: The topic.
+            leaders: The node id of each partition's leader, None where there is none.
+            recreated: Whether the topic was deleted, and created again, since the last call. Only then partitions may
+                have become fewer: what was written for one that is gone fails.
+        """
         queues = self.topics.get(topic)
         if queues is None:
             queues = self.topics[topic] = TopicQueues(topic)
         for number, leader in enumerate(leaders):
+            where = TopicPartition(topic, number)
+            queue = self._queues.get(where)
+            if queue is None:
+                queue = self._queues[where] = PartitionQueue(where, leader)
             if number == len(queues.queues):
-                queue = PartitionQueue(TopicPartition(topic, number), leader)
                 queues.queues.append(queue)
-                self._queues[queue.where] = queue
-            else:
-                queues.queues[number].leader = leader
+            queue.leader, queue.gone = leader, None
+            if recreated:
+                queue.confirmed_by = None
         for queue in queues.queues[len(leaders) :]:
             queue.leader = None
+        if recreated:
+            for queue in queues.queues[len(leaders) :]:
+                self._remove(queue)
+            del queues.queues[len(leaders) :]
+        self._update_available(queues)
+        return queues
+
+    def _remove(self, queue: PartitionQueue) -> None:
+        queue.gone = error_for(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(queue.where), "the topic was created again with fewer partitions"
+        )
+        for batch in (*queue.closed, *([queue.open] if queue.open is not None else [])):
+            self.fail(batch, queue.gone)
+
+    def withdraw(self, topic: str) -> None:
+        """The cluster metadata does not have a topic any more: its partitions have no leader."""
+        queues = self.topics[topic]
+        for queue in queues.queues:
+            queue.leader = None
+        self._update_available(queues)
+
+    def _update_available(self, queues: TopicQueues) -> None:
         available = [queue.where.partition for queue in queues.queues if queue.leader is not None]
-        if available != queues.available or getattr(queues, "sticky", None) is None:
+        sticky: PartitionQueue | None = getattr(queues, "sticky", None)
+        if available != queues.available or sticky is None or sticky.where.partition >= len(queues.queues):
             queues.available = available
             self._switch(queues)
-        return queues
 
     def _switch(self, topic: TopicQueues) -> None:
         sticky: PartitionQueue | None = getattr(topic, "sticky", None)
@@ -383,6 +414,9 @@ class Accumulator:
     def retry(self, batch: Batch, error: KafkaError, at: float) -> None:
         """A batch in flight comes back and is sent again not before ``at`` (s)."""
         queue = self._queues[batch.where]
+        if queue.gone is not None:
+            self.fail(batch, queue.gone)
+            return
         batch.last_error = error
         queue.confirmed_by = None
         queue.in_flight.remove(batch)

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import Cluster, ClusterSnapshot
 from aiokproto.errors import BufferFullError, ClientClosedError, ConfigurationError, DeadlineError, KafkaError
+from aiokproto.net.alarm import Alarm
 from aiokproto.net.timeouts import timeout_at
 from aiokproto.producer.accumulator import Accumulator
-from aiokproto.producer.alarm import Alarm
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.batch import StoredBatch
 from aiokproto.producer.call_order import CallOrder
@@ -52,6 +52,7 @@ class Buffer:
         self._turn = asyncio.Lock()
         self._order = CallOrder(self._order_changed)
         self._room = asyncio.Event()
+        self._ids: dict[str, bytes] = {}
 
     def open(self, cluster: Cluster, alarm: Alarm) -> None:
         """Begin to take records; must be called in the running loop.
@@ -185,20 +186,35 @@ class Buffer:
     async def topic(self, name: str) -> TopicQueues:
         """The queues of a topic, whose metadata is asked for if need be."""
         self.check_open()
-        queues = self.accumulator.topics.get(name)
-        if queues is None:
+        if name not in self.accumulator.topics or not self._cluster.touch(name):
             # Brokers may be configured to create a topic that is written to (auto.create.topics.enable).
-            info = await self._cluster.topic(name, self._max_block, create=True)
-            snapshot = self._cluster.snapshot
+            await self._cluster.topic(name, self._max_block, create=True, keep=False)
+            self._update_topic(name, self._cluster.snapshot)
+        return self.accumulator.topics[name]
+
+    def update_topics(self, snapshot: ClusterSnapshot) -> None:
+        """Take in the cluster metadata."""
+        for name in list(self.accumulator.topics):
+            self._update_topic(name, snapshot)
+
+    def _update_topic(self, name: str, snapshot: ClusterSnapshot) -> None:
+        info = snapshot.topics.get(name)
+        if info is None:
+            # Deleted, or not written to for long. The sequence numbers must outlast that.
+            self.accumulator.withdraw(name)
+        else:
             leaders = [snapshot.leader(name, number) for number in range(len(info.partitions))]
-            queues = self.accumulator.update(name, leaders)
-            self._order_changed(name)
-        return queues
+            self.accumulator.update(name, leaders, recreated=bool(snapshot.recreated(self._topic_ids(name))))
+            self._ids[name] = info.topic_id
+        self._order_changed(name)
+
+    def _topic_ids(self, name: str) -> dict[str, bytes]:
+        return {name: self._ids[name]} if name in self._ids else {}
 
     def _order_changed(self, topic: str) -> None:
         """Have calls append at once that need not wait: to topics that are known and that no other call waits for."""
         queues = self.accumulator.topics.get(topic)
-        ready = self.closed is None and queues is not None and not self._order.waits(topic)
+        ready = self.closed is None and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
         self._appender._set_ready(topic, queues if ready else None)
 
     async def _until(self, turn: Awaitable[None], deadline: float) -> None:

@@ -161,6 +161,7 @@ class Producer(RecordAppender):
             self._accumulator,
             self._settings,
             self._config.request_timeout,
+            on_metadata=self._buffer.update_topics,
             on_settled=self._buffer.room_freed,
             on_failure=self._failed,
         )

@@ -6,6 +6,7 @@ from collections import deque
 from enum import Enum, auto
 
 from aiokproto.accelerator import twin
+from aiokproto.errors import KafkaError
 from aiokproto.producer.batch import Batch
 from aiokproto.types import TopicPartition
 
@@ -50,6 +51,7 @@ class PartitionQueue(Opening):
     Attributes:
         where: The partition.
         leader: Node id of its leader, None when there is none.
+        gone: Why nothing can be written to it any more.
         closed: Full or returned batches.
         in_flight: Sent and not answered.
         sent_to: Node id of the broker that has, or had, what is in flight.
@@ -67,6 +69,7 @@ class PartitionQueue(Opening):
         "closed",
         "confirmed_by",
         "due",
+        "gone",
         "in_flight",
         "last_size",
         "leader",
@@ -83,6 +86,7 @@ class PartitionQueue(Opening):
     def __init__(self, where: TopicPartition, leader: int | None) -> None:
         self.where = where
         self.leader = leader
+        self.gone: KafkaError | None = None
         super().__init__()
         self.closed: deque[Batch] = deque()
         self.in_flight: list[Batch] = []

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import Cluster, ClusterSnapshot
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.errors import ClientClosedError, KafkaError
+from aiokproto.net.alarm import Alarm
 from aiokproto.producer.accumulator import INFINITY, Accumulator, Drained
-from aiokproto.producer.alarm import Alarm
 from aiokproto.producer.batch import Batch
 from aiokproto.producer.compression import CompressionPool
 from aiokproto.producer.identity import Identity
@@ -39,6 +39,7 @@ class Sender:
         settings: Settings,
         request_timeout: float,
         *,
+        on_metadata: Callable[[ClusterSnapshot], None],
         on_settled: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -49,6 +50,7 @@ class Sender:
             accumulator: What there is to send.
             settings: The producer's options.
             request_timeout: How long a broker may take to answer (s).
+            on_metadata: Called with each new snapshot of the cluster metadata, before anything is sent by it.
             on_settled: Called after batches got their outcome, so that there is room again.
             on_failure: Called once, if an error that nobody has foreseen, or the cancellation of one of its tasks,
                 ends it. What is in flight then has no outcome.
@@ -58,6 +60,7 @@ class Sender:
         self._accumulator = accumulator
         self._settings = settings
         self._request_timeout = min(request_timeout, settings.limits.delivery_timeout)
+        self._on_metadata = on_metadata
         self._on_settled = on_settled
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
@@ -113,6 +116,8 @@ class Sender:
         while not self._settings.idempotent or self._identity.current is not None:
             drained = accumulator.drain(now, lambda node: self._sink(node).has_room())
             if drained.leaderless:
+                for where in drained.leaderless:
+                    self._cluster.touch(where.topic)
                 self._cluster.invalidate(f"{drained.leaderless[0]} has no leader")
                 self.alarm.at(now + LEADERLESS_PAUSE)
             if drained.requests:
@@ -192,13 +197,9 @@ class Sender:
     # -- metadata
 
     async def _follow(self) -> None:
-        """Keep the leaders in the accumulator as the cluster's metadata has them."""
         while True:
             snapshot = self._cluster.snapshot
-            for name, queues in self._accumulator.topics.items():
-                info = snapshot.topics.get(name)
-                count = len(queues.queues) if info is None else len(info.partitions)
-                self._accumulator.update(name, [snapshot.leader(name, number) for number in range(count)])
+            self._on_metadata(snapshot)
             self.alarm.now()
             await self._cluster.changed(snapshot.generation)
 

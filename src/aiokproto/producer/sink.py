@@ -184,6 +184,7 @@ class Sink:
             name, partition = batch.where
             topic = topics.get(name)
             if topic is None:
+                self._cluster.touch(name)
                 info = known.get(name)
                 topic_id = info.topic_id if info is not None else ZERO_UUID
                 if topic_id == ZERO_UUID:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aiokproto.producer.alarm import Alarm
+from aiokproto.net.alarm import Alarm
 from tests.net.waiting import early_timers
 
 
