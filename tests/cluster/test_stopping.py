@@ -13,7 +13,16 @@ import pytest
 from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.config import Address
-from aiokproto.errors import AuthenticationError, BrokerConnectionError, ClientClosedError, ConfigurationError
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerConnectionError,
+    ClientClosedError,
+    ConfigurationError,
+    copied,
+    error_for,
+)
 from tests.cluster.fake import brokers, started
 from tests.net.peer import Peer, config
 from tests.net.waiting import until
@@ -136,3 +145,16 @@ def test_a_client_whose_event_loop_has_ended_says_so() -> None:
     asyncio.run(first())
     with pytest.raises(ConfigurationError, match="another event loop"):
         asyncio.run(second())
+
+
+def test_an_error_that_is_raised_again_is_the_same_but_for_its_traceback() -> None:
+    cause = OSError("the cause")
+    first = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Fetch of t-0", "no right")
+    first.__cause__ = cause
+    again = copied(first)
+    assert again is not first
+    assert isinstance(again, AuthorizationError)
+    assert (str(again), again.code, again.__cause__, again.__traceback__) == (str(first), first.code, cause, None)
+    assert copied(again).__cause__ is cause
+    plain = ClientClosedError("closed")
+    assert copied(plain).__cause__ is plain

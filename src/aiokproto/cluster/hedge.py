@@ -37,7 +37,7 @@ async def first_answer(
         while left or asked:
             if left:
                 node = left.popleft()
-                asked[asyncio.create_task(ask(node))] = node
+                asked[asyncio.create_task(ask(node), name=f"aiokproto ask {node}")] = node
             await asyncio.wait(asked, timeout=PATIENCE if left else None, return_when=asyncio.FIRST_COMPLETED)
             for task in [task for task in asked if task.done()]:
                 node = asked.pop(task)

@@ -33,7 +33,7 @@ class SingleFlight(Generic[K, T]):
             raise copied(self._closed)
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.create_task(work())
+            task = self._tasks[key] = asyncio.create_task(work(), name=f"aiokproto {key}")
             task.add_done_callback(lambda done: self._finished(key, done))
         await asyncio.wait((task,), timeout=max(timeout, 0))
         if not task.done():
