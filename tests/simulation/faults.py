@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, cast
 
+from aiokproto import Client
 from aiokproto.broker import Cluster
+from aiokproto.broker.control.call import Call, Serve
+from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from aiokproto.codec.registry import lookup
-from aiokproto.codec.schema import Request
+from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.simulation import Link, Simulation
 
@@ -152,6 +155,39 @@ async def drop(world: World, seconds: float, api: str, what: str, times: int) ->
         await asyncio.sleep(seconds)
 
 
+async def delay_answers(world: World, seconds: float, api: str, by: float) -> None:
+    with world.cluster.faults.delay(_request(api), by):
+        await asyncio.sleep(seconds)
+
+
+async def serve_twice(world: World, seconds: float, api: str) -> None:
+    """As when a request arrives again after its answer got lost."""
+
+    async def twice(call: Call, serve: Serve) -> Response | None:
+        await serve(call.request)
+        return await serve(call.request)
+
+    with world.cluster.faults.intercept(_request(api), twice):
+        await asyncio.sleep(seconds)
+
+
+async def throttle(world: World, seconds: float, api: str, by_ms: int) -> None:
+    async def throttled(call: Call, serve: Serve) -> Response | None:
+        response: Any = await serve(call.request)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = by_ms
+        return cast("Response | None", response)
+
+    with world.cluster.faults.intercept(_request(api), throttled):
+        await asyncio.sleep(seconds)
+
+
+async def grow(world: World, seconds: float, partitions: int) -> None:
+    async with Client(bootstrap_servers=world.cluster.bootstrap_servers) as client:
+        topic = CreatePartitionsTopic(name=world.topic, count=partitions, assignments=None)
+        await client.request(CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=False))
+
+
 async def stall(world: World, seconds: float) -> None:
     world.simulation.loop.stall(seconds)
 
@@ -174,6 +210,10 @@ WEIGHTS = {
     "drop": 4,
     "stall": 1,
     "hold_threads": 1,
+    "delay_answers": 2,
+    "serve_twice": 2,
+    "throttle": 2,
+    "grow": 1,
 }
 """How often each kind is drawn, relative to the others."""
 
@@ -194,6 +234,10 @@ def draw(random: Random, until: float, brokers: int, partitions: int, apis: tupl
         "delay": lambda: (broker, random.choice((0.05, 0.5))),
         "refuse": lambda: (api, random.choice(REFUSALS[api]), random.randint(1, 5)),
         "drop": lambda: (api, random.choice(("request", "answer")), random.randint(1, 3)),
+        "delay_answers": lambda: (api, random.choice((0.5, 3.0))),
+        "serve_twice": lambda: (api,),
+        "throttle": lambda: (api, random.choice((50, 1000, 5000))),
+        "grow": lambda: (partitions + random.randint(1, 3),),
         "stall": lambda: (),
         "hold_threads": lambda: (),
     }

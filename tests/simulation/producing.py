@@ -14,6 +14,7 @@ from aiokproto.simulation import Simulation
 from tests.simulation.faults import Fault, World, carry_out, draw
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 4.0
+DELIVERY_TIMEOUT, MAX_BLOCK, SLACK = 60.0, 30.0, 0.1
 APIS = ("Produce", "InitProducerId", "Metadata")
 
 
@@ -24,12 +25,14 @@ class Ledger:
         calls: Of each partition the values, in the order in which the calls were made.
         written: Values that were acknowledged, and where: partition and offset.
         failed: Values that were reported as failed, and why.
+        slowest: The most seconds that a call took.
     """
 
     def __init__(self) -> None:
         self.calls: dict[tuple[int, int], list[bytes]] = defaultdict(list)
         self.written: dict[bytes, tuple[int, int]] = {}
         self.failed: dict[bytes, BaseException] = {}
+        self.slowest = 0.0
 
 
 def schedule(seed: int) -> list[Fault]:
@@ -54,7 +57,8 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             Producer(
                 bootstrap_servers=cluster.bootstrap_servers,
                 request_timeout_ms=2000,
-                delivery_timeout_ms=60_000,
+                delivery_timeout_ms=1000 * DELIVERY_TIMEOUT,
+                max_block_ms=1000 * MAX_BLOCK,
                 compression_type=random.choice(("none", "lz4")),
                 **options,  # type: ignore[arg-type]
             )
@@ -72,7 +76,12 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             happening.cancel()
             for producer in producers:
                 await producer.close()
-        await _check(cluster, ledger)
+        _check(cluster, ledger)
+        stalled = sum(fault.seconds for fault in faults if fault.kind == "stall")
+        assert ledger.slowest <= DELIVERY_TIMEOUT + MAX_BLOCK + SLACK + stalled, f"a call took {ledger.slowest} s"
+        assert not any(producer._accumulator.used for producer in producers), "memory is given back"
+        left = [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
+        assert not left, f"tasks are left behind: {left}"
 
 
 async def _produce(simulation: Simulation, which: int, producer: Producer, ledger: Ledger) -> None:
@@ -81,12 +90,14 @@ async def _produce(simulation: Simulation, which: int, producer: Producer, ledge
 
     async def send(partition: int, value: bytes) -> None:
         ledger.calls[which, partition].append(value)
+        began = simulation.time()
         try:
             found = await producer.send("t", value, partition=partition)
         except KafkaError as error:
             ledger.failed[value] = error
         else:
             ledger.written[value] = (found.partition, found.offset)
+        ledger.slowest = max(ledger.slowest, simulation.time() - began)
 
     count = random.randint(20, 120)
     for number in range(count):
@@ -106,7 +117,7 @@ def stored_records(cluster: Cluster, topic: str, partition: int) -> list[tuple[i
     return [(record.offset, record.value) for batch in decode(data) if not batch.is_control for record in batch]
 
 
-async def _check(cluster: Cluster, ledger: Ledger) -> None:
+def _check(cluster: Cluster, ledger: Ledger) -> None:
     for partition in range(PARTITIONS):
         stored = stored_records(cluster, "t", partition)
         values = [value for _, value in stored]
