@@ -288,7 +288,10 @@ class Engine:
             await self._tell(wanted.on_lost or wanted.on_revoked, partitions)
         else:
             await self._finish(partitions, change.deadline)
-            await self._tell(wanted.on_revoked, partitions)
+            # Finishing may have taken so long that the group went on without this member.
+            expelled = self.member is not None and self.member.expelled
+            listener = wanted.on_lost if expelled and wanted.on_lost else wanted.on_revoked
+            await self._tell(listener, partitions)
             self.assignment.remove(partitions)
         for partition in partitions:
             self._committed.pop(partition, None)

@@ -42,7 +42,8 @@ class ChangeKind(Enum):
     """What happens to partitions."""
 
     REVOKE = auto()
-    """They are to be given up: finish what is in hand, commit. Until the driver goes on, they are this member's."""
+    """They are to be given up: finish what is in hand, commit. Until the driver goes on they are this member's, unless
+    it is expelled meanwhile."""
     LOST = auto()
     """They are somebody else's by now. Nothing of them can be committed."""
     ASSIGN = auto()
@@ -141,6 +142,11 @@ class GroupCoordinator:
             self._request_rejoin("records are asked for again")
 
     @property
+    def expelled(self) -> bool:
+        """Whether the group has gone on without this member: what it owns is somebody else's."""
+        return bool(self._lost_reason)
+
+    @property
     def state(self) -> str:
         """What the member is doing, for people."""
         if self._away:
@@ -176,7 +182,8 @@ class GroupCoordinator:
         if self._lost_reason:
             log.warning("group %s: lost all partitions: %s", self._config.group_id, self._lost_reason)
             self._lost_reason = ""
-            yield self._change(ChangeKind.LOST, self.owned)
+            if self.owned:
+                yield self._change(ChangeKind.LOST, self.owned)
             self.owned = set()
         if self._away or not self._topics:
             if self.owned:
