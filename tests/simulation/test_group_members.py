@@ -9,6 +9,7 @@ from typing import Any
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 
@@ -56,6 +57,26 @@ async def subscribed(options: dict[str, Any], **listeners: Any) -> AsyncIterator
     consumer.subscribe("t", **listeners)
     async with consumer:
         yield consumer
+
+
+def test_a_commit_under_way_during_a_rebalance_is_repeated_for_what_is_still_owned() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        options |= {"enable_auto_commit": False, "partition_assignment_strategy": "cooperative-sticky"}
+        async with subscribed(options) as consumer:
+            await consumer.poll(5000)
+            await consumer.poll(200)
+            kept = TopicPartition("t", 0)
+            cluster.faults.delay(OffsetCommitRequest, 4.0, times=1)
+            commit = asyncio.create_task(consumer.commit({kept: 1}))
+            await asyncio.sleep(0.1)
+            async with subscribed(options):
+                for _ in range(20):
+                    await consumer.poll(100)
+                assert consumer.assignment() == {kept}
+                await commit
+                assert (await consumer.committed(kept))[kept].offset == 1  # type: ignore[union-attr]
+
+    run(program)
 
 
 def test_partitions_of_a_member_that_was_expelled_while_a_record_is_in_hand_are_lost() -> None:

@@ -467,7 +467,8 @@ class GroupCoordinator:
             self._heard(judged, code, "OffsetCommit")
             if judged is Verdict.FATAL:
                 raise error_for(code, f"OffsetCommit of group {self._config.group_id!r} for {next(iter(failed))}")
-            if judged is not Verdict.REJOIN:
+            # PROCEED: it was refused for a generation that is over. What is still owned can be committed in the next.
+            if judged not in (Verdict.REJOIN, Verdict.PROCEED):
                 raise CommitError(f"group {self._config.group_id!r}: {error_for(code)}; {_names(mine)} not committed")
             await asyncio.sleep(self._cluster.backoff(1))
             try:

@@ -180,9 +180,10 @@ class Membership:
     def beaten(self, code: int, generation: int) -> Verdict:
         """Take in the error code of a heartbeat or commit that was sent in ``generation``.
 
-        One that was sent in an earlier generation says nothing about this one.
+        One that was sent in an earlier generation says nothing about this one; nor does one that comes while the next
+        is being joined, which the coordinator may have begun already.
         """
-        if generation != self.generation and code:
+        if code and (generation != self.generation or self.phase is not Phase.STABLE):
             return Verdict.PROCEED
         return self._judge(code)
 
