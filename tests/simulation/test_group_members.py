@@ -7,9 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.errors import DeadlineError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 
@@ -96,5 +99,21 @@ def test_partitions_of_a_member_that_was_expelled_while_a_record_is_in_hand_are_
                 await asyncio.wait({asyncio.ensure_future(zombie.poll(2000))})
                 assert events.seen[:2] == [("assigned", 2), ("lost", 2)]
                 assert ("lost", 0) not in events.seen
+
+    run(program)
+
+
+def test_a_commit_ends_by_its_deadline_behind_another_that_is_not_answered() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "auto_commit_interval_ms": 300}) as consumer:
+            silence = cluster.faults.drop(OffsetCommitRequest)
+            await anext(consumer)
+            await anext(consumer)
+            await asyncio.sleep(0.6)
+            began = simulation.time()
+            with pytest.raises(DeadlineError):
+                await consumer.commit({TopicPartition("t", 0): 1}, timeout_ms=500)
+            assert simulation.time() - began < 0.6
+            silence.remove()
 
     run(program)

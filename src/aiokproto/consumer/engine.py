@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import Any
 
@@ -21,6 +21,7 @@ from aiokproto.consumer.subscription import Listener, Subscription
 from aiokproto.errors import ClientClosedError, CommitError, KafkaError, error_for
 from aiokproto.group.coordinator import Change, ChangeKind, GroupCoordinator
 from aiokproto.group.offsets import GroupRequests
+from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -343,15 +344,27 @@ class Engine:
         assert self.member is not None
         if not offsets:
             return
-        async with self._committing:
+        deadline = asyncio.get_running_loop().time() + timeout
+        async with self._turn_to_commit(deadline):
+            left = deadline - asyncio.get_running_loop().time()
             if self.subscription.partitions is None:
-                await self.member.commit(offsets, timeout)
+                await self.member.commit(offsets, left)
             else:
-                _, codes = await self.offsets.commit(offsets, None, timeout)
+                _, codes = await self.offsets.commit(offsets, None, left)
                 for partition, code in codes.items():
                     if code:
                         raise error_for(code, f"OffsetCommit of group {self.offsets.group_id!r} for {partition}")
         self._committed.update({partition: position.offset for partition, position in offsets.items()})
+
+    @asynccontextmanager
+    async def _turn_to_commit(self, at: float) -> AsyncIterator[None]:
+        """Wait until no other commit is under way, until that loop time."""
+        async with until(at, lambda: "OffsetCommit: another commit is still under way"):
+            await self._committing.acquire()
+        try:
+            yield
+        finally:
+            self._committing.release()
 
     async def _auto_commit(self) -> None:
         interval = self._config.auto_commit_interval
