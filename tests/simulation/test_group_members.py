@@ -11,6 +11,7 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.leave_group import LeaveGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.errors import DeadlineError
 from aiokproto.simulation import Simulation
@@ -99,6 +100,38 @@ def test_partitions_of_a_member_that_was_expelled_while_a_record_is_in_hand_are_
                 await asyncio.wait({asyncio.ensure_future(zombie.poll(2000))})
                 assert events.seen[:2] == [("assigned", 2), ("lost", 2)]
                 assert ("lost", 0) not in events.seen
+
+    run(program)
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), asyncio.CancelledError()], ids=repr)
+def test_a_member_leaves_the_group_though_its_callback_raises(error: BaseException) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        def fail(partitions: list[TopicPartition]) -> None:
+            raise error
+
+        left = cluster.faults.watch(LeaveGroupRequest)
+        consumer = Consumer(**options)
+        consumer.subscribe("t", on_revoked=fail)
+        await consumer.start()
+        await anext(consumer)
+        with pytest.raises(type(error)):
+            await consumer.close()
+        assert left.happened == 1
+
+    run(program)
+
+
+def test_partitions_are_revoked_though_the_last_commit_fails() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        events = Events()
+        consumer = Consumer(**options)
+        consumer.subscribe("t", **events.listeners())
+        await consumer.start()
+        await anext(consumer)
+        cluster.faults.drop(OffsetCommitRequest)
+        await consumer.close(4000)
+        assert events.seen == [("assigned", 2), ("revoked", 2)]
 
     run(program)
 

@@ -193,16 +193,20 @@ class Engine:
     async def _say_goodbye(self, member: GroupCoordinator, deadline: float) -> None:
         """Commit, tell the user what is revoked, leave; each as far as the time allows."""
         loop = asyncio.get_running_loop()
-        try:
-            if self._config.enable_auto_commit:
+        if self._config.enable_auto_commit:
+            try:
                 await self._commit_finished(max(deadline - loop.time(), 0.1) / 2)
+            except KafkaError as error:
+                log.warning("consumer: closing: %s", error)
+        try:
             if member.owned:
-                owned = sorted(member.owned)
                 left = max(deadline - loop.time(), 0.1)
-                await asyncio.wait_for(self._tell(self.subscription.on_revoked, owned), left)
-        except (KafkaError, asyncio.TimeoutError) as error:
-            log.warning("consumer: closing: %s", str(error) or "a callback took too long")
-        await member.leave("the consumer is closed", timeout=min(max(deadline - loop.time(), 0.1), 3.0))
+                await asyncio.wait_for(self._tell(self.subscription.on_revoked, sorted(member.owned)), left)
+        except asyncio.TimeoutError:
+            log.warning("consumer: closing: on_revoked took too long")
+        finally:
+            # Whatever the callback raised: others are waiting for the partitions.
+            await member.leave("the consumer is closed", timeout=min(max(deadline - loop.time(), 0.1), 3.0))
 
     # Following the subscription
 
