@@ -11,9 +11,10 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
-from aiokproto.errors import DeadlineError
+from aiokproto.errors import AuthenticationError, ClientClosedError, DeadlineError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 
@@ -148,5 +149,49 @@ def test_a_commit_ends_by_its_deadline_behind_another_that_is_not_answered() -> 
                 await consumer.commit({TopicPartition("t", 0): 1}, timeout_ms=500)
             assert simulation.time() - began < 0.6
             silence.remove()
+
+    run(program)
+
+
+def test_a_heartbeat_without_authentication_ends_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed(options) as consumer:
+            await anext(consumer)
+            send = consumer._engine.cluster.send
+
+            async def refused(request: Any, *args: Any, **kwargs: Any) -> Any:
+                if isinstance(request, HeartbeatRequest):
+                    raise AuthenticationError("the certificate has expired")
+                return await send(request, *args, **kwargs)
+
+            monkeypatch.setattr(consumer._engine.cluster, "send", refused)
+            await asyncio.sleep(1)
+            with pytest.raises(AuthenticationError, match="expired"):
+                await anext(consumer)
+
+    run(program)
+
+
+@pytest.mark.parametrize(
+    "name", ["aiokproto-consumer-fetch", "aiokproto-consumer-locate", "aiokproto-consumer-group", "aiokproto-heartbeat"]
+)
+def test_a_cancelled_task_of_the_consumer_is_raised_from_every_call(name: str) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed(options) as consumer:
+            await anext(consumer)
+            (task,) = [task for task in asyncio.all_tasks() if task.get_name() == name]
+            task.cancel()
+            await asyncio.sleep(1)
+            partition = TopicPartition("t", 0)
+            for call in (
+                lambda: anext(consumer),
+                lambda: consumer.poll(1000),
+                consumer.commit,
+                lambda: consumer.committed(partition),
+                lambda: consumer.position(partition),
+                lambda: consumer.end_offsets(partition),
+            ):
+                with pytest.raises(ClientClosedError, match="cancelled"):
+                    await asyncio.wait_for(call(), 5)
 
     run(program)

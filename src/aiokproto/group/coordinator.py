@@ -11,7 +11,8 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from aiokproto.cluster import Cluster, ClusterSnapshot, CoordinatorKind
-from aiokproto.codec.messages.heartbeat import HeartbeatResponse
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.errors import (
     BrokerConnectionError,
     BrokerError,
@@ -23,6 +24,7 @@ from aiokproto.errors import (
     KafkaError,
     error_for,
 )
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.assignors import Assignor, Subscription
 from aiokproto.group.membership import Membership, Phase, Verdict
 from aiokproto.group.offsets import GroupRequests
@@ -311,6 +313,8 @@ class GroupCoordinator:
             self._assigned = set(decode_assignment(bytes(synced.assignment)))
             self._assignor.on_assignment(sorted(self._assigned), self._member.generation)
         except (BrokerConnectionError, DeadlineError) as error:
+            if classify(error, Situation(api=JoinGroupRequest.api_key)) is Action.STOP:
+                raise
             self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._config.group_id)
             return Verdict.FIND_COORDINATOR, error
         return Verdict.PROCEED, KafkaError()
@@ -386,6 +390,8 @@ class GroupCoordinator:
             try:
                 code = await self._one_beat()
             except (BrokerConnectionError, DeadlineError) as error:
+                if classify(error, Situation(api=HeartbeatRequest.api_key)) is Action.STOP:
+                    raise
                 failures += 1
                 log.debug("group %s: heartbeat: %s", self._config.group_id, error)
                 self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._config.group_id)
