@@ -14,7 +14,7 @@ from typing import NamedTuple
 from aiokproto.consumer.batch import Batch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.handing import Hand
-from aiokproto.errors import ConfigurationError
+from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
 
@@ -163,6 +163,19 @@ class Assignment(Hand):
         if self._turns and self._turns[0] is cursor:
             self._turns.popleft()
             cursor.queued = False
+
+    def report(self, cursor: Cursor) -> KafkaError:
+        """Its error, which is about to be raised. A missing topic is looked for again: it may come back."""
+        error = cursor.error
+        assert error is not None
+        self.yield_turn(cursor)
+        if isinstance(error, UnknownTopicError):
+            cursor.retry()
+            self._signals.changed()
+        else:
+            # Behind the others, or their records would never come again.
+            self.enqueue(cursor)
+        return error
 
     def take(self, count: int) -> list[Record]:
         """Up to ``count`` of the opened records, in their order."""

@@ -15,6 +15,7 @@ from collections import deque
 from enum import Enum
 from typing import NamedTuple
 
+from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.consumer.chunk import Chunk
 from aiokproto.errors import KafkaError
 from aiokproto.records import RecordBatch
@@ -86,6 +87,7 @@ class Cursor:
         high_watermark: The end of what is replicated; -1 when unknown.
         last_stable_offset: The end of what ``read_committed`` may see; -1 when unknown.
         log_start_offset: The first offset there is; -1 when unknown.
+        topic_id: The topic that the offsets are of; zeros while nothing was fetched, or topics have no ids.
     """
 
     __slots__ = (
@@ -110,6 +112,7 @@ class Cursor:
         "replica",
         "retry_at",
         "start",
+        "topic_id",
         "version",
         "wanted_size",
     )
@@ -138,6 +141,7 @@ class Cursor:
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
+        self.topic_id = ZERO_UUID
 
     @property
     def position(self) -> int | None:
@@ -181,6 +185,11 @@ class Cursor:
     def fail(self, error: KafkaError) -> None:
         """Stop until the user seeks."""
         self.error = error
+
+    def retry(self) -> None:
+        """End :meth:`fail` where the cause may pass: go on where it was."""
+        self.error = None
+        self.missing_since = None
 
     def fetched(self, chunk: Chunk) -> None:
         """Take in a Fetch answer's records. Where none of them is for users, only the position moves on."""
@@ -246,4 +255,5 @@ class Cursor:
         self.error = None
         self.replica = None
         self.wanted_size = 0
+        self.topic_id = ZERO_UUID
         self.succeeded()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from inspect import isawaitable
 from typing import Any
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import Cluster, TopicInfo
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.cursor import COMMITTED, EARLIEST
 from aiokproto.consumer.fetcher import Fetcher
@@ -57,7 +57,7 @@ class Engine:
         self.locator = Locator(
             cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset, read_committed
         )
-        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.locator.out_of_range)
+        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.locator.reset)
         self.member = GroupCoordinator(cluster, group, config.assignors) if group else None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
@@ -124,7 +124,9 @@ class Engine:
         if asyncio.current_task() is self._tasks.get("group"):
             raise RuntimeError("records cannot be asked for in a rebalance callback: it keeps them from coming")
         if self._trouble is not None:
-            raise self._trouble.with_traceback(None)
+            # Once for each attempt to find the topics: what else is subscribed is not held up.
+            trouble, self._trouble = self._trouble, None
+            raise trouble.with_traceback(None)
         if self.member is not None:
             self.member.come_back()
 
@@ -250,18 +252,45 @@ class Engine:
             topics = wanted.matching(await self.cluster.topics())
         if wanted.partitions is not None:
             topics = frozenset(partition.topic for partition in wanted.partitions)
-        found = await self.cluster.topics(topics) if topics else {}
-        if wanted is not self.subscription or wanted.partitions is not None:
+        found, failures = await self._find(topics)
+        if wanted is not self.subscription:
             return
-        if self.member is not None:
-            self.member.set_topics(topics)
-            return
+        if wanted.partitions is None:
+            if self.member is not None:
+                self.member.set_topics(topics)
+            else:
+                self._assign_all(topics, found)
+        # Partitions that are assigned say by themselves that their topic is gone.
+        known = {partition.topic for partition in self.assignment.cursors}
+        for name, failure in failures.items():
+            if name not in known or not self._tasks:
+                raise failure
+
+    async def _find(self, topics: Iterable[str]) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
+        """The topics, and why some of them are not to be had: those do not hold up the others."""
+        names = sorted(topics)
+        answers = await asyncio.gather(*(self.cluster.topic(name) for name in names), return_exceptions=True)
+        found: dict[str, TopicInfo] = {}
+        failures: dict[str, KafkaError] = {}
+        for name, answer in zip(names, answers, strict=True):
+            if isinstance(answer, KafkaError):
+                failures[name] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found[name] = answer
+        return found, failures
+
+    def _assign_all(self, topics: Collection[str], found: Mapping[str, TopicInfo]) -> None:
+        """Without a group: read every partition. Those of a topic that is missing wait for it to come back."""
         everything = {
             TopicPartition(name, number) for name, info in found.items() for number in range(len(info.partitions))
         }
-        known = {partition.topic for partition in self.assignment.cursors}
-        self.assignment.remove(self.assignment.cursors.keys() - everything)
-        for partition in sorted(everything - self.assignment.cursors.keys()):
+        cursors = self.assignment.cursors
+        waiting = {partition for partition in cursors if partition.topic in topics and partition.topic not in found}
+        known = {partition.topic for partition in cursors}
+        self.assignment.remove(cursors.keys() - everything - waiting)
+        for partition in sorted(everything - cursors.keys()):
             # What was written to a partition before anyone could know of it is not to be skipped.
             self.assignment.add([partition], EARLIEST if partition.topic in known else COMMITTED)
 

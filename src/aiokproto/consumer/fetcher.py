@@ -77,9 +77,9 @@ class Fetcher:
     """Keeps the cursors of an assignment supplied."""
 
     def __init__(
-        self, cluster: Cluster, assignment: Assignment, config: FetchConfig, reset: Callable[[Cursor], None]
+        self, cluster: Cluster, assignment: Assignment, config: FetchConfig, reset: Callable[[Cursor, str], None]
     ) -> None:
-        """``reset`` is called for a cursor whose position is outside the log."""
+        """``reset`` is called for a cursor whose position means nothing in the log, and why."""
         self._cluster = cluster
         self._assignment = assignment
         self._config = config
@@ -204,6 +204,10 @@ class Fetcher:
             buffered += cursor.buffered
             if cursor.retry_at > now:
                 retry_at = cursor.retry_at if retry_at is None else min(retry_at, cursor.retry_at)
+            elif self._is_another_topic(cursor, snapshot):
+                self._reset(cursor, "the topic was deleted and created again")
+                if cursor.fetch_offset is not None:
+                    retry_at = cursor.retry_at if retry_at is None else min(retry_at, cursor.retry_at)
             elif cursor.fetch_offset is not None:
                 size = max(self._config.max_partition_bytes, cursor.wanted_size)
                 asked[partition] = _Asked(cursor, cursor.version, cursor.fetch_offset, size)
@@ -213,6 +217,13 @@ class Fetcher:
         larger = [item for item in asked.items() if item[1].cursor.wanted_size][:1]
         asked = dict(larger) or asked
         return mine, asked, retry_at
+
+    def _is_another_topic(self, cursor: Cursor, snapshot: ClusterSnapshot) -> bool:
+        """Whether the topic by this name is not the one that the position is from (KIP-516)."""
+        topic_id = snapshot.topics[cursor.partition.topic].topic_id
+        if cursor.topic_id == ZERO_UUID:
+            cursor.topic_id = topic_id
+        return topic_id not in (cursor.topic_id, ZERO_UUID)
 
     def _wanted(self, asked: dict[TopicPartition, _Asked]) -> dict[TopicPartition, Wanted]:
         topics = self._cluster.snapshot.topics
@@ -315,7 +326,7 @@ class Fetcher:
                 cursor.replica = None
                 self._rescan.set()
                 return
-            self._reset(cursor)
+            self._reset(cursor, f"offset {cursor.fetch_offset} is outside the log")
         elif code in _MISSING:
             self._back_off([cursor], cursor.attempts + 1, code.name)
             self._missing(cursor, code, now)

@@ -51,13 +51,13 @@ class Locator:
         """There may be a cursor that does not know where to start."""
         self._wake.set()
 
-    def out_of_range(self, cursor: Cursor) -> None:
-        """A position is outside the log: go on as ``auto_offset_reset`` says, or fail."""
+    def reset(self, cursor: Cursor, why: str) -> None:
+        """A position means nothing in the log: go on as ``auto_offset_reset`` says, or fail."""
         if cursor.records or cursor.chunks:
             # What was fetched before is still good and comes first; asking again after it tells the same.
             cursor.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(1)
             return
-        self._apply_policy(cursor, f"offset {cursor.fetch_offset} is outside the log")
+        self._apply_policy(cursor, why)
 
     def _apply_policy(self, cursor: Cursor, why: str) -> None:
         start = RESETS[self._reset]

@@ -153,10 +153,7 @@ class Reader:
                 if not await self._wait(deadline):
                     return None
             elif cursor.error is not None:
-                # Behind the others, or their records would never come again.
-                self._assignment.yield_turn(cursor)
-                self._assignment.enqueue(cursor)
-                raise cursor.error.with_traceback(None)
+                raise self._assignment.report(cursor).with_traceback(None)
             else:
                 return cursor
 

@@ -27,7 +27,7 @@ from aiokproto.errors import (
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.assignors import Assignor, Subscription
 from aiokproto.group.membership import Membership, Phase, Verdict
-from aiokproto.group.offsets import GroupRequests
+from aiokproto.group.offsets import MISSING, GroupRequests
 from aiokproto.group.protocol import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
@@ -452,6 +452,7 @@ class GroupCoordinator:
 
         Raises:
             CommitError: Some partitions are no longer this member's; the others were committed.
+            UnknownTopicError: The topics of some were deleted; the others were committed.
             BrokerError: The commit is refused for another reason.
             DeadlineError: The coordinator did not take it in time.
         """
@@ -471,7 +472,7 @@ class GroupCoordinator:
                 break
             code = next(iter(failed.values()))
             self._heard(judged, code, "OffsetCommit")
-            if judged is Verdict.FATAL:
+            if judged is Verdict.FATAL or MISSING.issuperset(failed.values()):
                 raise error_for(code, f"OffsetCommit of group {self._config.group_id!r} for {next(iter(failed))}")
             # PROCEED: it was refused for a generation that is over. What is still owned can be committed in the next.
             if judged not in (Verdict.REJOIN, Verdict.PROCEED):
@@ -487,12 +488,6 @@ class GroupCoordinator:
             raise CommitError(
                 f"group {self._config.group_id!r}: {_names(gone)} not committed: no longer assigned to this member"
             )
-
-    async def committed(
-        self, partitions: Iterable[TopicPartition], *, stable: bool, timeout: float
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See :meth:`GroupRequests.committed`."""
-        return await self._requests.committed(partitions, stable=stable, timeout=timeout)
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

@@ -29,6 +29,9 @@ from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
 
+MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""What a coordinator answers for a topic that it does not have."""
+
 R = TypeVar("R", bound=Response)
 
 _BY_NAME = 9
@@ -109,12 +112,20 @@ class GroupRequests:
         generation = request.generation_id_or_member_epoch
 
         def judge(answer: OffsetCommitResponse) -> tuple[Verdict, int]:
-            return _worst([code for _, code in _commit_codes(answer)])
+            return _worst([code for partition, code in _commit_codes(answer) if not self._is_gone(partition, code)])
 
         answer, judged, code = await self.send(request, judge, "OffsetCommit", timeout)
         if member is not None:
             judged = member.beaten(code, generation) if judged is Verdict.LOST else judged
         return judged, dict(_commit_codes(answer))
+
+    def _is_gone(self, partition: TopicPartition, code: int) -> bool:
+        """Whether a commit was refused since the topic was deleted: to repeat it would hold up all others."""
+        if code not in MISSING:
+            return False
+        # The coordinator may be the one that has not heard of the topic yet.
+        self._cluster.invalidate(f"OffsetCommit for {partition}: {ErrorCode(code).name}")
+        return self._cluster.snapshot.partition(*partition) is None
 
     async def committed(
         self, partitions: Iterable[TopicPartition], *, stable: bool, timeout: float

@@ -1,0 +1,126 @@
+"""Topics that are deleted or created again, and brokers that do not answer: what the other partitions' readers see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokproto import Client, Consumer, Producer
+from aiokproto.broker import Cluster
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
+from aiokproto.errors import OffsetOutOfRangeError, UnknownTopicError
+from aiokproto.simulation import Simulation
+from aiokproto.types import TopicPartition
+
+Program = Callable[[Simulation, Cluster, Producer], Awaitable[None]]
+
+
+def run(program: Program, brokers: int = 1) -> None:
+    """Run a program with a cluster, and a producer."""
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(brokers) as cluster, Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            await program(simulation, cluster, producer)
+
+    simulation.run(main())
+
+
+async def delete(cluster: Cluster, topic: str) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        await client.request(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), max_version=5)
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_a_deleted_topic_does_not_starve_another(group_id: str | None) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        for topic in ("healthy", "deleted"):
+            await cluster.create_topic(topic, 1)
+            await producer.send(topic, b"first")
+        consumer = Consumer(
+            "healthy",
+            "deleted",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id=group_id,
+            auto_offset_reset="earliest",
+            metadata_max_age_ms=500,
+        )
+        await consumer.start()
+        assert {(await anext(consumer)).topic for _ in range(2)} == {"healthy", "deleted"}
+        await delete(cluster, "deleted")
+        await asyncio.sleep(8)
+        for number in range(5):
+            await producer.send("healthy", b"%d" % number)
+        got, errors = [], []
+        for _ in range(30):
+            try:
+                got += [record.value for record in await consumer.poll(500, 1)]
+            except UnknownTopicError as error:
+                errors.append(error)
+        assert got == [b"%d" % number for number in range(5)]
+        assert errors, "the user hears of it"
+        assert len(errors) < 15, "and is not kept from reading by it"
+        began = simulation.time()
+        if group_id:
+            healthy = TopicPartition("healthy", 0)
+            with pytest.raises(UnknownTopicError, match="deleted"):
+                await consumer.commit({healthy: 6, TopicPartition("deleted", 0): 1})
+            assert (await consumer.committed(healthy))[healthy].offset == 6  # type: ignore[union-attr]
+        await consumer.close()
+        assert simulation.time() - began < 3
+
+    run(program)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+@pytest.mark.parametrize("count", [5, 20])
+def test_a_topic_created_again_is_read_as_the_reset_policy_says(reset: Any, count: int) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await cluster.create_topic("t", 1)
+        partition = TopicPartition("t", 0)
+        consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset=reset)
+        consumer.assign([partition])
+        async with consumer:
+            consumer.seek(partition, 0)
+            for number in range(10):
+                await producer.send("t", b"old%d" % number)
+            for _ in range(10):
+                await anext(consumer)
+            await delete(cluster, "t")
+            await cluster.create_topic("t", 1)
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers) as other:
+                for number in range(count):
+                    await other.send("t", b"new%d" % number)
+            if reset == "none":
+                with pytest.raises(OffsetOutOfRangeError, match="created again"):
+                    await asyncio.wait_for(anext(consumer), 10)
+            else:
+                got = [(await asyncio.wait_for(anext(consumer), 10)).value for _ in range(count)]
+                assert got == [b"new%d" % number for number in range(count)]
+
+    run(program)
+
+
+def test_a_topic_created_again_long_after_is_read_again() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await cluster.create_topic("t", 1)
+        consumer = Consumer(
+            bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", metadata_max_age_ms=1000
+        )
+        consumer.assign([("t", 0)])
+        async with consumer:
+            await producer.send("t", b"old")
+            await anext(consumer)
+            await delete(cluster, "t")
+            with pytest.raises(UnknownTopicError):
+                await asyncio.wait_for(anext(consumer), 20)
+            await cluster.create_topic("t", 1)
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers) as other:
+                await other.send("t", b"new")
+            await asyncio.sleep(5)
+            assert (await asyncio.wait_for(anext(consumer), 10)).value == b"new"
+
+    run(program)
