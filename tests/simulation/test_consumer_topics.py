@@ -10,7 +10,15 @@ import pytest
 
 from aiokproto import Client, Consumer, Producer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
+from aiokproto.codec.messages.end_txn import EndTxnRequest
+from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.codec.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from aiokproto.errors import OffsetOutOfRangeError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
@@ -122,5 +130,34 @@ def test_a_topic_created_again_long_after_is_read_again() -> None:
                 await other.send("t", b"new")
             await asyncio.sleep(5)
             assert (await asyncio.wait_for(anext(consumer), 10)).value == b"new"
+
+    run(program)
+
+
+def test_a_group_waits_for_offsets_that_are_part_of_an_open_transaction() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await cluster.create_topic("t", 1)
+        for number in range(10):
+            await producer.send("t", b"%d" % number)
+        async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+            found = await client.request(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000))
+            ids: dict[str, Any] = {
+                "transactional_id": "x",
+                "producer_id": found.producer_id,
+                "producer_epoch": found.producer_epoch,
+            }
+            await client.request(AddOffsetsToTxnRequest(group_id="g", **ids), max_version=3)
+            offset = TxnOffsetCommitRequestPartition(
+                partition_index=0, committed_offset=10, committed_leader_epoch=-1, committed_metadata=""
+            )
+            topics = [TxnOffsetCommitRequestTopic(name="t", partitions=[offset])]
+            await client.request(TxnOffsetCommitRequest(group_id="g", topics=topics, **ids), key="g", max_version=3)
+            async with Consumer(
+                "t", bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest"
+            ) as consumer:
+                assert await consumer.poll(3000) == []
+                await client.request(EndTxnRequest(committed=True, **ids), max_version=3)
+                await producer.send("t", b"after")
+                assert (await asyncio.wait_for(anext(consumer), 5)).offset == 10
 
     run(program)

@@ -393,15 +393,15 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where nothing is. Of all assigned partitions if none are given.
 
+        Waits for transactions under way that commit offsets of them (KIP-447).
+
         Raises:
             ConfigurationError: There is no group.
             BrokerError, DeadlineError: It is refused; no answer in time.
         """
         self._group()
         assert self._engine.offsets is not None
-        return await self._engine.offsets.committed(
-            self._chosen(partitions), stable=self._read_committed, timeout=self._seconds(timeout_ms)
-        )
+        return await self._engine.offsets.committed(self._chosen(partitions), self._seconds(timeout_ms))
 
     # The log
 

@@ -50,13 +50,10 @@ class Engine:
         self._config = config
         self.assignment = Assignment(Signals(self._changed, self._arrived, self._room))
         self.reader = Reader(self.assignment, config.check_crcs, self.check)
-        read_committed = config.fetch.read_committed
-        self.lookup = OffsetLookup(cluster, read_committed)
+        self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
         self.offsets = GroupRequests(cluster, group.group_id) if group else None
-        self.locator = Locator(
-            cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset, read_committed
-        )
+        self.locator = Locator(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.locator.reset)
         self.member = GroupCoordinator(cluster, group, config.assignors) if group else None
         self._tasks: dict[str, asyncio.Task[None]] = {}

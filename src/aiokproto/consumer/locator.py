@@ -36,7 +36,6 @@ class Locator:
         lookup: OffsetLookup,
         group: GroupRequests | None,
         reset: str,
-        read_committed: bool,
     ) -> None:
         self.resets = 0
         self._cluster = cluster
@@ -44,7 +43,6 @@ class Locator:
         self._lookup = lookup
         self._group = group
         self._reset = reset
-        self._read_committed = read_committed
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -159,9 +157,7 @@ class Locator:
         if self._group is not None:
             try:
                 committed = await self._group.committed(
-                    [cursor.partition for cursor in cursors],
-                    stable=self._read_committed,
-                    timeout=self._cluster.config.api_timeout,
+                    [cursor.partition for cursor in cursors], self._cluster.config.api_timeout
                 )
             except (DeadlineError, BrokerError, ConnectionError) as error:
                 # Never the reset policy because of a failure: that would skip records, or repeat all.

@@ -128,13 +128,15 @@ class GroupRequests:
         return self._cluster.snapshot.partition(*partition) is None
 
     async def committed(
-        self, partitions: Iterable[TopicPartition], *, stable: bool, timeout: float
+        self, partitions: Iterable[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has nothing.
 
+        Transactions under way that commit offsets of these partitions are waited for (KIP-447), at any isolation
+        level: whoever started before them would process once more what they are about to commit.
+
         Args:
             partitions: Which ones.
-            stable: Wait for transactions under way that commit offsets of them (KIP-447).
             timeout: Seconds.
 
         Raises:
@@ -148,7 +150,7 @@ class GroupRequests:
         deadline = loop.time() + timeout
         node = await self._cluster.coordinator(CoordinatorKind.GROUP, self.group_id, timeout=timeout)
         version = min(await self._cluster.version(OffsetFetchRequest, node), _BY_NAME)
-        request = _fetch_request(self.group_id, names, version, stable)
+        request = _fetch_request(self.group_id, names, version)
 
         def judge(answer: OffsetFetchResponse) -> tuple[Verdict, int]:
             top, entries = _fetch_entries(answer)
@@ -210,9 +212,9 @@ def _commit_codes(answer: OffsetCommitResponse) -> list[tuple[TopicPartition, in
     ]
 
 
-def _fetch_request(group_id: str, names: Mapping[str, list[int]], version: int, stable: bool) -> OffsetFetchRequest:
+def _fetch_request(group_id: str, names: Mapping[str, list[int]], version: int) -> OffsetFetchRequest:
     # A broker before 2.5 cannot wait for transactions; read-process-write loops do not work with it anyway.
-    stable = stable and version >= 7
+    stable = version >= 7
     if version >= _GROUPS_FROM:
         topics = [OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in names.items()]
         return OffsetFetchRequest(
