@@ -46,7 +46,8 @@ class Partition:
     leader_epoch: int
     opens: Callable[[], Log]
     unopened: Saved
-    watchers: set[Callable[[], None]] = field(default_factory=set)
+    # A dictionary for its order: what a seed decides must not depend on addresses of objects.
+    watchers: dict[Callable[[], None], None] = field(default_factory=dict)
     _log: Log | None = None
 
     @property

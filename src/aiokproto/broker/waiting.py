@@ -30,11 +30,11 @@ async def until_news(partitions: Sequence[Partition], deadline: float) -> bool:
 
     timer = loop.call_at(deadline, end)
     for partition in partitions:
-        partition.watchers.add(wake)
+        partition.watchers[wake] = None
     try:
         await woken
     finally:
         timer.cancel()
         for partition in partitions:
-            partition.watchers.discard(wake)
+            partition.watchers.pop(wake, None)
     return over
