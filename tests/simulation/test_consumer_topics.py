@@ -161,3 +161,29 @@ def test_a_group_waits_for_offsets_that_are_part_of_an_open_transaction() -> Non
                 assert (await asyncio.wait_for(anext(consumer), 5)).offset == 10
 
     run(program)
+
+
+def test_a_silent_broker_holds_up_no_start_on_another() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await cluster.create_topic("t", 3, replication=1)
+        for number in range(3):
+            await producer.send("t", b"x", partition=number)
+        silent = cluster.leader("t", 0)
+        async with Consumer(
+            bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", request_timeout_ms=8000
+        ) as consumer:
+            consumer.assign([("t", number) for number in range(3)])
+            for _ in range(3):
+                await anext(consumer)
+            port = int(cluster.bootstrap_servers.split(",")[silent].rpartition(":")[2])
+            for link in simulation.network.links(server=("127.0.0.1", port)):
+                link.silence()
+            consumer.seek_to_beginning()
+            began = simulation.time()
+            got = {(await asyncio.wait_for(anext(consumer), 2)).partition for _ in range(2)}
+            assert got == {1, 2}
+            consumer.seek_to_beginning(("t", 1))
+            assert (await asyncio.wait_for(anext(consumer), 2)).partition == 1
+            assert simulation.time() - began < 2
+
+    run(program, brokers=3)

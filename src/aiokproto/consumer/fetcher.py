@@ -159,7 +159,7 @@ class Fetcher:
             if not mine:
                 return
             if not asked:
-                await _wait(wake, retry_at)
+                await wait_until(wake, retry_at)
                 continue
             plan = session.plan(self._wanted(asked))
             for entry in asked.values():
@@ -380,7 +380,7 @@ class Fetcher:
         return next(PartitionState(status, detail) for true, status, detail in cases if true)
 
 
-async def _wait(event: asyncio.Event, until: float | None) -> None:
+async def wait_until(event: asyncio.Event, until: float | None) -> None:
     """Wait for the event, or until that loop time."""
     if until is None:
         await event.wait()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from dataclasses import dataclass
 
 from aiokproto.cluster import Cluster
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.cursor import COMMITTED, EARLIEST, LATEST, Cursor
-from aiokproto.consumer.fetcher import MISSING_FOR
+from aiokproto.consumer.fetcher import MISSING_FOR, wait_until
 from aiokproto.consumer.offsets import OffsetLookup, may_pass
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DeadlineError, KafkaError, UnknownTopicError, error_for
@@ -20,6 +20,29 @@ log = logging.getLogger("aiokproto.consumer")
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 """``auto_offset_reset`` → what to ask ListOffsets; None to raise."""
+
+
+_GROUP = -1
+"""Whom to ask about a cursor that starts where the group has committed; others are numbers of brokers."""
+
+
+@dataclass
+class _Attempt:
+    """Finding a cursor's position.
+
+    Attributes:
+        version: The cursor's: after a seek it is another errand.
+        under_way: Whether somebody is being asked.
+        count: Failures in a row.
+        retry_at: Loop time before which nobody is asked again, ...
+        generation: ... unless the metadata is newer than this.
+    """
+
+    version: int
+    under_way: bool = False
+    count: int = 0
+    retry_at: float = 0.0
+    generation: int = -1
 
 
 class Locator:
@@ -44,6 +67,7 @@ class Locator:
         self._group = group
         self._reset = reset
         self._wake = asyncio.Event()
+        self._attempts: dict[Cursor, _Attempt] = {}
 
     def wake(self) -> None:
         """There may be a cursor that does not know where to start."""
@@ -71,24 +95,48 @@ class Locator:
 
     async def run(self) -> None:
         """Locate, for ever. Raises what ends it."""
-        attempt = 0
-        while True:
-            lost = self._lost()
-            if not lost:
-                attempt = 0
-                await self._wake.wait()
+        asking: set[asyncio.Task[None]] = set()
+        try:
+            while True:
                 self._wake.clear()
-                continue
-            generation = self._cluster.snapshot.generation
-            again = await self._locate(lost)
-            attempt = attempt + 1 if again else 0
-            if again:
-                await self._pause(attempt, generation)
+                for task in [task for task in asking if task.done()]:
+                    asking.remove(task)
+                    task.result()
+                due, retry_at = self._due()
+                for source, cursors in due.items():
+                    task = asyncio.create_task(self._ask(source, cursors), name="aiokproto-locate")
+                    task.add_done_callback(lambda _: self._wake.set())
+                    asking.add(task)
+                await wait_until(self._wake, retry_at)
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
 
-    async def _pause(self, attempt: int, generation: int) -> None:
-        """Wait before another attempt. A picture newer than that generation ends it: it may have the missing leader."""
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._cluster.changed(generation), self._cluster.backoff(attempt))
+    def _due(self) -> tuple[dict[int | None, list[Cursor]], float | None]:
+        """Whom to ask about which cursors now, and when to look again. Each broker is asked by itself: one that does
+        not answer holds up its own partitions alone."""
+        snapshot = self._cluster.snapshot
+        now = asyncio.get_running_loop().time()
+        before, self._attempts = self._attempts, {}
+        due: dict[int | None, list[Cursor]] = {}
+        retry_at: float | None = None
+        for cursor in self._lost():
+            attempt = before.get(cursor)
+            if attempt is None or attempt.version != cursor.version:
+                attempt = _Attempt(cursor.version)
+            self._attempts[cursor] = attempt
+            if attempt.under_way:
+                continue
+            # Newer metadata ends the wait: it may have the missing leader.
+            if attempt.retry_at > now and attempt.generation == snapshot.generation:
+                retry_at = attempt.retry_at if retry_at is None else min(retry_at, attempt.retry_at)
+                continue
+            source = _GROUP if cursor.start == COMMITTED else snapshot.leader(*cursor.partition)
+            due.setdefault(source, []).append(cursor)
+            attempt.under_way = True
+            attempt.generation = snapshot.generation
+        return due, retry_at
 
     def _lost(self) -> list[Cursor]:
         return [
@@ -97,32 +145,35 @@ class Locator:
             if cursor.fetch_offset is None and not cursor.held and cursor.error is None
         ]
 
-    async def _locate(self, cursors: list[Cursor]) -> bool:
-        """One attempt; True if some are to be tried again."""
+    async def _ask(self, source: int | None, cursors: list[Cursor]) -> None:
+        """One attempt for these."""
+        attempts = [self._attempts[cursor] for cursor in cursors]
         versions = {cursor: cursor.version for cursor in cursors}
-        again = await self._from_group([cursor for cursor in cursors if cursor.start == COMMITTED], versions)
-        wanted = {
-            cursor.partition: cursor.start
-            for cursor in cursors
-            if cursor.start != COMMITTED and cursor.fetch_offset is None and versions[cursor] == cursor.version
-        }
-        if not wanted:
-            return again
+        again = await (self._from_group if source == _GROUP else self._from_log)(cursors, versions)
+        now = asyncio.get_running_loop().time()
+        for attempt in attempts:
+            attempt.under_way = False
+            attempt.count = attempt.count + 1 if again else 0
+            attempt.retry_at = now + self._cluster.backoff(attempt.count) if again else 0.0
+        self._assignment.moved()
+
+    async def _from_log(self, cursors: list[Cursor], versions: dict[Cursor, int]) -> bool:
+        """Ask the leader, the same for all; True if some are to be tried again."""
         by_name = {cursor.partition: cursor for cursor in cursors}
+        wanted = {cursor.partition: cursor.start for cursor in cursors}
         found, failures = await self._lookup.once(wanted, self._cluster.config.request_timeout)
+        again = False
         for partition, answer in found.items():
             cursor = by_name[partition]
             if self._is_current(cursor, versions):
                 if answer.offset < 0:
                     # No record is that late: whatever comes next is the first one.
                     cursor.start = LATEST
-                    again = True
                 else:
                     cursor.locate(answer.offset, answer.leader_epoch)
         for partition, failure in failures.items():
             if self._is_current(by_name[partition], versions):
                 again |= self._not_located(by_name[partition], failure)
-        self._assignment.moved()
         return again
 
     def _is_current(self, cursor: Cursor, versions: dict[Cursor, int]) -> bool:
@@ -151,8 +202,6 @@ class Locator:
 
     async def _from_group(self, cursors: list[Cursor], versions: dict[Cursor, int]) -> bool:
         """Start where the group has committed; where it has not, as the policy says. True if to be tried again."""
-        if not cursors:
-            return False
         committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
         if self._group is not None:
             try:
@@ -172,7 +221,6 @@ class Locator:
                 cursor.start = start
             else:
                 self._apply_policy(cursor, "nothing is committed to start from")
-        self._assignment.moved()
         return False
 
     def _group_failed(
