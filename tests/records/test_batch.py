@@ -254,3 +254,12 @@ def raw_batch(
     """A batch around any bytes, checksum left out."""
     fields = (attributes, last_offset_delta, base_timestamp, base_timestamp, -1, -1, -1, count)
     return HEADER.pack(base_offset, HEADER.size - 12 + len(section), -1, 2, 0, *fields) + section
+
+
+@pytest.mark.parametrize("cut", [12, 16, 17, 61])
+@pytest.mark.parametrize("length", [-1, 0, 3, 13])
+def test_a_length_that_no_batch_has_is_damage_however_little_is_there(length: int, cut: int) -> None:
+    """Such a length was not cut off: it is all there, and what a reader took for a cut batch it would wait for."""
+    data = bytes(8) + length.to_bytes(4, "big", signed=True) + bytes(4) + b"\2" + bytes(44)
+    with pytest.raises(CorruptRecordError, match=f"length {length} is too small"):
+        list(decode(data[:cut]))

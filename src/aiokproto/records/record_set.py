@@ -35,8 +35,12 @@ def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_D
     view = memoryview(data)
     end = len(view)
     pos = 0
-    while end - pos > MAGIC_AT:
+    while end - pos >= LOG_OVERHEAD:
         base_offset, length = _START.unpack_from(view, pos)
+        if length < _SMALLEST[0]:
+            raise CorruptRecordError(f"record batch at offset {base_offset}: length {length} is too small")
+        if end - pos <= MAGIC_AT:
+            return
         magic = view[pos + MAGIC_AT]
         if magic > 2:
             raise CorruptRecordError(f"record batch at offset {base_offset}: magic {magic} is unknown")
