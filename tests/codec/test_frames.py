@@ -13,7 +13,7 @@ from aiokproto.codec.frames import (
 )
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.controlled_shutdown import ControlledShutdownRequest
-from aiokproto.codec.messages.metadata import MetadataRequest, MetadataResponse
+from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from aiokproto.codec.registry import api_keys, request, response
 from aiokproto.errors import DecodeError
 
@@ -73,3 +73,18 @@ def test_an_api_versions_request_of_the_future_can_still_be_addressed() -> None:
     frame = b"\x00\x12\x00\x63\x00\x00\x00\x01\x00\x02me\x00" + b"anything"
     got = decode_request_header(frame)
     assert (got.api_version, got.correlation_id, got.client_id, bytes(got.body)) == (99, 1, "me", b"anything")
+
+
+@pytest.mark.parametrize("size", [0, 3, 70_000])
+def test_a_frame_that_still_has_its_length_says_so(size: int) -> None:
+    frame = encode_request(MetadataRequest(topics=[MetadataRequestTopic(name="n" * 1000)] * size), 1, 7, "me")
+    with pytest.raises(DecodeError, match="still begins with its length"):
+        decode_request_header(frame)
+
+
+def test_a_frame_whose_key_and_version_are_its_length_is_a_frame() -> None:
+    """Metadata v1 in 196613 bytes: read as a length, its first four bytes are right by chance."""
+    size = (3 << 16 | 1) + 4
+    frame = encode_request(MetadataRequest(topics=[]), 1, 7, "me")[4:]
+    got = decode_request_header(frame + bytes(size - len(frame)))
+    assert (got.api_key, got.api_version, got.correlation_id) == (3, 1, 7)

@@ -95,5 +95,19 @@ def test_mutations_decode_or_are_refused_by_name(message: type[Message], tally: 
 def test_lookup_by_kafkas_own_name() -> None:
     assert lookup("MetadataRequest").__name__ == "MetadataRequest"
     assert lookup("EndTxnMarker").__module__ == "aiokproto.codec.payloads.control_records"
-    with pytest.raises(KeyError, match="NoSuchRequest"):
-        lookup("NoSuchRequest")
+    with pytest.raises(KeyError, match="no message is called 'Nothing'\"$"):
+        lookup("Nothing")
+
+
+@pytest.mark.parametrize(
+    ("mistaken", "meant"),
+    [
+        ("MetaDataRequest", "MetadataRequest"),
+        ("fetchresponse", "FetchResponse"),
+        ("OffsetComitKey", "OffsetCommitKey"),
+        ("CreateTopicRequest", "CreateTopicsRequest"),
+    ],
+)
+def test_a_misspelt_name_has_a_suggestion(mistaken: str, meant: str) -> None:
+    with pytest.raises(KeyError, match=f"no message is called '{mistaken}': did you mean {meant}?"):
+        lookup(mistaken)

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from aiokproto.codec.messages.api_versions import ApiVersionsResponse
 from aiokproto.codec.messages.header import RequestHeader, ResponseHeader
 from aiokproto.codec.registry import request as request_type
+from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import Buffer, Request, Response
 from aiokproto.codec.wire import DEFAULT_LIMITS, Limits
 from aiokproto.error_codes import ErrorCode
@@ -17,6 +18,7 @@ R = TypeVar("R", bound=Response)
 
 _LENGTH = Packer(">i")
 _KEY_VERSION_ID = Packer(">hhi")
+_PRODUCE = 0
 
 
 class RequestFrame(NamedTuple):
@@ -64,15 +66,25 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
     keep: key, version, correlation id and client id stand still, so that they can be answered at all.
 
     Raises:
-        DecodeError: The frame is too short, or its ApiKey is unknown.
+        DecodeError: The frame is too short, its ApiKey is unknown, or it still begins with its length.
     """
     if len(frame) < _KEY_VERSION_ID.size:
         raise DecodeError(f"a request frame of {len(frame)} bytes has no room for its header")
     api_key, version, _ = _KEY_VERSION_ID.unpack_from(frame)
+    if api_key << 16 | version & 0xFFFF == len(frame) - _LENGTH.size and not _may_be_header(api_key, version):
+        raise DecodeError(f"the request frame still begins with its length, {len(frame) - _LENGTH.size}")
     message = request_type(api_key)
     header, pos = RequestHeader.decode_from(frame, 0, message.header_version(version))
     body = memoryview(frame)[pos:]
     return RequestFrame(api_key, version, header.correlation_id, header.client_id, body)
+
+
+def _may_be_header(api_key: int, version: int) -> bool:
+    """Whether a key and version that are also the frame's length can be a key and version after all.
+
+    Those of Produce cannot: the length would be its version, and no Produce request is that short.
+    """
+    return api_key != _PRODUCE and api_key in APIS and version in request_type(api_key).versions
 
 
 def decode_response(frame: Buffer, response: type[R], version: int, *, limits: Limits = DEFAULT_LIMITS) -> R:

@@ -49,7 +49,7 @@ def lookup(name: str) -> type[Message]:
     """Any message by Kafka's own name: ``"MetadataRequest"``, ``"OffsetCommitKey"``, ``"EndTxnMarker"``.
 
     Raises:
-        KeyError: There is no message of that name.
+        KeyError: There is no message of that name; says which has the most similar one.
     """
     for suffix in ("Request", "Response"):
         api = name.removesuffix(suffix)
@@ -57,9 +57,19 @@ def lookup(name: str) -> type[Message]:
             message: type[Message] = _load(_KEYS[api], suffix)
             return message
     if name not in PAYLOADS:
-        raise KeyError(f"no message is called {name!r}")
+        raise KeyError(f"no message is called {name!r}{_suggestion(name)}")
     payload: type[Message] = getattr(import_module(f"aiokproto.codec.{PAYLOADS[name]}"), name)
     return payload
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    names = [api + suffix for api in _KEYS for suffix in ("Request", "Response")] + list(PAYLOADS)
+    # Case is what is mistaken most, and what a comparison of letters counts as much as any other mistake.
+    by_letters = {each.lower(): each for each in names}
+    nearest = get_close_matches(name.lower(), by_letters, 1)
+    return f": did you mean {by_letters[nearest[0]]}?" if nearest else ""
 
 
 def payload_names() -> list[str]:
