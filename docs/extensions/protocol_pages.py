@@ -192,7 +192,7 @@ def _row(message: type[Message], line: Line) -> str:
     spec = line.spec
     versions = "all" if line.versions == message.versions else str(line.versions)
     nullable = "" if line.nullable.highest < line.nullable.lowest else _within(line.nullable, line.versions)
-    default = "" if spec.required else f"`{_default(default_json(spec))}`"
+    default = f"`{_default(default_json(spec))}`"
     tag = "" if spec.tag is None else str(spec.tag)
     note = "ignorable" if spec.ignorable else ""
     return f"| `{line.path}` | `{type_name(spec)}` | {versions} | {nullable} | {tag} | {default} | {note} |"

@@ -82,7 +82,7 @@ def test_every_coordinated_request_of_a_client_tells_its_key() -> None:
     for api_key in registry.api_keys():
         request = registry.request(api_key)
         if request.route in (Route.GROUP, Route.TRANSACTION):
-            with_key = request.zero()
+            with_key = request()
             names = {spec.name for spec in with_key.fields()}
             fields = {"group_id", "group_ids", "groups", "groups_names"}
             if request.route is Route.TRANSACTION:

@@ -41,8 +41,6 @@ class _Filler:
         for spec in struct.fields():
             if self.version in spec.versions:
                 values[spec.name] = self.value(spec)
-            elif spec.required:
-                values[spec.name] = spec.default_value()
         made = struct(**values)
         if self.flexible and self.rng.random() < 0.3:
             made.unknown_tags = {tag: self.rng.randbytes(3) for tag in self.rng.sample((100, 128, 20_000), 2)}

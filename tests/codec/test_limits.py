@@ -20,7 +20,7 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokproto.codec.schema import FieldSpec, Message, Struct
-from aiokproto.codec.wire import Limits
+from aiokproto.codec.wire import ZERO_UUID, Limits
 from aiokproto.errors import DecodeError
 from tests.codec.fill import all_messages, all_versions, fill
 
@@ -33,7 +33,7 @@ DEAREST = {"int8": -100, "int16": -30_000, "int32": -(2**31), "int64": -(2**63),
 
 def dear(struct: type[Struct], version: int) -> Any:
     """An instance of few bytes and many objects."""
-    made = struct.zero()
+    made = struct()
     for spec in struct.fields():
         if version in spec.versions and spec.tag is None and not spec.array:
             if spec.kind in DEAREST:
@@ -68,8 +68,9 @@ def swollen(struct: type[Struct], version: int, flexible: bool, count: int) -> I
 def crowds(spec: FieldSpec, version: int, flexible: bool, count: int) -> Iterator[list[Any]]:
     """Many items for an array."""
     if spec.struct is None:
-        yield [DEAREST.get(spec.kind, spec.item.default_value())] * count
-        yield [{"string": "é", "bytes": b"ab"}.get(spec.kind, spec.item.default_value())] * count
+        small: dict[str, Any] = {"string": "", "bytes": b"", "uuid": ZERO_UUID}
+        for each in (DEAREST, {"string": "é", "bytes": b"ab"}):
+            yield [each.get(spec.kind, small.get(spec.kind, 0))] * count
         return
     yield [dear(spec.struct, version)] * count
     if flexible:
@@ -102,7 +103,7 @@ def peak(message: type[Message], data: bytes, version: int, allowed: Limits) -> 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda m: m.__name__)
 def test_no_bytes_take_more_memory_than_stated(message: type[Message]) -> None:
     version = message.versions.highest
-    message.decode(message.zero().encode(version), version)  # compiled before anything is measured
+    message.decode(message().encode(version), version)  # compiled before anything is measured
     worst = limits.worst(message, version)
     for made in swollen(message, version, version in message.flexible, 200):
         data = made.encode(version)

@@ -6,6 +6,7 @@ import pytest
 
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from aiokproto.codec.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse
+from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from aiokproto.codec.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from aiokproto.codec.messages.metadata import (
     MetadataRequest,
@@ -13,8 +14,9 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
 )
-from aiokproto.codec.schema import Versions
+from aiokproto.codec.schema import Struct, Versions, int32
 from aiokproto.errors import DecodeError, EncodeError
+from tests.codec.fill import all_messages
 
 
 def test_ranges_read_and_print_as_kafka_writes_them() -> None:
@@ -25,14 +27,42 @@ def test_ranges_read_and_print_as_kafka_writes_them() -> None:
     assert 0 not in Versions.parse("none")
 
 
-def test_a_missing_or_misspelt_field_is_an_error() -> None:
-    with pytest.raises(TypeError, match="topics"):
-        MetadataRequest()  # type: ignore[call-arg]
+def test_a_misspelt_field_is_an_error() -> None:
     with pytest.raises(TypeError, match="topic"):
         MetadataRequest(topic=[])  # type: ignore[call-arg]
 
 
-def test_defaults_are_made_anew() -> None:
+def test_every_message_has_its_defaults_and_none_is_shared() -> None:
+    """What only one has in a list or struct, a second one made alike does not."""
+    for message in all_messages():
+        one, two = message(), message()
+        assert one == two
+        for spec in message.fields():
+            value = getattr(one, spec.name)
+            assert value == spec.default_value()
+            if isinstance(value, list | Struct):
+                assert value is not getattr(two, spec.name)
+
+
+def test_what_is_left_out_is_as_kafkas_classes_have_it() -> None:
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    request = CreateTopicsRequest(topics=[topic])
+    again = CreateTopicsRequest.decode(request.encode(7), 7)
+    assert (again.timeout_ms, again.validate_only) == (60_000, False)
+    assert again.topics == [
+        CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    ]
+
+
+def test_a_field_without_a_default_is_no_declaration() -> None:
+    class Wanting(Struct):
+        number: int32
+
+    with pytest.raises(TypeError, match=r"Wanting\.number has no default"):
+        Wanting(number=1)
+
+
+def test_defaults_are_those_of_the_declaration() -> None:
     one = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[])
     two = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[])
     one.forgotten_topics_data.append(None)  # type: ignore[arg-type]

@@ -88,6 +88,10 @@ CHANGES: dict[str, tuple[Callable[[Json], Any], str]] = {
         lambda it: field(it, "AllowAutoTopicCreation").update(default="false"),
         "DIFFERS MetadataRequest 4: allow_auto_topic_creation: default is True, Kafka's False",
     ),
+    "an entity": (
+        lambda it: field(it, "Name").update(entityType="groupId"),
+        "DIFFERS MetadataRequest 0: topics.name: entity is 'topicName', Kafka's 'groupId'",
+    ),
     "a tag": (
         lambda it: field(it, "AllowAutoTopicCreation").update(tag=3, taggedVersions="11+"),
         "DIFFERS MetadataRequest 11: allow_auto_topic_creation: tag is None, Kafka's 3",

@@ -121,7 +121,7 @@ def codec(frame: bytearray) -> None:
     assert_type(MetadataRequest.decode(b"", 12), MetadataRequest)
     assert_type(MetadataRequest.decode_from(memoryview(b""), 0, 12), tuple[MetadataRequest, int])
     assert_type(MetadataRequest.versions, Versions)
-    assert_type(MetadataRequest.zero(), MetadataRequest)
+    assert_type(MetadataRequest(), MetadataRequest)
     assert_type(asked.topics, list[MetadataRequestTopic] | None)
     assert_type(asked.unknown_tags, dict[int, bytes] | None)
     assert_type(OffsetCommitKey.decode(b"", 0).partition, int)
@@ -130,7 +130,7 @@ def codec(frame: bytearray) -> None:
     assert_type(request(3), type[Request[Any]])
     assert_type(lookup("MetadataResponse"), type[Message])
     generic: Request[MetadataResponse] = asked
-    answer: Response = MetadataResponse(brokers=[], topics=[MetadataResponseTopic.zero()])
+    answer: Response = MetadataResponse(brokers=[], topics=[MetadataResponseTopic()])
     assert generic != answer
 
 

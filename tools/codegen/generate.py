@@ -20,6 +20,23 @@ TARGET = Path(__file__).parents[2] / "src" / "aiokproto" / "codec"
 OPEN = 0x7FFF
 BASIC = {"bool", "int8", "int16", "int32", "int64", "uint16", "uint32", "float64", "uuid", "string", "bytes", "records"}
 SPELLING = {"records": "recordset"}
+ROLES = {
+    "topicName": "TopicName",
+    "groupId": "GroupId",
+    "transactionalId": "TransactionalId",
+    "producerId": "ProducerId",
+    "brokerId": "BrokerId",
+}
+"""``entityType`` → the annotation of the role."""
+UNMARKED = {
+    ("uuid", "topic_id"): "TopicId",
+    ("int32", "partition"): "PartitionIndex",
+    ("int32", "partition_index"): "PartitionIndex",
+    ("[]int32", "partitions"): "PartitionIndex",
+    ("[]int32", "partition_indexes"): "PartitionIndex",
+    ("string", "group_id"): "GroupId",
+}
+"""Type and name → the role, where definitions give no ``entityType``: those that can be guessed."""
 CONTROL = {
     "ControlRecordTypeSchema",
     "EndTxnMarker",
@@ -80,7 +97,6 @@ class StructDraft:
         self.name = name
         self.fields = fields
         self.used = Range(0, -1)
-        self.needs_defaults = False
 
 
 class MessageDraft:
@@ -95,7 +111,7 @@ class MessageDraft:
         self.renames: dict[str, str] = {}
         self._collect(facts["fields"], self.versions)
 
-    def _collect(self, fields: list[dict[str, Any]], used: Range, *, defaults: bool = False) -> None:
+    def _collect(self, fields: list[dict[str, Any]], used: Range) -> None:
         for field in fields:
             base = field["type"].removeprefix("[]")
             if base in BASIC:
@@ -111,18 +127,15 @@ class MessageDraft:
             else:
                 draft = StructDraft(base, inner)
                 grown = here
-            single = not field["type"].startswith("[]") and "default" not in field
-            optional = defaults or "tag" in field or not Range.parse(field["versions"]).covers(used)
-            draft.needs_defaults |= single and optional
-            self._collect(inner, grown, defaults=draft.needs_defaults)
+            self._collect(inner, grown)
             draft.used = grown
             self.structs[base] = draft
 
-    def body(self, fields: list[dict[str, Any]], used: Range, defaults: bool = False) -> list[str]:
-        lines = [self.field(field, used, defaults) for field in fields]
+    def body(self, fields: list[dict[str, Any]], used: Range) -> list[str]:
+        lines = [self.field(field, used) for field in fields]
         return lines or ["pass"]
 
-    def field(self, field: dict[str, Any], used: Range, defaults: bool) -> str:
+    def field(self, field: dict[str, Any], used: Range) -> str:
         array = field["type"].startswith("[]")
         base: str = field["type"].removeprefix("[]")
         versions = Range.parse(field["versions"]) & used
@@ -135,18 +148,21 @@ class MessageDraft:
             arguments.append(f'nullable="{field["nullableVersions"]}"')
         if "tag" in field:
             arguments.append(f"tag={field['tag']}")
-        if "default" in field or not everywhere or "tag" in field or defaults:
-            arguments.append(self.default(field, base, array))
+        default = self.default(field, base, array)
+        arguments.append(default)
         if field.get("ignorable") and (not everywhere):
             arguments.append("ignorable=True")
         if field.get("flexibleVersions") == "none":
             arguments.append("flexible=False")
-        kind = SPELLING.get(base) or self.renames.get(base, base)
+        guess = UNMARKED.get((field["type"], snake(field["name"])))
+        role = ROLES.get(field.get("entityType", ""), guess)
+        kind = role or SPELLING.get(base) or self.renames.get(base, base)
         annotation = f"list[{kind}]" if array else kind
         if not nullable.empty:
             annotation += " | None"
-        tail = f" = field({', '.join(arguments)})" if arguments else ""
-        return f"{snake(field['name'])}: {annotation}{tail}"
+        plain = arguments == [default] and default.startswith("default=")
+        value = default.removeprefix("default=") if plain else f"field({', '.join(arguments)})"
+        return f"{snake(field['name'])}: {annotation} = {value}"
 
     def default(self, field: dict[str, Any], base: str, array: bool) -> str:
         if "default" in field and field["default"] is None:
@@ -169,7 +185,7 @@ class MessageDraft:
 
 
 def normalised(draft: MessageDraft, struct: StructDraft) -> list[str]:
-    return draft.body(struct.fields, struct.used, struct.needs_defaults)
+    return draft.body(struct.fields, struct.used)
 
 
 def module(title: str, drafts: list[MessageDraft], headers: dict[str, str]) -> str:
@@ -196,7 +212,7 @@ def module(title: str, drafts: list[MessageDraft], headers: dict[str, str]) -> s
     text = "\n\n\n".join(blocks)
     words = set(re.findall(r"\b\w+\b", text))
     known = ["Payload", "Request", "Response", "Route", "Struct", "field", "float64", "int16", "int32", "int64", "int8"]
-    known += ["recordset", "string", "uint16", "uint32", "uuid"]
+    known += ["recordset", "string", "uint16", "uint32", "uuid", *ROLES.values(), "TopicId", "PartitionIndex"]
     imports = ["from __future__ import annotations", ""]
     names = [n for n in known if n in words]
     imports.append(f"from aiokproto.codec.schema import {', '.join(names)}")

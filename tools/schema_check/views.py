@@ -22,6 +22,7 @@ class View(NamedTuple):
     tag: int | None
     default: Any
     flexible: bool
+    entity: str | None
     inner: Any
 
 
@@ -57,6 +58,9 @@ def differences(ours: View, kafka: View) -> Iterator[str]:
         here, there = getattr(ours, what), getattr(kafka, what)
         if (type(here), here) != (type(there), there):
             yield f"{what} is {here!r}, Kafka's {there!r}"
+    # Definitions name an entity where somebody thought of it; ours say more, and say it of all versions.
+    if kafka.entity not in (None, ours.entity):
+        yield f"entity is {ours.entity!r}, Kafka's {kafka.entity!r}"
 
 
 def is_true(value: Any) -> bool:
@@ -80,6 +84,7 @@ def _kafka_view(definition: Definition, field: dict[str, Any], version: int, fle
         tag=field["tag"] if tagged else None,
         default=_kafka_default(kind, array, field.get("default")),
         flexible=not flexible or version in Versions.parse(field.get("flexibleVersions", "0+")),
+        entity=field.get("entityType"),
         inner=inner,
     )
 
@@ -109,5 +114,6 @@ def _our_view(spec: FieldSpec, version: int, flexible: bool) -> View:
         tag=spec.tag,
         default=STRUCT if isinstance(default, Struct) else default,
         flexible=not flexible or spec.flexible,
+        entity=None if spec.role is None else spec.role.value[:1].lower() + spec.role.value[1:],
         inner=spec.struct,
     )

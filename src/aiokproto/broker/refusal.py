@@ -49,7 +49,7 @@ def refuse(request: Request[Any], version: int, error: ErrorCode, message: str |
     Returns:
         The response; None if it has no place for an error, and the connection has to say it by being closed.
     """
-    response: Response = request.response.zero()
+    response: Response = request.response()
     _fill_numbers(response, version)
     of_parts = request.api_key in _OF_PARTS
     if of_parts and error in _OF_SESSION:
@@ -83,7 +83,7 @@ def _fill_lists(
         assert target.struct is not None
         items = []
         for part in getattr(request, source.name) or ():
-            item = target.struct.zero()
+            item = target.struct()
             _fill_numbers(item, version)
             if source.struct is None:
                 found = role(source, type(request)) or "name"

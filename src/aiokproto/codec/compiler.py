@@ -51,13 +51,13 @@ def compile_init(struct: type[Struct]) -> Callable[..., None]:
     names: dict[str, Any] = {}
     parameters, body = [], []
     for spec in struct.fields():
-        if spec.required:
-            parameters.append(spec.name)
-            value = spec.name
-        elif spec.factory is not None:
-            names[f"make_{spec.name}"] = spec.factory
+        if spec.factory is not None:
             parameters.append(f"{spec.name}=MISSING")
-            value = f"make_{spec.name}() if {spec.name} is MISSING else {spec.name}"
+            new = "[]"
+            if spec.factory is not list:
+                names[f"make_{spec.name}"] = spec.factory
+                new = f"make_{spec.name}()"
+            value = f"{new} if {spec.name} is MISSING else {spec.name}"
         else:
             names[f"default_{spec.name}"] = spec.default
             parameters.append(f"{spec.name}=default_{spec.name}")

@@ -169,10 +169,6 @@ class _Reader:
                 values[spec.name] = self.field(spec, left.pop(name), f"{path}.{name}")
             elif spec.kind == "recordset" and name + _SIZE_SUFFIX in left:
                 raise self.bad(f"{path}.{name}", "only its size is given, not its bytes")
-            elif spec.required and self.version in spec.versions:
-                raise self.bad(f"{path}.{name}", "missing")
-            elif spec.required:
-                values[spec.name] = spec.default_value()
         made = struct(**values)
         if UNKNOWN_TAGS in left:
             made.unknown_tags = self.tags(left.pop(UNKNOWN_TAGS), f"{path}.{UNKNOWN_TAGS}")

@@ -1,10 +1,15 @@
 """Declaring messages: the class body is the schema.
 
-A message is one class for all its versions. An annotation names the wire type; :func:`field` adds what differs from
-"in every version, never null, no default"::
+A message is one class for all its versions. An annotation names the wire type, or the :class:`Role` of what stands
+there, which has one wire type. Every field has a default, that of Kafka's generated classes; :func:`field` adds what
+differs from "in every version, never null"::
+
+    class MetadataRequestTopic(Struct):
+        topic_id: TopicId = field("10+", default=ZERO_UUID, ignorable=True)
+        name: TopicName | None = field(nullable="10+", default="")
 
     class MetadataRequest(Request[MetadataResponse], key=3, versions="0-13", flexible="9+", route=Route.ANY):
-        topics: list[MetadataRequestTopic] | None = field(nullable="1+")
+        topics: list[MetadataRequestTopic] | None = field(nullable="1+", factory=list)
         allow_auto_topic_creation: bool = field("4+", default=True)
 
 Ranges are written as Kafka writes them: ``"3"``, ``"0-2"``, ``"4+"``, ``"none"``. The annotations stay text until a
@@ -23,7 +28,7 @@ from enum import Enum
 from functools import cache, lru_cache
 from types import GenericAlias
 
-from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, ZERO_UUID, Limits
+from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, Limits
 from aiokproto.errors import DecodeError, EncodeError
 
 # The name is what type checkers go by. Importing typing would take longer than all that is here.
@@ -60,6 +65,15 @@ float64: TypeAlias = float
 string: TypeAlias = str
 uuid: TypeAlias = bytes
 recordset: TypeAlias = "bytes | bytearray | memoryview"
+
+TopicName: TypeAlias = str
+TopicId: TypeAlias = bytes
+PartitionIndex: TypeAlias = int
+GroupId: TypeAlias = str
+TransactionalId: TypeAlias = str
+CoordinatorKey: TypeAlias = str
+ProducerId: TypeAlias = int
+BrokerId: TypeAlias = int
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 
@@ -135,6 +149,34 @@ class Route(Enum):
     QUORUM = "KRaft quorum, between controllers and brokers"
 
 
+class Role(Enum):
+    """What a field names. The value is how an annotation says so, and the name that Kafka's definitions have for it as
+    ``entityType``, if they have one: for topic ids, partitions and the keys of coordinators they do not."""
+
+    TOPIC_NAME = "TopicName"
+    TOPIC_ID = "TopicId"
+    PARTITION_INDEX = "PartitionIndex"
+    GROUP_ID = "GroupId"
+    TRANSACTIONAL_ID = "TransactionalId"
+    COORDINATOR_KEY = "CoordinatorKey"
+    """A group id, a transactional id or a share partition, as the ``key_type`` beside it says."""
+    PRODUCER_ID = "ProducerId"
+    BROKER_ID = "BrokerId"
+
+
+_ROLES = {
+    Role.TOPIC_NAME: "string",
+    Role.TOPIC_ID: "uuid",
+    Role.PARTITION_INDEX: "int32",
+    Role.GROUP_ID: "string",
+    Role.TRANSACTIONAL_ID: "string",
+    Role.COORDINATOR_KEY: "string",
+    Role.PRODUCER_ID: "int64",
+    Role.BROKER_ID: "int32",
+}
+_BY_ANNOTATION = {role.value: (kind, role) for role, kind in _ROLES.items()}
+
+
 class _Missing:
     def __repr__(self) -> str:
         return "MISSING"
@@ -146,7 +188,7 @@ MISSING: Any = _Missing()
 class Field:
     """What :func:`field` was told."""
 
-    __slots__ = ("default", "factory", "flexible", "ignorable", "nullable", "tag", "versions")
+    __slots__ = ("default", "factory", "flexible", "ignorable", "mentioned", "nullable", "tag", "versions")
 
     def __init__(
         self,
@@ -157,6 +199,7 @@ class Field:
         factory: Callable[[], Any] | None,
         ignorable: bool,
         flexible: bool,
+        mentioned: bool,
     ) -> None:
         self.versions = versions
         self.nullable = nullable
@@ -165,6 +208,7 @@ class Field:
         self.factory = factory
         self.ignorable = ignorable
         self.flexible = flexible
+        self.mentioned = mentioned
 
 
 def field(
@@ -176,29 +220,30 @@ def field(
     factory: Callable[[], Any] | None = None,
     ignorable: bool = False,
     flexible: bool = True,
+    mentioned: bool = False,
 ) -> Any:
-    """Say more of a field than its type.
+    """Say more of a field than its type and default.
 
     Args:
         versions: The versions that have it.
         nullable: The versions in which it can be null; by default all, if the annotation has ``| None``.
         tag: Its number, if it is a tagged field.
         default: Its value when not given, and in versions without it.
-        factory: Makes that value anew each time (lists, structs).
+        factory: Makes that value each time (lists, structs); a field has either this or a default.
         ignorable: Whether a value other than the default is silently left out of versions without the field, instead
             of being an error.
         flexible: False if it keeps its old form in flexible versions.
+        mentioned: Whether the topics, partitions and groups in it are only mentioned: a subscription, partitions that a
+            session forgets. A message is about all others that it names, and can be divided by them.
     """
-    return Field(versions, nullable, tag, default, factory, ignorable, flexible)
-
-
-_PLAIN: Field = field()
+    return Field(versions, nullable, tag, default, factory, ignorable, flexible, mentioned)
 
 
 class FieldSpec:
     """A field as the codecs see it: its declaration with the annotation resolved.
 
-    ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class.
+    ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class. ``role`` is that of the value, or of the
+    items of an array.
     """
 
     __slots__ = (
@@ -208,8 +253,10 @@ class FieldSpec:
         "flexible",
         "ignorable",
         "kind",
+        "mentioned",
         "name",
         "nullable",
+        "role",
         "struct",
         "tag",
         "versions",
@@ -221,6 +268,7 @@ class FieldSpec:
         kind: str,
         struct: type[Struct] | None,
         *,
+        role: Role | None = None,
         array: bool = False,
         versions: Versions = ALL,
         nullable: Versions = NEVER,
@@ -229,10 +277,12 @@ class FieldSpec:
         factory: Callable[[], Any] | None = None,
         ignorable: bool = False,
         flexible: bool = True,
+        mentioned: bool = False,
     ) -> None:
         self.name = name
         self.kind = kind
         self.struct = struct
+        self.role = role
         self.array = array
         self.versions = versions
         self.nullable = nullable
@@ -241,37 +291,19 @@ class FieldSpec:
         self.factory = factory
         self.ignorable = ignorable
         self.flexible = flexible
+        self.mentioned = mentioned
 
     @property
     def item(self) -> FieldSpec:
         """What an array has: the same, alone, never null, without a default."""
         return FieldSpec(self.name, self.kind, self.struct, versions=self.versions, flexible=self.flexible)
 
-    @property
-    def required(self) -> bool:
-        """Whether it must be given to ``__init__``."""
-        return self.default is MISSING and self.factory is None
-
     def default_value(self) -> Any:
-        """Its default, made anew; the zero of its type where none is declared."""
-        if self.factory is not None:
-            return self.factory()
-        if self.default is not MISSING:
-            return self.default
-        if self.array:
-            return []
-        return _ZEROS[self.kind] if self.struct is None else self.struct.zero()
+        """Its default, made for the caller alone."""
+        return self.default if self.factory is None else self.factory()
 
 
-_ZEROS: dict[str, Any] = dict.fromkeys(FORMATS, 0) | {
-    "bool": False,
-    "float64": 0.0,
-    "uuid": ZERO_UUID,
-    "string": "",
-    "bytes": b"",
-    "recordset": None,
-}
-BASIC_TYPES = frozenset(_ZEROS)
+BASIC_TYPES = frozenset({*FORMATS, "string", "bytes", "recordset"})
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
@@ -283,10 +315,8 @@ class StructType(type):
         declared: dict[str, Field] = {}
         for attribute, annotation in annotations.items():
             if not annotation.startswith("ClassVar"):
-                value = namespace.pop(attribute, _PLAIN)
-                declared[attribute] = (
-                    value if isinstance(value, Field) else Field("0+", None, None, value, None, False, True)
-                )
+                value = namespace.pop(attribute, MISSING)
+                declared[attribute] = value if isinstance(value, Field) else field(default=value)
         namespace["__slots__"] = tuple(declared)
         namespace["_declared"] = declared
         namespace["_specs"] = None
@@ -320,11 +350,6 @@ class Struct(metaclass=StructType):
             cls._specs = tuple(_resolve(cls, name, declared) for name, declared in cls._declared.items())
         return cls._specs
 
-    @classmethod
-    def zero(cls) -> Self:
-        """An instance with every field at its default, or its type's zero."""
-        return cls(**{spec.name: spec.default_value() for spec in cls.fields()})
-
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -348,12 +373,16 @@ def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:
     array = base.startswith("list[")
     if array:
         base = base[5:-1]
-    struct = None if base in BASIC_TYPES else getattr(sys.modules[cls.__module__], base)
+    kind, role = _BY_ANNOTATION.get(base, (base, None))
+    struct = None if kind in BASIC_TYPES else getattr(sys.modules[cls.__module__], base)
+    if declared.default is MISSING and declared.factory is None:
+        raise TypeError(f"{cls.__name__}.{name} has no default")
     nullable = Versions.parse(declared.nullable) if declared.nullable else (ALL if optional else NEVER)
     return FieldSpec(
         name=name,
-        kind="struct" if struct else base,
+        kind="struct" if struct else kind,
         struct=struct,
+        role=role,
         array=array,
         versions=Versions.parse(declared.versions),
         nullable=nullable,
@@ -362,6 +391,7 @@ def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:
         factory=declared.factory,
         ignorable=declared.ignorable,
         flexible=declared.flexible,
+        mentioned=declared.mentioned,
     )
 
 
@@ -501,36 +531,58 @@ class Payload(Message):
 
 
 class Response(Message):
-    """A broker's answer."""
+    """A broker's answer.
+
+    Attributes:
+        api_key: Its number.
+        header_tags: The versions whose header has tagged fields; those that are flexible, unless told otherwise.
+        client_throttles: The versions whose ``throttle_time_ms`` the client has to wait out; in those below, the broker
+            has itself waited before it answered (KIP-219). All, unless told otherwise.
+    """
 
     api_key: ClassVar[int]
+    header_tags: ClassVar[Versions]
+    client_throttles: ClassVar[Versions]
 
-    def __init_subclass__(cls, key: int = -1, **rest: Any) -> None:
+    def __init_subclass__(
+        cls, key: int = -1, header_tags: str | None = None, client_throttles: str = "0+", **rest: Any
+    ) -> None:
         super().__init_subclass__(**rest)
         cls.api_key = key
+        cls.header_tags = cls.flexible if header_tags is None else Versions.parse(header_tags)
+        cls.client_throttles = Versions.parse(client_throttles)
 
     @classmethod
     def header_version(cls, version: int) -> int:
-        """The response header's version. ApiVersions keeps 0: who reads it does not know yet what is understood."""
-        return 1 if version in cls.flexible and cls.api_key != 18 else 0
+        """The version of the response's header."""
+        return int(version in cls.header_tags)
 
 
 class Request(Message, Generic[R_co]):
-    """A question to a broker. ``Request[R]`` is answered by an ``R`` of the same version."""
+    """A question to a broker. ``Request[R]`` is answered by an ``R`` of the same version.
+
+    Attributes:
+        api_key: Its number.
+        response: The class of its answer.
+        route: Which broker it goes to.
+        header_client_id: The versions whose header has a client id; all, unless told otherwise.
+    """
 
     api_key: ClassVar[int]
     response: ClassVar[type[Response]]
     route: ClassVar[Route]
+    header_client_id: ClassVar[Versions]
 
-    def __init_subclass__(cls, key: int = -1, route: Route = Route.ANY, **rest: Any) -> None:
+    def __init_subclass__(
+        cls, key: int = -1, route: Route = Route.ANY, header_client_id: str = "0+", **rest: Any
+    ) -> None:
         super().__init_subclass__(**rest)
         cls.api_key = key
         cls.route = route
+        cls.header_client_id = Versions.parse(header_client_id)
         cls.response = cls.__orig_bases__[0].__args__[0]  # type: ignore[attr-defined]
 
     @classmethod
     def header_version(cls, version: int) -> int:
-        """The request header's version. ControlledShutdown v0 alone has none of a client id."""
-        if version in cls.flexible:
-            return 2
-        return 0 if cls.api_key == 7 and version == 0 else 1
+        """The version of the request's header."""
+        return 2 if version in cls.flexible else int(version in cls.header_client_id)

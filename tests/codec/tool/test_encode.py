@@ -95,7 +95,10 @@ WRONG = [
     (["@missing"], "error: [Errno 2] No such file"),
     (["--as", "Metadata:4", "[]"], "error: MetadataRequest v4: body: an object is needed, not an array\n"),
     (["--as", "Metadata:4", '{"topics": [{"name": 1}]}'], "error: MetadataRequest v4: topics[0].name: a string is"),
-    (["--as", "Metadata:4", BODY + '{"topic": null}'], "error: document 2: MetadataRequest v4: topics: missing\n"),
+    (
+        ["--as", "Metadata:4", BODY + '{"topic": null}'],
+        "error: document 2: MetadataRequest v4: topic: Metadata",
+    ),
     (["--as", "Metadata:4", BODY + "nonsense"], "error: not JSON: Expecting value"),
     (
         ["--as", "Metadata:0", '{"topics": [], "allowAutoTopicCreation": false}'],

@@ -75,8 +75,7 @@ def _field(spec: FieldSpec, versions: Versions) -> dict[str, Any]:
         told["tag"] = spec.tag
     if not spec.flexible:
         told["flexible"] = "none"
-    if not spec.required:
-        told["default"] = default_json(spec)
+    told["default"] = default_json(spec)
     if spec.struct is not None:
         told["fields"] = _fields(spec.struct, versions)
     return told

@@ -65,7 +65,7 @@ class DecoderWriter(Writer):
                 self.absent(inner, f"{item}.{inner.name}")
             self.line(f"{item}.unknown_tags = None")
             self.line(f"{target} = {item}")
-        elif spec.factory is list or (spec.array and spec.required):
+        elif spec.factory is list:
             self.line(f"{target} = []")
         else:
             value = spec.default_value()

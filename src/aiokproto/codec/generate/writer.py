@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.codec.schema import MISSING
 from aiokproto.codec.wire import FORMATS, packer
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 def is_made_of_fields(spec: FieldSpec) -> bool:
     """Whether the field's default is a struct of defaults, rather than null, a number or a list."""
-    return spec.struct is not None and not spec.array and spec.default is MISSING
+    return spec.struct is not None and not spec.array and spec.factory is not None
 
 
 class Writer:

@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, int64, string
+from aiokproto.codec.schema import (
+    PartitionIndex,
+    ProducerId,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicName,
+    TransactionalId,
+    field,
+    int16,
+    int32,
+)
 
 
 class AddPartitionsToTxnResult(Struct):
-    transactional_id: string
-    topic_results: list[AddPartitionsToTxnTopicResult]
+    transactional_id: TransactionalId = ""
+    topic_results: list[AddPartitionsToTxnTopicResult] = field(factory=list)
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    partition_index: int32
-    partition_error_code: int16
+    partition_index: PartitionIndex = 0
+    partition_error_code: int16 = 0
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    name: string
-    results_by_partition: list[AddPartitionsToTxnPartitionResult]
+    name: TopicName = ""
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(factory=list)
 
 
-class AddPartitionsToTxnResponse(Response, key=24, versions="0-5", flexible="3+"):
-    throttle_time_ms: int32
+class AddPartitionsToTxnResponse(Response, key=24, versions="0-5", flexible="3+", client_throttles="1+"):
+    throttle_time_ms: int32 = 0
     error_code: int16 = field("4+", default=0, ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = field("4+", factory=list)
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field("0-3", factory=list)
 
 
 class AddPartitionsToTxnTransaction(Struct):
-    transactional_id: string
-    producer_id: int64
-    producer_epoch: int16
-    verify_only: bool = field(default=False)
-    topics: list[AddPartitionsToTxnTopic]
+    transactional_id: TransactionalId = ""
+    producer_id: ProducerId = 0
+    producer_epoch: int16 = 0
+    verify_only: bool = False
+    topics: list[AddPartitionsToTxnTopic] = field(factory=list)
 
 
 class AddPartitionsToTxnTopic(Struct):
-    name: string
-    partitions: list[int32]
+    name: TopicName = ""
+    partitions: list[PartitionIndex] = field(factory=list)
 
 
 class AddPartitionsToTxnRequest(
     Request[AddPartitionsToTxnResponse], key=24, versions="0-5", flexible="3+", route=Route.TRANSACTION
 ):
     transactions: list[AddPartitionsToTxnTransaction] = field("4+", factory=list)
-    v3_and_below_transactional_id: string = field("0-3", default="")
-    v3_and_below_producer_id: int64 = field("0-3", default=0)
+    v3_and_below_transactional_id: TransactionalId = field("0-3", default="")
+    v3_and_below_producer_id: ProducerId = field("0-3", default=0)
     v3_and_below_producer_epoch: int16 = field("0-3", default=0)
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = field("0-3", factory=list)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, int8, int16, int32, string
+from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, string
 
 
 class AlterConfigsResourceResponse(Struct):
-    error_code: int16
-    error_message: string | None
-    resource_type: int8
-    resource_name: string
+    error_code: int16 = 0
+    error_message: string | None = ""
+    resource_type: int8 = 0
+    resource_name: string = ""
 
 
-class AlterConfigsResponse(Response, key=33, versions="0-2", flexible="2+"):
-    throttle_time_ms: int32
-    responses: list[AlterConfigsResourceResponse]
+class AlterConfigsResponse(Response, key=33, versions="0-2", flexible="2+", client_throttles="1+"):
+    throttle_time_ms: int32 = 0
+    responses: list[AlterConfigsResourceResponse] = field(factory=list)
 
 
 class AlterableConfig(Struct):
-    name: string
-    value: string | None
+    name: string = ""
+    value: string | None = ""
 
 
 class AlterConfigsResource(Struct):
-    resource_type: int8
-    resource_name: string
-    configs: list[AlterableConfig]
+    resource_type: int8 = 0
+    resource_name: string = ""
+    configs: list[AlterableConfig] = field(factory=list)
 
 
 class AlterConfigsRequest(Request[AlterConfigsResponse], key=33, versions="0-2", flexible="2+", route=Route.CONTROLLER):
-    resources: list[AlterConfigsResource]
-    validate_only: bool
+    resources: list[AlterConfigsResource] = field(factory=list)
+    validate_only: bool = False

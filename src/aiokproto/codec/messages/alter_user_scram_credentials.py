@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, int8, int16, int32, string
+from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, string
 
 
 class AlterUserScramCredentialsResult(Struct):
-    user: string
-    error_code: int16
-    error_message: string | None
+    user: string = ""
+    error_code: int16 = 0
+    error_message: string | None = ""
 
 
 class AlterUserScramCredentialsResponse(Response, key=51, versions="0", flexible="0+"):
-    throttle_time_ms: int32
-    results: list[AlterUserScramCredentialsResult]
+    throttle_time_ms: int32 = 0
+    results: list[AlterUserScramCredentialsResult] = field(factory=list)
 
 
 class ScramCredentialDeletion(Struct):
-    name: string
-    mechanism: int8
+    name: string = ""
+    mechanism: int8 = 0
 
 
 class ScramCredentialUpsertion(Struct):
-    name: string
-    mechanism: int8
-    iterations: int32
-    salt: bytes
-    salted_password: bytes
+    name: string = ""
+    mechanism: int8 = 0
+    iterations: int32 = 0
+    salt: bytes = b""
+    salted_password: bytes = b""
 
 
 class AlterUserScramCredentialsRequest(
     Request[AlterUserScramCredentialsResponse], key=51, versions="0", flexible="0+", route=Route.CONTROLLER
 ):
-    deletions: list[ScramCredentialDeletion]
-    upsertions: list[ScramCredentialUpsertion]
+    deletions: list[ScramCredentialDeletion] = field(factory=list)
+    upsertions: list[ScramCredentialUpsertion] = field(factory=list)

@@ -6,26 +6,26 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int1
 
 
 class ApiVersion(Struct):
-    api_key: int16
-    min_version: int16
-    max_version: int16
+    api_key: int16 = 0
+    min_version: int16 = 0
+    max_version: int16 = 0
 
 
 class SupportedFeatureKey(Struct):
-    name: string
-    min_version: int16
-    max_version: int16
+    name: string = ""
+    min_version: int16 = 0
+    max_version: int16 = 0
 
 
 class FinalizedFeatureKey(Struct):
-    name: string
-    max_version_level: int16
-    min_version_level: int16
+    name: string = ""
+    max_version_level: int16 = 0
+    min_version_level: int16 = 0
 
 
-class ApiVersionsResponse(Response, key=18, versions="0-5", flexible="3+"):
-    error_code: int16
-    api_keys: list[ApiVersion]
+class ApiVersionsResponse(Response, key=18, versions="0-5", flexible="3+", header_tags="none", client_throttles="2+"):
+    error_code: int16 = 0
+    api_keys: list[ApiVersion] = field(factory=list)
     throttle_time_ms: int32 = field("1+", default=0, ignorable=True)
     supported_features: list[SupportedFeatureKey] = field("3+", tag=0, factory=list, ignorable=True)
     finalized_features_epoch: int64 = field("3+", tag=1, default=-1, ignorable=True)

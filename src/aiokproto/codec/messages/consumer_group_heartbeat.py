@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, string, uuid
+from aiokproto.codec.schema import (
+    GroupId,
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicId,
+    TopicName,
+    field,
+    int16,
+    int32,
+    string,
+)
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class TopicPartitions(Struct):
-    topic_id: uuid
-    partitions: list[int32]
+    topic_id: TopicId = ZERO_UUID
+    partitions: list[PartitionIndex] = field(factory=list)
 
 
 class Assignment(Struct):
-    topic_partitions: list[TopicPartitions]
+    topic_partitions: list[TopicPartitions] = field(factory=list)
 
 
 class ConsumerGroupHeartbeatResponse(Response, key=68, versions="0-1", flexible="0+"):
-    throttle_time_ms: int32
-    error_code: int16
-    error_message: string | None = field(default=None)
-    member_id: string | None = field(default=None)
-    member_epoch: int32
-    heartbeat_interval_ms: int32
-    assignment: Assignment | None = field(default=None)
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: string | None = None
+    member_id: string | None = None
+    member_epoch: int32 = 0
+    heartbeat_interval_ms: int32 = 0
+    assignment: Assignment | None = None
 
 
 class ConsumerGroupHeartbeatRequest(
     Request[ConsumerGroupHeartbeatResponse], key=68, versions="0-1", flexible="0+", route=Route.GROUP
 ):
-    group_id: string
-    member_id: string
-    member_epoch: int32
-    instance_id: string | None = field(default=None)
-    rack_id: string | None = field(default=None)
-    rebalance_timeout_ms: int32 = field(default=-1)
-    subscribed_topic_names: list[string] | None = field(default=None)
+    group_id: GroupId = ""
+    member_id: string = ""
+    member_epoch: int32 = 0
+    instance_id: string | None = None
+    rack_id: string | None = None
+    rebalance_timeout_ms: int32 = -1
+    subscribed_topic_names: list[TopicName] | None = field(default=None, mentioned=True)
     subscribed_topic_regex: string | None = field("1+", default=None)
-    server_assignor: string | None = field(default=None)
-    topic_partitions: list[TopicPartitions] | None = field(default=None)
+    server_assignor: string | None = None
+    topic_partitions: list[TopicPartitions] | None = None

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, int64, string
+from aiokproto.codec.schema import (
+    BrokerId,
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicName,
+    field,
+    int16,
+    int64,
+)
 
 
 class RemainingPartition(Struct):
-    topic_name: string
-    partition_index: int32
+    topic_name: TopicName = ""
+    partition_index: PartitionIndex = 0
 
 
 class ControlledShutdownResponse(Response, key=7, versions="0-3", flexible="3+"):
-    error_code: int16
-    remaining_partitions: list[RemainingPartition]
+    error_code: int16 = 0
+    remaining_partitions: list[RemainingPartition] = field(factory=list)
 
 
 class ControlledShutdownRequest(
-    Request[ControlledShutdownResponse], key=7, versions="0-3", flexible="3+", route=Route.CONTROLLER
+    Request[ControlledShutdownResponse],
+    key=7,
+    versions="0-3",
+    flexible="3+",
+    route=Route.CONTROLLER,
+    header_client_id="1+",
 ):
-    broker_id: int32
+    broker_id: BrokerId = 0
     broker_epoch: int64 = field("2+", default=-1, ignorable=True)

@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, int16, int32, int64, string
+from aiokproto.codec.schema import (
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicName,
+    field,
+    int16,
+    int32,
+    int64,
+)
 
 
 class DeleteRecordsPartitionResult(Struct):
-    partition_index: int32
-    low_watermark: int64
-    error_code: int16
+    partition_index: PartitionIndex = 0
+    low_watermark: int64 = 0
+    error_code: int16 = 0
 
 
 class DeleteRecordsTopicResult(Struct):
-    name: string
-    partitions: list[DeleteRecordsPartitionResult]
+    name: TopicName = ""
+    partitions: list[DeleteRecordsPartitionResult] = field(factory=list)
 
 
-class DeleteRecordsResponse(Response, key=21, versions="0-2", flexible="2+"):
-    throttle_time_ms: int32
-    topics: list[DeleteRecordsTopicResult]
+class DeleteRecordsResponse(Response, key=21, versions="0-2", flexible="2+", client_throttles="1+"):
+    throttle_time_ms: int32 = 0
+    topics: list[DeleteRecordsTopicResult] = field(factory=list)
 
 
 class DeleteRecordsPartition(Struct):
-    partition_index: int32
-    offset: int64
+    partition_index: PartitionIndex = 0
+    offset: int64 = 0
 
 
 class DeleteRecordsTopic(Struct):
-    name: string
-    partitions: list[DeleteRecordsPartition]
+    name: TopicName = ""
+    partitions: list[DeleteRecordsPartition] = field(factory=list)
 
 
 class DeleteRecordsRequest(Request[DeleteRecordsResponse], key=21, versions="0-2", flexible="2+", route=Route.LEADER):
-    topics: list[DeleteRecordsTopic]
-    timeout_ms: int32
+    topics: list[DeleteRecordsTopic] = field(factory=list)
+    timeout_ms: int32 = 0

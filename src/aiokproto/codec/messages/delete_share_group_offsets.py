@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, string, uuid
+from aiokproto.codec.schema import (
+    GroupId,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicId,
+    TopicName,
+    field,
+    int16,
+    int32,
+    string,
+)
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class DeleteShareGroupOffsetsResponseTopic(Struct):
-    topic_name: string
-    topic_id: uuid
-    error_code: int16
-    error_message: string | None = field(default=None)
+    topic_name: TopicName = ""
+    topic_id: TopicId = ZERO_UUID
+    error_code: int16 = 0
+    error_message: string | None = None
 
 
 class DeleteShareGroupOffsetsResponse(Response, key=92, versions="0", flexible="0+"):
-    throttle_time_ms: int32
-    error_code: int16
-    error_message: string | None = field(default=None)
-    responses: list[DeleteShareGroupOffsetsResponseTopic]
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: string | None = None
+    responses: list[DeleteShareGroupOffsetsResponseTopic] = field(factory=list)
 
 
 class DeleteShareGroupOffsetsRequestTopic(Struct):
-    topic_name: string
+    topic_name: TopicName = ""
 
 
 class DeleteShareGroupOffsetsRequest(
     Request[DeleteShareGroupOffsetsResponse], key=92, versions="0", flexible="0+", route=Route.GROUP
 ):
-    group_id: string
-    topics: list[DeleteShareGroupOffsetsRequestTopic]
+    group_id: GroupId = ""
+    topics: list[DeleteShareGroupOffsetsRequestTopic] = field(factory=list)

@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, int64, string
+from aiokproto.codec.schema import (
+    PartitionIndex,
+    ProducerId,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicName,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 
 class ProducerState(Struct):
-    producer_id: int64
-    producer_epoch: int32
-    last_sequence: int32 = field(default=-1)
-    last_timestamp: int64 = field(default=-1)
-    coordinator_epoch: int32
-    current_txn_start_offset: int64 = field(default=-1)
+    producer_id: ProducerId = 0
+    producer_epoch: int32 = 0
+    last_sequence: int32 = -1
+    last_timestamp: int64 = -1
+    coordinator_epoch: int32 = 0
+    current_txn_start_offset: int64 = -1
 
 
 class PartitionResponse(Struct):
-    partition_index: int32
-    error_code: int16
-    error_message: string | None = field(default=None)
-    active_producers: list[ProducerState]
+    partition_index: PartitionIndex = 0
+    error_code: int16 = 0
+    error_message: string | None = None
+    active_producers: list[ProducerState] = field(factory=list)
 
 
 class TopicResponse(Struct):
-    name: string
-    partitions: list[PartitionResponse]
+    name: TopicName = ""
+    partitions: list[PartitionResponse] = field(factory=list)
 
 
 class DescribeProducersResponse(Response, key=61, versions="0", flexible="0+"):
-    throttle_time_ms: int32
-    topics: list[TopicResponse]
+    throttle_time_ms: int32 = 0
+    topics: list[TopicResponse] = field(factory=list)
 
 
 class TopicRequest(Struct):
-    name: string
-    partition_indexes: list[int32]
+    name: TopicName = ""
+    partition_indexes: list[PartitionIndex] = field(factory=list)
 
 
 class DescribeProducersRequest(
     Request[DescribeProducersResponse], key=61, versions="0", flexible="0+", route=Route.LEADER
 ):
-    topics: list[TopicRequest]
+    topics: list[TopicRequest] = field(factory=list)

@@ -2,47 +2,62 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, int64, string, uuid
+from aiokproto.codec.schema import (
+    GroupId,
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicId,
+    TopicName,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
-    partition_index: int32
-    start_offset: int64
-    leader_epoch: int32
+    partition_index: PartitionIndex = 0
+    start_offset: int64 = 0
+    leader_epoch: int32 = 0
     lag: int64 = field("1+", default=-1, ignorable=True)
-    error_code: int16
-    error_message: string | None = field(default=None)
+    error_code: int16 = 0
+    error_message: string | None = None
 
 
 class DescribeShareGroupOffsetsResponseTopic(Struct):
-    topic_name: string
-    topic_id: uuid
-    partitions: list[DescribeShareGroupOffsetsResponsePartition]
+    topic_name: TopicName = ""
+    topic_id: TopicId = ZERO_UUID
+    partitions: list[DescribeShareGroupOffsetsResponsePartition] = field(factory=list)
 
 
 class DescribeShareGroupOffsetsResponseGroup(Struct):
-    group_id: string
-    topics: list[DescribeShareGroupOffsetsResponseTopic]
-    error_code: int16
-    error_message: string | None = field(default=None)
+    group_id: GroupId = ""
+    topics: list[DescribeShareGroupOffsetsResponseTopic] = field(factory=list)
+    error_code: int16 = 0
+    error_message: string | None = None
 
 
 class DescribeShareGroupOffsetsResponse(Response, key=90, versions="0-1", flexible="0+"):
-    throttle_time_ms: int32
-    groups: list[DescribeShareGroupOffsetsResponseGroup]
+    throttle_time_ms: int32 = 0
+    groups: list[DescribeShareGroupOffsetsResponseGroup] = field(factory=list)
 
 
 class DescribeShareGroupOffsetsRequestTopic(Struct):
-    topic_name: string
-    partitions: list[int32]
+    topic_name: TopicName = ""
+    partitions: list[PartitionIndex] = field(factory=list)
 
 
 class DescribeShareGroupOffsetsRequestGroup(Struct):
-    group_id: string
-    topics: list[DescribeShareGroupOffsetsRequestTopic] | None
+    group_id: GroupId = ""
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = field(factory=list)
 
 
 class DescribeShareGroupOffsetsRequest(
     Request[DescribeShareGroupOffsetsResponse], key=90, versions="0-1", flexible="0+", route=Route.GROUP
 ):
-    groups: list[DescribeShareGroupOffsetsRequestGroup]
+    groups: list[DescribeShareGroupOffsetsRequestGroup] = field(factory=list)

@@ -2,48 +2,61 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, string, uuid
+from aiokproto.codec.schema import (
+    BrokerId,
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicId,
+    TopicName,
+    field,
+    int16,
+    int32,
+)
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    error_code: int16
-    partition_index: int32
-    leader_id: int32
-    leader_epoch: int32 = field(default=-1)
-    replica_nodes: list[int32]
-    isr_nodes: list[int32]
-    eligible_leader_replicas: list[int32] | None = field(default=None)
-    last_known_elr: list[int32] | None = field(default=None)
-    offline_replicas: list[int32]
+    error_code: int16 = 0
+    partition_index: PartitionIndex = 0
+    leader_id: BrokerId = 0
+    leader_epoch: int32 = -1
+    replica_nodes: list[BrokerId] = field(factory=list)
+    isr_nodes: list[BrokerId] = field(factory=list)
+    eligible_leader_replicas: list[BrokerId] | None = None
+    last_known_elr: list[BrokerId] | None = None
+    offline_replicas: list[BrokerId] = field(factory=list)
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
-    error_code: int16
-    name: string | None
-    topic_id: uuid
-    is_internal: bool = field(default=False)
-    partitions: list[DescribeTopicPartitionsResponsePartition]
-    topic_authorized_operations: int32 = field(default=-2147483648)
+    error_code: int16 = 0
+    name: TopicName | None = ""
+    topic_id: TopicId = ZERO_UUID
+    is_internal: bool = False
+    partitions: list[DescribeTopicPartitionsResponsePartition] = field(factory=list)
+    topic_authorized_operations: int32 = -2147483648
 
 
 class Cursor(Struct):
-    topic_name: string
-    partition_index: int32
+    topic_name: TopicName = ""
+    partition_index: PartitionIndex = 0
 
 
 class DescribeTopicPartitionsResponse(Response, key=75, versions="0", flexible="0+"):
-    throttle_time_ms: int32
-    topics: list[DescribeTopicPartitionsResponseTopic]
-    next_cursor: Cursor | None = field(default=None)
+    throttle_time_ms: int32 = 0
+    topics: list[DescribeTopicPartitionsResponseTopic] = field(factory=list)
+    next_cursor: Cursor | None = None
 
 
 class TopicRequest(Struct):
-    name: string
+    name: TopicName = ""
 
 
 class DescribeTopicPartitionsRequest(
     Request[DescribeTopicPartitionsResponse], key=75, versions="0", flexible="0+", route=Route.ANY
 ):
-    topics: list[TopicRequest]
-    response_partition_limit: int32 = field(default=2000)
-    cursor: Cursor | None = field(default=None)
+    topics: list[TopicRequest] = field(factory=list)
+    response_partition_limit: int32 = 2000
+    cursor: Cursor | None = None

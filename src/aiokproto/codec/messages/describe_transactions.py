@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, int16, int32, int64, string
+from aiokproto.codec.schema import (
+    PartitionIndex,
+    ProducerId,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicName,
+    TransactionalId,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 
 class TopicData(Struct):
-    topic: string
-    partitions: list[int32]
+    topic: TopicName = ""
+    partitions: list[PartitionIndex] = field(factory=list)
 
 
 class TransactionState(Struct):
-    error_code: int16
-    transactional_id: string
-    transaction_state: string
-    transaction_timeout_ms: int32
-    transaction_start_time_ms: int64
-    producer_id: int64
-    producer_epoch: int16
-    topics: list[TopicData]
+    error_code: int16 = 0
+    transactional_id: TransactionalId = ""
+    transaction_state: string = ""
+    transaction_timeout_ms: int32 = 0
+    transaction_start_time_ms: int64 = 0
+    producer_id: ProducerId = 0
+    producer_epoch: int16 = 0
+    topics: list[TopicData] = field(factory=list)
 
 
 class DescribeTransactionsResponse(Response, key=65, versions="0", flexible="0+"):
-    throttle_time_ms: int32
-    transaction_states: list[TransactionState]
+    throttle_time_ms: int32 = 0
+    transaction_states: list[TransactionState] = field(factory=list)
 
 
 class DescribeTransactionsRequest(
     Request[DescribeTransactionsResponse], key=65, versions="0", flexible="0+", route=Route.TRANSACTION
 ):
-    transactional_ids: list[string]
+    transactional_ids: list[TransactionalId] = field(factory=list)

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, string
+from aiokproto.codec.schema import (
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicName,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 
 class PartitionResult(Struct):
-    partition_id: int32
-    error_code: int16
-    error_message: string | None
+    partition_id: PartitionIndex = 0
+    error_code: int16 = 0
+    error_message: string | None = ""
 
 
 class ReplicaElectionResult(Struct):
-    topic: string
-    partition_result: list[PartitionResult]
+    topic: TopicName = ""
+    partition_result: list[PartitionResult] = field(factory=list)
 
 
 class ElectLeadersResponse(Response, key=43, versions="0-2", flexible="2+"):
-    throttle_time_ms: int32
+    throttle_time_ms: int32 = 0
     error_code: int16 = field("1+", default=0)
-    replica_election_results: list[ReplicaElectionResult]
+    replica_election_results: list[ReplicaElectionResult] = field(factory=list)
 
 
 class TopicPartitions(Struct):
-    topic: string
-    partitions: list[int32]
+    topic: TopicName = ""
+    partitions: list[PartitionIndex] = field(factory=list)
 
 
 class ElectLeadersRequest(Request[ElectLeadersResponse], key=43, versions="0-2", flexible="2+", route=Route.CONTROLLER):
     election_type: int8 = field("1+", default=0)
-    topic_partitions: list[TopicPartitions] | None
-    timeout_ms: int32 = field(default=60000)
+    topic_partitions: list[TopicPartitions] | None = field(factory=list)
+    timeout_ms: int32 = 60000

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from aiokproto.codec.schema import (
+    BrokerId,
+    PartitionIndex,
     Request,
     Response,
     Route,
     Struct,
+    TopicName,
     field,
     int16,
     int32,
@@ -20,58 +23,58 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class SnapshotId(Struct):
-    end_offset: int64
-    epoch: int32
+    end_offset: int64 = 0
+    epoch: int32 = 0
 
 
 class LeaderIdAndEpoch(Struct):
-    leader_id: int32 = field(default=0)
-    leader_epoch: int32 = field(default=0)
+    leader_id: BrokerId = 0
+    leader_epoch: int32 = 0
 
 
 class FetchSnapshotResponsePartitionSnapshot(Struct):
-    index: int32
-    error_code: int16
-    snapshot_id: SnapshotId
+    index: PartitionIndex = 0
+    error_code: int16 = 0
+    snapshot_id: SnapshotId = field(factory=SnapshotId)
     current_leader: LeaderIdAndEpoch = field(tag=0, factory=LeaderIdAndEpoch)
-    size: int64
-    position: int64
-    unaligned_records: recordset
+    size: int64 = 0
+    position: int64 = 0
+    unaligned_records: recordset = field(default=None)
 
 
 class FetchSnapshotResponseTopicSnapshot(Struct):
-    name: string
-    partitions: list[FetchSnapshotResponsePartitionSnapshot]
+    name: TopicName = ""
+    partitions: list[FetchSnapshotResponsePartitionSnapshot] = field(factory=list)
 
 
 class NodeEndpoint(Struct):
-    node_id: int32
-    host: string
-    port: uint16
+    node_id: BrokerId = 0
+    host: string = ""
+    port: uint16 = 0
 
 
 class FetchSnapshotResponse(Response, key=59, versions="0-1", flexible="0+"):
-    throttle_time_ms: int32
-    error_code: int16
-    topics: list[FetchSnapshotResponseTopicSnapshot]
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    topics: list[FetchSnapshotResponseTopicSnapshot] = field(factory=list)
     node_endpoints: list[NodeEndpoint] = field("1+", tag=0, factory=list)
 
 
 class FetchSnapshotRequestPartitionSnapshot(Struct):
-    partition: int32
-    current_leader_epoch: int32
-    snapshot_id: SnapshotId
-    position: int64
+    partition: PartitionIndex = 0
+    current_leader_epoch: int32 = 0
+    snapshot_id: SnapshotId = field(factory=SnapshotId)
+    position: int64 = 0
     replica_directory_id: uuid = field("1+", tag=0, default=ZERO_UUID, ignorable=True)
 
 
 class FetchSnapshotRequestTopicSnapshot(Struct):
-    name: string
-    partitions: list[FetchSnapshotRequestPartitionSnapshot]
+    name: TopicName = ""
+    partitions: list[FetchSnapshotRequestPartitionSnapshot] = field(factory=list)
 
 
 class FetchSnapshotRequest(Request[FetchSnapshotResponse], key=59, versions="0-1", flexible="0+", route=Route.QUORUM):
     cluster_id: string | None = field(tag=0, default=None)
-    replica_id: int32 = field(default=-1)
-    max_bytes: int32 = field(default=2147483647)
-    topics: list[FetchSnapshotRequestTopicSnapshot]
+    replica_id: BrokerId = -1
+    max_bytes: int32 = 2147483647
+    topics: list[FetchSnapshotRequestTopicSnapshot] = field(factory=list)

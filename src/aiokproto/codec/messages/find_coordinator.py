@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, string
+from aiokproto.codec.schema import (
+    BrokerId,
+    CoordinatorKey,
+    Request,
+    Response,
+    Route,
+    Struct,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 
 class Coordinator(Struct):
-    key: string
-    node_id: int32
-    host: string
-    port: int32
-    error_code: int16
-    error_message: string | None
+    key: CoordinatorKey = ""
+    node_id: BrokerId = 0
+    host: string = ""
+    port: int32 = 0
+    error_code: int16 = 0
+    error_message: string | None = ""
 
 
-class FindCoordinatorResponse(Response, key=10, versions="0-6", flexible="3+"):
+class FindCoordinatorResponse(Response, key=10, versions="0-6", flexible="3+", client_throttles="2+"):
     throttle_time_ms: int32 = field("1+", default=0, ignorable=True)
     error_code: int16 = field("0-3", default=0)
     error_message: string | None = field("1-3", default="", ignorable=True)
-    node_id: int32 = field("0-3", default=0)
+    node_id: BrokerId = field("0-3", default=0)
     host: string = field("0-3", default="")
     port: int32 = field("0-3", default=0)
     coordinators: list[Coordinator] = field("4+", factory=list)
 
 
 class FindCoordinatorRequest(Request[FindCoordinatorResponse], key=10, versions="0-6", flexible="3+", route=Route.ANY):
-    key: string = field("0-3", default="")
+    key: CoordinatorKey = field("0-3", default="")
     key_type: int8 = field("1+", default=0)
-    coordinator_keys: list[string] = field("4+", factory=list)
+    coordinator_keys: list[CoordinatorKey] = field("4+", factory=list)

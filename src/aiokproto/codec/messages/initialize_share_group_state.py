@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, int64, string, uuid
+from aiokproto.codec.schema import (
+    GroupId,
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicId,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class PartitionResult(Struct):
-    partition: int32
-    error_code: int16
-    error_message: string | None = field(default=None)
+    partition: PartitionIndex = 0
+    error_code: int16 = 0
+    error_message: string | None = None
 
 
 class InitializeStateResult(Struct):
-    topic_id: uuid
-    partitions: list[PartitionResult]
+    topic_id: TopicId = ZERO_UUID
+    partitions: list[PartitionResult] = field(factory=list)
 
 
 class InitializeShareGroupStateResponse(Response, key=83, versions="0", flexible="0+"):
-    results: list[InitializeStateResult]
+    results: list[InitializeStateResult] = field(factory=list)
 
 
 class PartitionData(Struct):
-    partition: int32
-    state_epoch: int32
-    start_offset: int64
+    partition: PartitionIndex = 0
+    state_epoch: int32 = 0
+    start_offset: int64 = 0
 
 
 class InitializeStateData(Struct):
-    topic_id: uuid
-    partitions: list[PartitionData]
+    topic_id: TopicId = ZERO_UUID
+    partitions: list[PartitionData] = field(factory=list)
 
 
 class InitializeShareGroupStateRequest(
     Request[InitializeShareGroupStateResponse], key=83, versions="0", flexible="0+", route=Route.SHARE
 ):
-    group_id: string
-    topics: list[InitializeStateData]
+    group_id: GroupId = ""
+    topics: list[InitializeStateData] = field(factory=list)

@@ -6,14 +6,14 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 
 
 class ConfigResource(Struct):
-    resource_name: string
+    resource_name: string = ""
     resource_type: int8 = field("1+", default=16, ignorable=True)
 
 
 class ListConfigResourcesResponse(Response, key=74, versions="0-1", flexible="0+"):
-    throttle_time_ms: int32
-    error_code: int16
-    config_resources: list[ConfigResource]
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    config_resources: list[ConfigResource] = field(factory=list)
 
 
 class ListConfigResourcesRequest(

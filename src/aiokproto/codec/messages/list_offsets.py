@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, int64, string
+from aiokproto.codec.schema import (
+    BrokerId,
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicName,
+    field,
+    int8,
+    int16,
+    int32,
+    int64,
+)
 
 
 class ListOffsetsPartitionResponse(Struct):
-    partition_index: int32
-    error_code: int16
+    partition_index: PartitionIndex = 0
+    error_code: int16 = 0
     old_style_offsets: list[int64] = field("0", factory=list)
     timestamp: int64 = field("1+", default=-1)
     offset: int64 = field("1+", default=-1)
@@ -15,29 +28,29 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
-    name: string
-    partitions: list[ListOffsetsPartitionResponse]
+    name: TopicName = ""
+    partitions: list[ListOffsetsPartitionResponse] = field(factory=list)
 
 
-class ListOffsetsResponse(Response, key=2, versions="0-11", flexible="6+"):
+class ListOffsetsResponse(Response, key=2, versions="0-11", flexible="6+", client_throttles="3+"):
     throttle_time_ms: int32 = field("2+", default=0, ignorable=True)
-    topics: list[ListOffsetsTopicResponse]
+    topics: list[ListOffsetsTopicResponse] = field(factory=list)
 
 
 class ListOffsetsPartition(Struct):
-    partition_index: int32
+    partition_index: PartitionIndex = 0
     current_leader_epoch: int32 = field("4+", default=-1, ignorable=True)
-    timestamp: int64
+    timestamp: int64 = 0
     max_num_offsets: int32 = field("0", default=1)
 
 
 class ListOffsetsTopic(Struct):
-    name: string
-    partitions: list[ListOffsetsPartition]
+    name: TopicName = ""
+    partitions: list[ListOffsetsPartition] = field(factory=list)
 
 
 class ListOffsetsRequest(Request[ListOffsetsResponse], key=2, versions="0-11", flexible="6+", route=Route.LEADER):
-    replica_id: int32
+    replica_id: BrokerId = 0
     isolation_level: int8 = field("2+", default=0)
-    topics: list[ListOffsetsTopic]
+    topics: list[ListOffsetsTopic] = field(factory=list)
     timeout_ms: int32 = field("10+", default=0, ignorable=True)

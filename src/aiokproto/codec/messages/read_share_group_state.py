@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8, int16, int32, int64, string, uuid
+from aiokproto.codec.schema import (
+    GroupId,
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicId,
+    field,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+)
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class StateBatch(Struct):
-    first_offset: int64
-    last_offset: int64
-    delivery_state: int8
-    delivery_count: int16
+    first_offset: int64 = 0
+    last_offset: int64 = 0
+    delivery_state: int8 = 0
+    delivery_count: int16 = 0
 
 
 class PartitionResult(Struct):
-    partition: int32
-    error_code: int16
-    error_message: string | None = field(default=None)
-    state_epoch: int32
-    start_offset: int64
-    state_batches: list[StateBatch]
+    partition: PartitionIndex = 0
+    error_code: int16 = 0
+    error_message: string | None = None
+    state_epoch: int32 = 0
+    start_offset: int64 = 0
+    state_batches: list[StateBatch] = field(factory=list)
 
 
 class ReadStateResult(Struct):
-    topic_id: uuid
-    partitions: list[PartitionResult]
+    topic_id: TopicId = ZERO_UUID
+    partitions: list[PartitionResult] = field(factory=list)
 
 
 class ReadShareGroupStateResponse(Response, key=84, versions="0", flexible="0+"):
-    results: list[ReadStateResult]
+    results: list[ReadStateResult] = field(factory=list)
 
 
 class PartitionData(Struct):
-    partition: int32
-    leader_epoch: int32
+    partition: PartitionIndex = 0
+    leader_epoch: int32 = 0
 
 
 class ReadStateData(Struct):
-    topic_id: uuid
-    partitions: list[PartitionData]
+    topic_id: TopicId = ZERO_UUID
+    partitions: list[PartitionData] = field(factory=list)
 
 
 class ReadShareGroupStateRequest(
     Request[ReadShareGroupStateResponse], key=84, versions="0", flexible="0+", route=Route.SHARE
 ):
-    group_id: string
-    topics: list[ReadStateData]
+    group_id: GroupId = ""
+    topics: list[ReadStateData] = field(factory=list)

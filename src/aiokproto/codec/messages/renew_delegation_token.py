@@ -5,14 +5,14 @@ from __future__ import annotations
 from aiokproto.codec.schema import Request, Response, Route, int16, int32, int64
 
 
-class RenewDelegationTokenResponse(Response, key=39, versions="0-2", flexible="2+"):
-    error_code: int16
-    expiry_timestamp_ms: int64
-    throttle_time_ms: int32
+class RenewDelegationTokenResponse(Response, key=39, versions="0-2", flexible="2+", client_throttles="1+"):
+    error_code: int16 = 0
+    expiry_timestamp_ms: int64 = 0
+    throttle_time_ms: int32 = 0
 
 
 class RenewDelegationTokenRequest(
     Request[RenewDelegationTokenResponse], key=39, versions="0-2", flexible="2+", route=Route.CONTROLLER
 ):
-    hmac: bytes
-    renew_period_ms: int64
+    hmac: bytes = b""
+    renew_period_ms: int64 = 0

@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Request, Response, Route, Struct, field, int16, int32, int64, string
+from aiokproto.codec.schema import (
+    BrokerId,
+    PartitionIndex,
+    Request,
+    Response,
+    Route,
+    Struct,
+    TopicName,
+    field,
+    int16,
+    int32,
+    int64,
+)
 
 
 class StopReplicaPartitionError(Struct):
-    topic_name: string
-    partition_index: int32
-    error_code: int16
+    topic_name: TopicName = ""
+    partition_index: PartitionIndex = 0
+    error_code: int16 = 0
 
 
 class StopReplicaResponse(Response, key=5, versions="0-4", flexible="2+"):
-    error_code: int16
-    partition_errors: list[StopReplicaPartitionError]
+    error_code: int16 = 0
+    partition_errors: list[StopReplicaPartitionError] = field(factory=list)
 
 
 class StopReplicaPartitionV0(Struct):
-    topic_name: string
-    partition_index: int32
+    topic_name: TopicName = ""
+    partition_index: PartitionIndex = 0
 
 
 class StopReplicaTopicV1(Struct):
-    name: string
-    partition_indexes: list[int32]
+    name: TopicName = ""
+    partition_indexes: list[PartitionIndex] = field(factory=list)
 
 
 class StopReplicaPartitionState(Struct):
-    partition_index: int32
-    leader_epoch: int32 = field(default=-1)
-    delete_partition: bool
+    partition_index: PartitionIndex = 0
+    leader_epoch: int32 = -1
+    delete_partition: bool = False
 
 
 class StopReplicaTopicState(Struct):
-    topic_name: string
-    partition_states: list[StopReplicaPartitionState]
+    topic_name: TopicName = ""
+    partition_states: list[StopReplicaPartitionState] = field(factory=list)
 
 
 class StopReplicaRequest(Request[StopReplicaResponse], key=5, versions="0-4", flexible="2+", route=Route.BROKER):
-    controller_id: int32
+    controller_id: BrokerId = 0
     is_kraft_controller: bool = field("4+", default=False)
-    controller_epoch: int32
+    controller_epoch: int32 = 0
     broker_epoch: int64 = field("1+", default=-1, ignorable=True)
     delete_partitions: bool = field("0-2", default=False)
     ungrouped_partitions: list[StopReplicaPartitionV0] = field("0", factory=list)

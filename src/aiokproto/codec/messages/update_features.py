@@ -6,21 +6,21 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 
 
 class UpdatableFeatureResult(Struct):
-    feature: string
-    error_code: int16
-    error_message: string | None
+    feature: string = ""
+    error_code: int16 = 0
+    error_message: string | None = ""
 
 
 class UpdateFeaturesResponse(Response, key=57, versions="0-2", flexible="0+"):
-    throttle_time_ms: int32
-    error_code: int16
-    error_message: string | None
+    throttle_time_ms: int32 = 0
+    error_code: int16 = 0
+    error_message: string | None = ""
     results: list[UpdatableFeatureResult] = field("0-1", factory=list, ignorable=True)
 
 
 class FeatureUpdateKey(Struct):
-    feature: string
-    max_version_level: int16
+    feature: string = ""
+    max_version_level: int16 = 0
     allow_downgrade: bool = field("0", default=False)
     upgrade_type: int8 = field("1+", default=1)
 
@@ -28,6 +28,6 @@ class FeatureUpdateKey(Struct):
 class UpdateFeaturesRequest(
     Request[UpdateFeaturesResponse], key=57, versions="0-2", flexible="0+", route=Route.CONTROLLER
 ):
-    timeout_ms: int32 = field(default=60000)
-    feature_updates: list[FeatureUpdateKey]
+    timeout_ms: int32 = 60000
+    feature_updates: list[FeatureUpdateKey] = field(factory=list)
     validate_only: bool = field("1+", default=False)

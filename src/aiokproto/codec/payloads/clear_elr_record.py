@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, string
+from aiokproto.codec.schema import Payload, TopicName
 
 
 class ClearElrRecord(Payload, versions="0", flexible="0+"):
-    topic_name: string
+    topic_name: TopicName = ""

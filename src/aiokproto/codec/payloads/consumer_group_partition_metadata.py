@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, Struct, int32, string, uuid
+from aiokproto.codec.schema import GroupId, PartitionIndex, Payload, Struct, TopicId, TopicName, field, int32, string
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class ConsumerGroupPartitionMetadataKey(Payload, versions="0"):
-    group_id: string
+    group_id: GroupId = ""
 
 
 class PartitionMetadata(Struct):
-    partition: int32
-    racks: list[string]
+    partition: PartitionIndex = 0
+    racks: list[string] = field(factory=list)
 
 
 class TopicMetadata(Struct):
-    topic_id: uuid
-    topic_name: string
-    num_partitions: int32
-    partition_metadata: list[PartitionMetadata]
+    topic_id: TopicId = ZERO_UUID
+    topic_name: TopicName = ""
+    num_partitions: int32 = 0
+    partition_metadata: list[PartitionMetadata] = field(factory=list)
 
 
 class ConsumerGroupPartitionMetadataValue(Payload, versions="0", flexible="0+"):
-    topics: list[TopicMetadata]
+    topics: list[TopicMetadata] = field(factory=list)

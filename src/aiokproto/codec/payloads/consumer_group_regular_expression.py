@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, int64, string
+from aiokproto.codec.schema import GroupId, Payload, TopicName, field, int64, string
 
 
 class ConsumerGroupRegularExpressionKey(Payload, versions="0"):
-    group_id: string
-    regular_expression: string
+    group_id: GroupId = ""
+    regular_expression: string = ""
 
 
 class ConsumerGroupRegularExpressionValue(Payload, versions="0", flexible="0+"):
-    topics: list[string]
-    version: int64
-    timestamp: int64
+    topics: list[TopicName] = field(factory=list)
+    version: int64 = 0
+    timestamp: int64 = 0

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, Struct, int32, string, uuid
+from aiokproto.codec.schema import GroupId, PartitionIndex, Payload, Struct, TopicId, field, string
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Payload, versions="0"):
-    group_id: string
-    member_id: string
+    group_id: GroupId = ""
+    member_id: string = ""
 
 
 class TopicPartition(Struct):
-    topic_id: uuid
-    partitions: list[int32]
+    topic_id: TopicId = ZERO_UUID
+    partitions: list[PartitionIndex] = field(factory=list)
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Payload, versions="0", flexible="0+"):
-    topic_partitions: list[TopicPartition]
+    topic_partitions: list[TopicPartition] = field(factory=list)

@@ -6,6 +6,6 @@ from aiokproto.codec.schema import Payload, string
 
 
 class DefaultPrincipalData(Payload, versions="0", flexible="0+"):
-    type: string
-    name: string
-    token_authenticated: bool
+    type: string = ""
+    name: string = ""
+    token_authenticated: bool = False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, int64, string
+from aiokproto.codec.schema import Payload, field, int64, string
 
 
 class DelegationTokenRecord(Payload, versions="0", flexible="0+"):
-    owner: string
-    requester: string
-    renewers: list[string]
-    issue_timestamp: int64
-    max_timestamp: int64
-    expiration_timestamp: int64
-    token_id: string
+    owner: string = ""
+    requester: string = ""
+    renewers: list[string] = field(factory=list)
+    issue_timestamp: int64 = 0
+    max_timestamp: int64 = 0
+    expiration_timestamp: int64 = 0
+    token_id: string = ""

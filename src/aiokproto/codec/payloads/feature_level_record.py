@@ -6,5 +6,5 @@ from aiokproto.codec.schema import Payload, int16, string
 
 
 class FeatureLevelRecord(Payload, versions="0", flexible="0+"):
-    name: string
-    feature_level: int16
+    name: string = ""
+    feature_level: int16 = 0

@@ -6,5 +6,5 @@ from aiokproto.codec.schema import Payload, int32, int64
 
 
 class FenceBrokerRecord(Payload, versions="0", flexible="0+"):
-    id: int32
-    epoch: int64
+    id: int32 = 0
+    epoch: int64 = 0

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, field, int8, int32, uuid
+from aiokproto.codec.schema import BrokerId, PartitionIndex, Payload, TopicId, field, int8, int32, uuid
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class PartitionChangeRecord(Payload, versions="0-2", flexible="0+"):
-    partition_id: int32 = field(default=-1)
-    topic_id: uuid
-    isr: list[int32] | None = field(tag=0, default=None)
-    leader: int32 = field(tag=1, default=-2)
-    replicas: list[int32] | None = field(tag=2, default=None)
-    removing_replicas: list[int32] | None = field(tag=3, default=None)
-    adding_replicas: list[int32] | None = field(tag=4, default=None)
+    partition_id: PartitionIndex = -1
+    topic_id: TopicId = ZERO_UUID
+    isr: list[BrokerId] | None = field(tag=0, default=None)
+    leader: BrokerId = field(tag=1, default=-2)
+    replicas: list[BrokerId] | None = field(tag=2, default=None)
+    removing_replicas: list[BrokerId] | None = field(tag=3, default=None)
+    adding_replicas: list[BrokerId] | None = field(tag=4, default=None)
     leader_recovery_state: int8 = field(tag=5, default=-1)
     directories: list[uuid] | None = field("1+", tag=8, default=None)
-    eligible_leader_replicas: list[int32] | None = field("2+", tag=6, default=None)
+    eligible_leader_replicas: list[BrokerId] | None = field("2+", tag=6, default=None)
     last_known_elr: list[int32] | None = field("2+", tag=7, default=None)

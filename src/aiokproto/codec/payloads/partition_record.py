@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, field, int8, int32, uuid
+from aiokproto.codec.schema import BrokerId, PartitionIndex, Payload, TopicId, field, int8, int32, uuid
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class PartitionRecord(Payload, versions="0-2", flexible="0+"):
-    partition_id: int32 = field(default=-1)
-    topic_id: uuid
-    replicas: list[int32]
-    isr: list[int32]
-    removing_replicas: list[int32]
-    adding_replicas: list[int32]
-    leader: int32 = field(default=-1)
+    partition_id: PartitionIndex = -1
+    topic_id: TopicId = ZERO_UUID
+    replicas: list[BrokerId] = field(factory=list)
+    isr: list[BrokerId] = field(factory=list)
+    removing_replicas: list[BrokerId] = field(factory=list)
+    adding_replicas: list[BrokerId] = field(factory=list)
+    leader: BrokerId = -1
     leader_recovery_state: int8 = field(tag=0, default=0)
-    leader_epoch: int32 = field(default=-1)
-    partition_epoch: int32 = field(default=-1)
+    leader_epoch: int32 = -1
+    partition_epoch: int32 = -1
     directories: list[uuid] = field("1+", factory=list)
-    eligible_leader_replicas: list[int32] | None = field("2+", tag=1, default=None)
+    eligible_leader_replicas: list[BrokerId] | None = field("2+", tag=1, default=None)
     last_known_elr: list[int32] | None = field("2+", tag=2, default=None)

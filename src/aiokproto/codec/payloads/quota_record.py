@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, Struct, float64, string
+from aiokproto.codec.schema import Payload, Struct, field, float64, string
 
 
 class EntityData(Struct):
-    entity_type: string
-    entity_name: string | None
+    entity_type: string = ""
+    entity_name: string | None = ""
 
 
 class QuotaRecord(Payload, versions="0"):
-    entity: list[EntityData]
-    key: string
-    value: float64
-    remove: bool
+    entity: list[EntityData] = field(factory=list)
+    key: string = ""
+    value: float64 = 0.0
+    remove: bool = False

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, Struct, field, int8, int32, int64, string, uuid
+from aiokproto.codec.schema import (
+    BrokerId,
+    PartitionIndex,
+    Payload,
+    Struct,
+    TopicId,
+    TopicName,
+    field,
+    int8,
+    int32,
+    int64,
+    uuid,
+)
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class TopicIdPartitionEntry(Struct):
-    name: string
-    id: uuid
-    partition: int32
+    name: TopicName = ""
+    id: TopicId = ZERO_UUID
+    partition: PartitionIndex = 0
 
 
 class RemoteLogSegmentIdEntry(Struct):
-    topic_id_partition: TopicIdPartitionEntry
-    id: uuid
+    topic_id_partition: TopicIdPartitionEntry = field(factory=TopicIdPartitionEntry)
+    id: uuid = ZERO_UUID
 
 
 class SegmentLeaderEpochEntry(Struct):
-    leader_epoch: int32
-    offset: int64
+    leader_epoch: int32 = 0
+    offset: int64 = 0
 
 
 class RemoteLogSegmentMetadataRecord(Payload, versions="0", flexible="0+"):
-    remote_log_segment_id: RemoteLogSegmentIdEntry
-    start_offset: int64
-    end_offset: int64
-    broker_id: int32
-    max_timestamp_ms: int64
-    event_timestamp_ms: int64
-    segment_leader_epochs: list[SegmentLeaderEpochEntry]
-    segment_size_in_bytes: int32
-    custom_metadata: bytes | None = field(default=None)
-    remote_log_segment_state: int8
+    remote_log_segment_id: RemoteLogSegmentIdEntry = field(factory=RemoteLogSegmentIdEntry)
+    start_offset: int64 = 0
+    end_offset: int64 = 0
+    broker_id: BrokerId = 0
+    max_timestamp_ms: int64 = 0
+    event_timestamp_ms: int64 = 0
+    segment_leader_epochs: list[SegmentLeaderEpochEntry] = field(factory=list)
+    segment_size_in_bytes: int32 = 0
+    custom_metadata: bytes | None = None
+    remote_log_segment_state: int8 = 0
     txn_index_empty: bool = field(tag=0, default=False)

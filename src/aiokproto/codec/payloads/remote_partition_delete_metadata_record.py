@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, Struct, int8, int32, int64, string, uuid
+from aiokproto.codec.schema import BrokerId, PartitionIndex, Payload, Struct, TopicId, TopicName, field, int8, int64
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class TopicIdPartitionEntry(Struct):
-    name: string
-    id: uuid
-    partition: int32
+    name: TopicName = ""
+    id: TopicId = ZERO_UUID
+    partition: PartitionIndex = 0
 
 
 class RemotePartitionDeleteMetadataRecord(Payload, versions="0", flexible="0+"):
-    topic_id_partition: TopicIdPartitionEntry
-    broker_id: int32
-    event_timestamp_ms: int64
-    remote_partition_delete_state: int8
+    topic_id_partition: TopicIdPartitionEntry = field(factory=TopicIdPartitionEntry)
+    broker_id: BrokerId = 0
+    event_timestamp_ms: int64 = 0
+    remote_partition_delete_state: int8 = 0

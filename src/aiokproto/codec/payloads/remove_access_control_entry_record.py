@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from aiokproto.codec.schema import Payload, uuid
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class RemoveAccessControlEntryRecord(Payload, versions="0", flexible="0+"):
-    id: uuid
+    id: uuid = ZERO_UUID

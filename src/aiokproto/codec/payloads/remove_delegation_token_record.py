@@ -6,4 +6,4 @@ from aiokproto.codec.schema import Payload, string
 
 
 class RemoveDelegationTokenRecord(Payload, versions="0", flexible="0+"):
-    token_id: string
+    token_id: string = ""

@@ -6,4 +6,4 @@ from aiokproto.codec.schema import Payload, string
 
 
 class RemoveFeatureLevelRecord(Payload, versions="0", flexible="0+"):
-    name: string
+    name: string = ""

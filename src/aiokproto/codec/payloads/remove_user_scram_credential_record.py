@@ -6,5 +6,5 @@ from aiokproto.codec.schema import Payload, int8, string
 
 
 class RemoveUserScramCredentialRecord(Payload, versions="0", flexible="0+"):
-    name: string
-    mechanism: int8
+    name: string = ""
+    mechanism: int8 = 0

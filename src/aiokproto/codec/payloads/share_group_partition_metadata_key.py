@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, string
+from aiokproto.codec.schema import GroupId, Payload
 
 
 class ShareGroupPartitionMetadataKey(Payload, versions="9"):
-    group_id: string
+    group_id: GroupId = ""

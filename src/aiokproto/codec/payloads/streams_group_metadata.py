@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, Struct, field, int32, int64, string
+from aiokproto.codec.schema import GroupId, Payload, Struct, field, int32, int64, string
 
 
 class StreamsGroupMetadataKey(Payload, versions="0"):
-    group_id: string
+    group_id: GroupId = ""
 
 
 class LastAssignmentConfig(Struct):
-    key: string
-    value: string
+    key: string = ""
+    value: string = ""
 
 
 class StreamsGroupMetadataValue(Payload, versions="0", flexible="0+"):
-    epoch: int32
-    metadata_hash: int64
+    epoch: int32 = 0
+    metadata_hash: int64 = 0
     validated_topology_epoch: int32 = field(tag=0, default=-1)
     last_assignment_configs: list[LastAssignmentConfig] | None = field(tag=1, factory=list)
     stored_description_topology_epoch: int32 = field(tag=2, default=-1)

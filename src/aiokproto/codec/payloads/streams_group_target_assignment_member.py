@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, Struct, int32, string
+from aiokproto.codec.schema import GroupId, PartitionIndex, Payload, Struct, field, string
 
 
 class StreamsGroupTargetAssignmentMemberKey(Payload, versions="0"):
-    group_id: string
-    member_id: string
+    group_id: GroupId = ""
+    member_id: string = ""
 
 
 class TaskIds(Struct):
-    subtopology_id: string
-    partitions: list[int32]
+    subtopology_id: string = ""
+    partitions: list[PartitionIndex] = field(factory=list)
 
 
 class StreamsGroupTargetAssignmentMemberValue(Payload, versions="0", flexible="0+"):
-    active_tasks: list[TaskIds]
-    standby_tasks: list[TaskIds]
-    warmup_tasks: list[TaskIds]
+    active_tasks: list[TaskIds] = field(factory=list)
+    standby_tasks: list[TaskIds] = field(factory=list)
+    warmup_tasks: list[TaskIds] = field(factory=list)

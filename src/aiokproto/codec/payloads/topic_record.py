@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, string, uuid
+from aiokproto.codec.schema import Payload, TopicId, TopicName
+from aiokproto.codec.wire import ZERO_UUID
 
 
 class TopicRecord(Payload, versions="0", flexible="0+"):
-    name: string
-    topic_id: uuid
+    name: TopicName = ""
+    topic_id: TopicId = ZERO_UUID

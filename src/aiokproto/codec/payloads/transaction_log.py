@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, Struct, field, int8, int16, int32, int64, string
+from aiokproto.codec.schema import (
+    PartitionIndex,
+    Payload,
+    ProducerId,
+    Struct,
+    TopicName,
+    TransactionalId,
+    field,
+    int8,
+    int16,
+    int32,
+    int64,
+)
 
 
 class TransactionLogKey(Payload, versions="0"):
-    transactional_id: string
+    transactional_id: TransactionalId = ""
 
 
 class PartitionsSchema(Struct):
-    topic: string
-    partition_ids: list[int32]
+    topic: TopicName = ""
+    partition_ids: list[PartitionIndex] = field(factory=list)
 
 
 class TransactionLogValue(Payload, versions="0-1", flexible="1+"):
-    producer_id: int64
-    previous_producer_id: int64 = field("1+", tag=0, default=-1)
-    next_producer_id: int64 = field("1+", tag=1, default=-1)
-    producer_epoch: int16
+    producer_id: ProducerId = 0
+    previous_producer_id: ProducerId = field("1+", tag=0, default=-1)
+    next_producer_id: ProducerId = field("1+", tag=1, default=-1)
+    producer_epoch: int16 = 0
     next_producer_epoch: int16 = field("1+", tag=3, default=-1)
-    transaction_timeout_ms: int32
-    transaction_status: int8
-    transaction_partitions: list[PartitionsSchema] | None
-    transaction_last_update_timestamp_ms: int64
-    transaction_start_timestamp_ms: int64
+    transaction_timeout_ms: int32 = 0
+    transaction_status: int8 = 0
+    transaction_partitions: list[PartitionsSchema] | None = field(factory=list)
+    transaction_last_update_timestamp_ms: int64 = 0
+    transaction_start_timestamp_ms: int64 = 0
     client_transaction_version: int16 = field("1+", tag=2, default=0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiokproto.codec.schema import Payload, int32, int64
+from aiokproto.codec.schema import BrokerId, Payload, int64
 
 
 class UnregisterBrokerRecord(Payload, versions="0", flexible="0+"):
-    broker_id: int32
-    broker_epoch: int64
+    broker_id: BrokerId = 0
+    broker_epoch: int64 = 0

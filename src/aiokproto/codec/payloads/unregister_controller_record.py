@@ -6,4 +6,4 @@ from aiokproto.codec.schema import Payload, int32
 
 
 class UnregisterControllerRecord(Payload, versions="0", flexible="0+"):
-    controller_id: int32
+    controller_id: int32 = 0

@@ -6,4 +6,4 @@ from aiokproto.codec.schema import Payload, int8
 
 
 class ZkMigrationStateRecord(Payload, versions="0", flexible="0+"):
-    zk_migration_state: int8
+    zk_migration_state: int8 = 0
