@@ -11,11 +11,10 @@ import pytest
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker, Call, Cluster, Serve, VirtualClock
 from aiokproto.broker.control.odds import Odds
-from aiokproto.broker.parts import Subject, split
-from aiokproto.broker.refusal import refuse
 from aiokproto.codec.frames import decode_response, encode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from aiokproto.codec.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
@@ -23,6 +22,8 @@ from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse
+from aiokproto.codec.parts import Subject, split
+from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_keys, api_name, request
 from aiokproto.codec.schema import FieldSpec, Request, Response, Struct
 from aiokproto.error_codes import ErrorCode
@@ -177,6 +178,14 @@ def test_splitting_a_request_loses_nothing(key: int) -> None:
     message = filled(asked, asked.versions.highest)
     assert split(message, Subject(), lambda _: None) == (None, message)
     assert split(message, Subject(topic="other", group="other"), lambda _: None)[1] is None
+
+
+def test_the_name_of_a_configuration_is_no_topic() -> None:
+    """Only topics divide CreateTopics: who may not make one does not make it by giving it a configuration."""
+    topics = [CreatableTopic(name=name, configs=[CreatableTopicConfig(name="cleanup.policy")]) for name in "ab"]
+    kept, hit = split(CreateTopicsRequest(topics=topics), Subject(topic="b"), lambda _: None)
+    assert (kept, hit) == (CreateTopicsRequest(topics=topics[:1]), CreateTopicsRequest(topics=topics[1:]))
+    assert split(CreateTopicsRequest(topics=topics), Subject(topic="cleanup.policy"), lambda _: None)[1] is None
 
 
 # ---- losing, delaying, breaking off

@@ -12,10 +12,8 @@ from aiokproto.broker.core import Core
 from aiokproto.broker.handlers import SERVED, Handle, Handler, api_versions, find
 from aiokproto.broker.handlers.refused import BETWEEN_NODES
 from aiokproto.broker.handlers.refused import handle as refuse_api
-from aiokproto.broker.parts import merge
 from aiokproto.broker.quotas.charge import Stopwatch, charge
 from aiokproto.broker.quotas.quotas import Quotas
-from aiokproto.broker.refusal import refuse
 from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.enforcement import judge
 from aiokproto.broker.sessions import FetchSessions
@@ -25,6 +23,8 @@ from aiokproto.codec.frames import RequestFrame, decode_request_header, encode_r
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.parts import merge
+from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.registry import request as request_type
 from aiokproto.codec.schema import NEVER, Request, Response, Versions

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aiokproto.broker.context import Hangup
-from aiokproto.broker.parts import NameOf
 from aiokproto.broker.sessions import Key
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.codec.parts import NameOf
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response
 

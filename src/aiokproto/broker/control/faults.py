@@ -14,7 +14,7 @@ from aiokproto.broker.control.network import Network
 from aiokproto.broker.control.odds import Kind, Odds
 from aiokproto.broker.control.refused import refused
 from aiokproto.broker.control.rule import Apis, Rule, Where, keys
-from aiokproto.broker.parts import ANYTHING, Subject
+from aiokproto.codec.parts import ANYTHING, Subject
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiokproto.broker.context import Hangup
 from aiokproto.broker.control.call import Call, Serve
-from aiokproto.broker.parts import ANYTHING, Subject, merge, split
-from aiokproto.broker.refusal import refuse
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.parts import ANYTHING, Subject, merge, split
+from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from aiokproto.broker.parts import NameOf, Subject, lists, role, split, subject
-from aiokproto.broker.refusal import refuse
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.rules import INTERNAL, RULES, Rule
+from aiokproto.codec.parts import NameOf, Subject, split, subjects
+from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_name
-from aiokproto.codec.schema import Request, Response, Struct
+from aiokproto.codec.schema import Request, Response, Role
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -70,7 +70,7 @@ def _require(may: May, operation: Operation, resource_type: ResourceType, name: 
 
 def _transactional_ids(request: Request[Any], version: int) -> Iterator[str]:
     for spec in request.fields():
-        if spec.name.endswith("transactional_id") and version in spec.versions:
+        if spec.role is Role.TRANSACTIONAL_ID and not spec.array and version in spec.versions:
             value = getattr(request, spec.name)
             if value is not None:
                 yield value
@@ -80,7 +80,7 @@ def _resources(
     request: Request[Any], rule: Rule, may: May, name_of: NameOf
 ) -> Iterator[tuple[Subject, ErrorCode, bool]]:
     """The groups and topics that a request names, what refusing them is called, and whether that is due."""
-    named = set(_named(request, name_of, Subject()))
+    named = list(subjects(request, name_of))
     if rule.group is not None:
         for group in dict.fromkeys(each.group for each in named if each.group is not None):
             allowed = may(rule.group, ResourceType.GROUP, group)
@@ -91,15 +91,3 @@ def _resources(
         return
     for topic in dict.fromkeys(each.topic for each in named if each.topic is not None):
         yield Subject(topic=topic), REFUSALS[ResourceType.TOPIC], may(rule.topic, ResourceType.TOPIC, topic)
-
-
-def _named(part: Struct, name_of: NameOf, within: Subject) -> Iterator[Subject]:
-    about = subject(part, within, name_of)
-    yield about
-    for spec in lists(part):
-        found = role(spec, type(part))
-        for item in getattr(part, spec.name):
-            if found is None:
-                yield from _named(item, name_of, about)
-            else:
-                yield about._replace(**{found: item})

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aiokproto.broker.parts import ANYTHING, Subject, role, subject
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
-from aiokproto.codec.schema import FieldSpec, Request, Response, Struct
+from aiokproto.codec.schema import FieldSpec, Request, Response, Role, Struct
+from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 
 _ERRORS = frozenset({"error_code", "partition_error_code"})
 _NAMES = frozenset(
-    {"name", "topic_id", "member_id", "group_instance_id", "resource_type", "resource_name", "feature", "entity"}
-    | {"transactional_id", "producer_id", "key"}
+    {"name", "user", "member_id", "group_instance_id", "resource_type", "resource_name", "feature", "entity"}
 )
-"""Beside topic, partition and group: what tells in an answer which part of the request it is about."""
-_OTHERWISE = {"user": "name", "topic": "name"}
+"""Beside what has a role: what says in an answer which part of the request it is about."""
+_OTHERWISE = {"user": "name"}
 """Names of an answer that the request calls something else."""
 _UNKNOWN = frozenset(
     {"base_offset", "log_append_time_ms", "offset", "timestamp", "high_watermark", "last_stable_offset", "end_offset"}
@@ -35,6 +34,9 @@ _OF_SESSION = frozenset(
         ErrorCode.REBOOTSTRAP_REQUIRED,
     }
 )
+
+Names = dict["Role | str", Any]
+_NOTHING = ("", ZERO_UUID)
 
 
 def refuse(request: Request[Any], version: int, error: ErrorCode, message: str | None = None) -> Response | None:
@@ -55,7 +57,7 @@ def refuse(request: Request[Any], version: int, error: ErrorCode, message: str |
     if of_parts and error in _OF_SESSION:
         filled = _put(response, version, error, message)
         return response if filled else None
-    inside = _fill_lists(request, response, ANYTHING, version, error, message)
+    inside = _fill_lists(request, response, {}, version, error, message)
     on_top = not (of_parts and inside) and _put(response, version, error, message)
     return response if inside or on_top else None
 
@@ -75,24 +77,22 @@ def _put(part: Struct, version: int, error: ErrorCode, message: str | None) -> b
 
 
 def _fill_lists(
-    request: Struct, response: Struct, about: Subject, version: int, error: ErrorCode, message: str | None
+    request: Struct, response: Struct, above: Names, version: int, error: ErrorCode, message: str | None
 ) -> bool:
     """Make an item of the response for each of the request; returns whether any has the error."""
     filled = False
+    about = above | _names(request)
     for source, target in zip(_sources(request, version), _targets(response, version), strict=False):
         assert target.struct is not None
         items = []
         for part in getattr(request, source.name) or ():
             item = target.struct()
             _fill_numbers(item, version)
-            if source.struct is None:
-                found = role(source, type(request)) or "name"
-                inner = about._replace(**{found: part}) if found != "name" else about
-                _name(item, inner, None, part)
+            if isinstance(part, Struct):
+                _name(item, about | _names(part))
+                filled |= _fill_lists(part, item, about, version, error, message)
             else:
-                inner = subject(part, about, lambda _: None)
-                _name(item, inner, part, None)
-                filled |= _fill_lists(part, item, inner, version, error, message)
+                _name(item, about | {source.role or "name": part})
             filled |= _put(item, version, error, message)
             items.append(item)
         setattr(response, target.name, items)
@@ -119,16 +119,22 @@ def _has_error(struct: type[Struct], version: int) -> bool:
     )
 
 
-def _name(item: Struct, about: Subject, part: Struct | None, scalar: object) -> None:
+def _names(part: Struct) -> Names:
+    """What a part of the request says that it is about, by role; what has none, by its field."""
+    names: Names = {}
+    for spec in part.fields():
+        value = getattr(part, spec.name)
+        if not spec.array and spec.struct is None and value is not None and not (spec.role and value in _NOTHING):
+            names[spec.role or spec.name] = value
+    return names
+
+
+def _name(item: Struct, names: Names) -> None:
     """Say in the response's item which part of the request it is about."""
     for spec in item.fields():
-        found = role(spec, type(item))
-        value = getattr(about, found) if found is not None and not spec.array else None
-        if value is None and spec.name in _NAMES | set(_OTHERWISE):
-            same = _OTHERWISE.get(spec.name, spec.name)
-            value = getattr(part, spec.name, getattr(part, same, None)) if part is not None else None
-            if part is None and spec.kind == "string" and not spec.array:
-                value = scalar
+        if spec.array or (spec.role is None and spec.name not in _NAMES):
+            continue
+        value = names.get(spec.role or spec.name, names.get(_OTHERWISE.get(spec.name, spec.name)))
         if value is not None:
             setattr(item, spec.name, value)
 
