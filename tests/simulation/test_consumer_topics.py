@@ -13,6 +13,7 @@ from aiokproto.broker import Cluster
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.end_txn import EndTxnRequest
+from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -187,3 +188,39 @@ def test_a_silent_broker_holds_up_no_start_on_another() -> None:
             assert simulation.time() - began < 2
 
     run(program, brokers=3)
+
+
+@pytest.mark.parametrize("trouble", ["is cut off", "is silent", "says that it is no replica"])
+def test_a_preferred_follower_that_does_not_serve_is_left_for_the_leader(trouble: str) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await cluster.create_topic("t", 1, replication=2)
+        leader = cluster.leader("t", 0)
+
+        async def point(call: Any, serve: Any) -> Any:
+            answer = await serve(call.request)
+            if call.request.rack_id:
+                for topic in answer.responses:
+                    for data in topic.partitions:
+                        data.preferred_read_replica, data.records = 1 - leader, None
+            return answer
+
+        cluster.faults.intercept(FetchRequest, point, node=leader)
+        port = int(cluster.bootstrap_servers.split(",")[1 - leader].rpartition(":")[2])
+        for number in range(3):
+            await producer.send("t", b"%d" % number)
+        async with Consumer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            auto_offset_reset="earliest",
+            client_rack="here",
+            request_timeout_ms=3000,
+        ) as consumer:
+            link = simulation.network.link("client", ("127.0.0.1", port))
+            if trouble == "is cut off":
+                link.cut()
+            elif trouble == "is silent":
+                link.silence()
+            consumer.assign([("t", 0)])
+            got = [(await asyncio.wait_for(anext(consumer), 8)).offset for _ in range(3)]
+            assert got == [0, 1, 2]
+
+    run(program, brokers=2)

@@ -30,6 +30,7 @@ from aiokproto.consumer.session import FetchPlan, FetchSession, Wanted
 from aiokproto.consumer.turn import Turn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, CorruptRecordError, DeadlineError, error_for
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.fetch")
@@ -47,6 +48,7 @@ _REPLICA_FOR = 300.0
 _AROUND_RECORDS = 1024
 """More than an answer with the records of one partition takes beside them."""
 
+_FOLLOWER = Situation(FetchRequest.api_key, follower=True)
 _MISSING = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
 _BROKER_TROUBLE = {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR}
 
@@ -85,6 +87,7 @@ class Fetcher:
         self._config = config
         self._reset = reset
         self._rescan = asyncio.Event()
+        self._leaders_until = 0.0
         self._wakes: dict[int, asyncio.Event] = {}
 
     def wake(self) -> None:
@@ -171,6 +174,9 @@ class Fetcher:
                 failures += 1
                 self._cluster.invalidate(f"fetch: {error}")
                 self._back_off((entry.cursor for entry in asked.values()), failures, str(error))
+                self._leave_follower(
+                    node, [entry.cursor for entry in asked.values() if entry.cursor.replica is not None]
+                )
                 continue
             finally:
                 for entry in asked.values():
@@ -188,6 +194,15 @@ class Fetcher:
             await self._take_in(response, asked, node)
             # Or it would take up its memory until the next one has come.
             del response
+
+    def _leave_follower(self, node: int, cursors: list[Cursor]) -> None:
+        """Read from the leaders what a broker is preferred for that cannot be reached, or does not serve it."""
+        for cursor in cursors:
+            cursor.replica = None
+        if cursors:
+            log.info("fetching from leaders: broker %d, a preferred replica, does not serve", node)
+            self._leaders_until = asyncio.get_running_loop().time() + _REPLICA_FOR
+            self._rescan.set()
 
     def _due(self, node: int) -> tuple[bool, dict[TopicPartition, _Asked], float | None]:
         """Whether anything is this broker's; what to ask it now; when to look again."""
@@ -254,7 +269,8 @@ class Fetcher:
             session_epoch=plan.epoch,
             topics=_fetch_topics(plan),
             forgotten_topics_data=_forgotten_topics(plan),
-            rack_id=config.rack,
+            # Leaders that know our rack send us to the follower, whether or not we can reach it.
+            rack_id=config.rack if asyncio.get_running_loop().time() >= self._leaders_until else "",
         )
         return await self._cluster.send(
             request,
@@ -327,6 +343,9 @@ class Fetcher:
                 self._rescan.set()
                 return
             self._reset(cursor, f"offset {cursor.fetch_offset} is outside the log")
+        elif cursor.replica is not None and classify(code, _FOLLOWER) is Action.FETCH_FROM_LEADER:
+            self._back_off([cursor], cursor.attempts + 1, code.name)
+            self._leave_follower(node, [cursor])
         elif code in _MISSING:
             self._back_off([cursor], cursor.attempts + 1, code.name)
             self._missing(cursor, code, now)
@@ -335,7 +354,6 @@ class Fetcher:
             cursor.fail(CorruptRecordError(f"{context}: the broker finds its log damaged"))
             self._assignment.arrived(cursor)
         elif code.retriable or code in _BROKER_TROUBLE:
-            cursor.replica = None
             if data.current_leader.leader_id >= 0:
                 hint = data.current_leader
                 self._cluster.hint_leader(*cursor.partition, hint.leader_id, hint.leader_epoch)
