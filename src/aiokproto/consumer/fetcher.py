@@ -235,7 +235,9 @@ class Fetcher:
 
     def _is_another_topic(self, cursor: Cursor, snapshot: ClusterSnapshot) -> bool:
         """Whether the topic by this name is not the one that the position is from (KIP-516)."""
-        topic_id = snapshot.topics[cursor.partition.topic].topic_id
+        info = snapshot.topics.get(cursor.partition.topic)
+        # Without the topic in the metadata, the follower that is read from knows better.
+        topic_id = info.topic_id if info else ZERO_UUID
         if cursor.topic_id == ZERO_UUID:
             cursor.topic_id = topic_id
         return topic_id not in (cursor.topic_id, ZERO_UUID)
