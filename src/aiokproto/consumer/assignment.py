@@ -96,10 +96,11 @@ class Assignment(Hand):
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         """Pause or resume; what is fetched already is kept."""
         for cursor in [self.get(partition) for partition in partitions]:
-            cursor.paused = paused
             if paused:
+                cursor.pause()
                 self._interrupt(cursor)
             else:
+                cursor.resume()
                 self.enqueue(cursor)
         self._signals.changed()
 

@@ -54,6 +54,12 @@ class Chunk:
         """Whether there is nothing left to open."""
         return not self.batches and self.damage is None
 
+    def detach(self) -> None:
+        """Keep no more alive than this: batches are views of a whole answer, most of which may be others' records."""
+        if self.batches and 2 * self.size < memoryview(self.batches[0].raw.obj).nbytes:
+            own = b"".join(batch.raw for batch in self.batches)
+            self.batches = deque(decode(memoryview(own), check_crc=False))
+
     def take(self) -> int:
         """Take the first batch out, which was opened. Returns the offset to go on from after it."""
         batch = self.batches.popleft()

@@ -182,6 +182,16 @@ class Cursor:
         self.fetch_offset = self.end = offset
         self.leader_epoch = leader_epoch
 
+    def pause(self) -> None:
+        """Hand out nothing; what is fetched is kept, for who knows how long."""
+        self.paused = True
+        for chunk in self.chunks:
+            chunk.detach()
+
+    def resume(self) -> None:
+        """End :meth:`pause`."""
+        self.paused = False
+
     def fail(self, error: KafkaError) -> None:
         """Stop until the user seeks."""
         self.error = error
@@ -195,6 +205,8 @@ class Cursor:
         """Take in a Fetch answer's records. Where none of them is for users, only the position moves on."""
         self.fetch_offset = chunk.end
         self.wanted_size = 0
+        if self.paused:
+            chunk.detach()
         if not chunk.exhausted:
             self.chunks.append(chunk)
         elif self.chunks:
