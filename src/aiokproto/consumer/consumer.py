@@ -177,8 +177,9 @@ class Consumer:
         """
         return self._records.__anext__()
 
-    async def poll(self, timeout_ms: float = 0, max_records: int = 500) -> list[Record]:
-        """Up to ``max_records`` records, as soon as there is one; none after ``timeout_ms``.
+    async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record]:
+        """Up to ``max_records`` records, as soon as there is one; none after ``timeout_ms``. With 0 it takes what is
+        there, and lets other tasks have a turn if nothing is.
 
         All of them are in hand until the next are asked for. It may return fewer than are at hand, so that other tasks
         have their turn. Raises as ``async for``.
@@ -297,19 +298,23 @@ class Consumer:
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         """Go on at the first offset there is; of all partitions if none are given. Raises as :meth:`seek`."""
-        self._assignment.seek_to(self._chosen(partitions), EARLIEST)
+        self._assignment.seek_to(self._assigned(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
         """Go on with what comes from now on; of all partitions if none are given. Raises as :meth:`seek`."""
-        self._assignment.seek_to(self._chosen(partitions), LATEST)
+        self._assignment.seek_to(self._assigned(partitions), LATEST)
 
     def seek_to_time(self, timestamp: int, *partitions: tuple[str, int]) -> None:
-        """Go on with the first record whose timestamp (ms) is that or later; if there is none, at the end."""
-        self._assignment.seek_to(self._chosen(partitions), integer("timestamp", timestamp))
+        """Go on with the first record whose timestamp (ms) is that or later; if there is none, at the end. Of all
+        partitions if none are given. Raises as :meth:`seek`."""
+        self._assignment.seek_to(self._assigned(partitions), integer("timestamp", timestamp))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Hand out nothing of these until :meth:`resume`; what is fetched is kept. Of all if none are given."""
-        self._assignment.pause(self._chosen(partitions), True)
+        """Hand out nothing of these until :meth:`resume`; what is fetched is kept. Of all if none are given.
+
+        Raises as :meth:`seek`.
+        """
+        self._assignment.pause(self._assigned(partitions), True)
 
     def resume(self, *partitions: tuple[str, int]) -> None:
         """End :meth:`pause`; of all partitions if none are given."""
@@ -379,6 +384,10 @@ class Consumer:
             BrokerError, DeadlineError: It is refused; it was not done in time.
         """
         self._group()
+        if isinstance(offsets, Record):
+            raise ConfigurationError(
+                "commit() takes {(record.topic, record.partition): record.offset + 1}: the offset to go on from"
+            )
         if offsets is None:
             chosen = self._assignment.committable(finished=False)
         else:
@@ -449,6 +458,13 @@ class Consumer:
 
     def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
         return [to_partition(partition) for partition in partitions] or list(self._assignment.cursors)
+
+    def _assigned(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+        """As :meth:`_chosen`, where without any partition nothing would happen."""
+        chosen = self._chosen(partitions)
+        if not chosen:
+            raise ConfigurationError("no partition is assigned yet: do it in on_assigned, or after the first record")
+        return chosen
 
     async def _ends(
         self, partitions: Iterable[tuple[str, int]], which: int, timeout_ms: float | None

@@ -18,7 +18,7 @@ from aiokproto.consumer.offsets import OffsetLookup, names
 from aiokproto.consumer.options import ConsumerConfig
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.subscription import Listener, Subscription
-from aiokproto.errors import ClientClosedError, CommitError, KafkaError, error_for
+from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, KafkaError, error_for
 from aiokproto.group.coordinator import Change, ChangeKind, GroupCoordinator
 from aiokproto.group.offsets import GroupRequests
 from aiokproto.net.timeouts import deadline as until
@@ -120,6 +120,8 @@ class Engine:
             raise ClientClosedError(str(self._closed))
         if asyncio.current_task() is self._tasks.get("group"):
             raise RuntimeError("records cannot be asked for in a rebalance callback: it keeps them from coming")
+        if not self.subscription.by_topic and self.subscription.partitions is None:
+            raise ConfigurationError("there is nothing to read: subscribe() or assign() first")
         if self._trouble is not None:
             # Once for each attempt to find the topics: what else is subscribed is not held up.
             trouble, self._trouble = self._trouble, None

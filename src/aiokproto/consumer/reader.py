@@ -163,6 +163,8 @@ class Reader:
             return True
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
+            # Whoever asks again and again without waiting would keep the answers from coming.
+            await asyncio.sleep(0)
             return False
         handle = loop.call_at(deadline, self._arrived.set)
         try:

@@ -16,6 +16,10 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_gro
 """Topics of Kafka's own, which no pattern matches."""
 
 
+_REGEX = frozenset("*+?()[]{}^$|\\")
+"""What a regular expression has, and no topic name may have."""
+
+
 @dataclass(frozen=True)
 class Subscription:
     """What the user wants; one of the three.
@@ -55,6 +59,13 @@ def to_topics(topics: object) -> frozenset[str]:
     """
     names = [topics] if isinstance(topics, str) else list(topics) if isinstance(topics, Iterable) else [topics]
     for name in names:
+        if isinstance(name, (list, tuple, set, frozenset)):
+            several = ", ".join(f'"{each}"' for each in name)
+            raise ConfigurationError(f"topics: {name!r} is no topic name; several are given as Consumer({several})")
+        if isinstance(name, str) and not _REGEX.isdisjoint(name):
+            raise ConfigurationError(
+                f"topics: {name!r} is no topic name; for a regular expression: subscribe(pattern=)"
+            )
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"topics: {name!r} is no topic name")
     return frozenset(str(name) for name in names)

@@ -486,7 +486,7 @@ class GroupCoordinator:
                 ) from None
         if gone := offsets.keys() - mine.keys():
             raise CommitError(
-                f"group {self._config.group_id!r}: {_names(gone)} not committed: no longer assigned to this member"
+                f"group {self._config.group_id!r}: {_names(gone)} not committed: not assigned to this member"
             )
 
 

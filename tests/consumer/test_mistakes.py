@@ -1,0 +1,109 @@
+"""Calls that cannot do what they say raise, and name what to do instead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokproto import Consumer, Producer
+from aiokproto.broker import Cluster
+from aiokproto.errors import CommitError, ConfigurationError
+from aiokproto.simulation import Simulation
+
+
+def run(program: Callable[[str], Awaitable[None]]) -> Simulation:
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", 1)
+            await program(cluster.bootstrap_servers)
+
+    simulation.run(main())
+    return simulation
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda consumer: consumer.seek_to_beginning(), "no partition is assigned"),
+        (lambda consumer: consumer.seek_to_end(), "no partition is assigned"),
+        (lambda consumer: consumer.seek_to_time(1), "no partition is assigned"),
+        (lambda consumer: consumer.pause(), "no partition is assigned"),
+    ],
+)
+def test_all_partitions_of_none_are_refused(call: Callable[[Consumer], object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        call(Consumer("t", bootstrap_servers="localhost"))
+
+
+@pytest.mark.parametrize(
+    ("topics", "message"),
+    [
+        ([["a", "b"]], r'Consumer\("a", "b"\)'),
+        (["flights.*"], "pattern="),
+        (["a", "^b"], "pattern="),
+        ([""], "no topic name"),
+    ],
+)
+def test_a_wrong_topic_points_to_what_is_meant(topics: list[Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Consumer(*topics, bootstrap_servers="localhost")
+
+
+def test_reading_without_a_subscription_is_refused() -> None:
+    async def program(servers: str) -> None:
+        async with Consumer(bootstrap_servers=servers) as consumer:
+            for call in (lambda: anext(consumer), lambda: consumer.poll(100), lambda: anext(consumer.batches())):
+                with pytest.raises(ConfigurationError, match="subscribe"):
+                    await asyncio.wait_for(call(), 5)
+
+    run(program)
+
+
+def test_a_commit_of_a_record_or_of_what_is_not_assigned_says_so() -> None:
+    async def program(servers: str) -> None:
+        async with Producer(bootstrap_servers=servers) as producer:
+            await producer.send("t", b"x")
+        async with Consumer("t", bootstrap_servers=servers, group_id="g", auto_offset_reset="earliest") as consumer:
+            record = await anext(consumer)
+            with pytest.raises(ConfigurationError, match=r"record\.offset \+ 1"):
+                await consumer.commit(record)  # type: ignore[arg-type]
+            with pytest.raises(CommitError, match="not assigned to this member"):
+                await consumer.commit({("other", 0): 1})
+
+    run(program)
+
+
+def test_polls_that_do_not_wait_leave_others_their_turn() -> None:
+    """A task that asks without end must not keep the answers from coming."""
+
+    async def program(servers: str) -> None:
+        async with Consumer("t", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+            turns = 0
+
+            async def count() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            other = asyncio.create_task(count())
+            for _ in range(100):
+                await consumer.poll(0)
+            assert turns >= 100
+            other.cancel()
+
+    run(program)
+
+
+def test_polls_wait_by_default() -> None:
+    async def program(servers: str) -> None:
+        async with Consumer("t", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+            for _ in range(10):
+                assert await consumer.poll() == []
+
+    assert run(program).time() >= 5
