@@ -35,7 +35,7 @@ SLACK = 1.0
 ALL_READ_WITHIN = 180.0
 """Virtual seconds after the last fault within which a group has read all there is."""
 
-OWN_TASKS = ("aiokproto-consumer", "aiokproto-fetch", "aiokproto-heartbeat")
+OWN_TASKS = ("aiokproto-consumer", "aiokproto-fetch", "aiokproto-heartbeat", "aiokproto-locate")
 
 T = TypeVar("T")
 
