@@ -198,6 +198,7 @@ class Cursor:
 
     def retry(self) -> None:
         """End :meth:`fail` where the cause may pass: go on where it was."""
+        self.failure = str(self.error)
         self.error = None
         self.missing_since = None
 

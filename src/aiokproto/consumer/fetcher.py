@@ -393,7 +393,7 @@ class Fetcher:
             (cursor.fetch_offset is None, PartitionStatus.LOCATING, cursor.failure),
             (cursor.records or cursor.chunks, PartitionStatus.BUFFERED, f"{cursor.buffered} bytes"),
             (cursor.fetching is not None, PartitionStatus.FETCHING, f"from broker {cursor.fetching}"),
-            (node is None, PartitionStatus.NO_LEADER, ""),
+            (node is None, PartitionStatus.NO_LEADER, cursor.failure),
             (cursor.retry_at > now, PartitionStatus.BACKING_OFF, cursor.failure),
             (True, PartitionStatus.IDLE, f"from broker {node}"),
         ]
