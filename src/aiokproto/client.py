@@ -88,12 +88,21 @@ class Client:
     ) -> R:
         """Send a request where it belongs, and again while that may help.
 
+        One that concerns several brokers is divided among them, and the answers are joined: partitions among their
+        leaders (ListOffsets, DeleteRecords, OffsetForLeaderEpoch, DescribeProducers), groups and transactional ids
+        among their coordinators, ListGroups and ListTransactions to every broker. Each part has all the time of the
+        call for itself. Where a broker gives no answer, what it was asked for is in the response with an error code:
+        ``REQUEST_TIMED_OUT``, ``NETWORK_EXCEPTION``, or what the failure was. Not divided are Produce, Fetch,
+        ShareFetch and ShareAcknowledge, which belong to a session with one leader, and what names its brokers
+        otherwise (DescribeConfigs, DescribeLogDirs): ask each ``node``.
+
         Cancelling gives up the wait; the broker may carry out what was sent.
 
         Args:
             request: Any request of :mod:`aiokproto.codec.messages`.
             node: The broker to ask. By default what the request's ``route`` says: the controller, the coordinator of
-                its group or transactional id, the leader of its partitions (which must be one broker), or any broker.
+                its group or transactional id, the leader of its partitions, every broker, or any. What goes to a
+                given node is not divided.
             key: The group or transactional id, where the request does not have it.
             timeout_ms: For all attempts; by default ``default_api_timeout_ms``.
             max_version: Use no higher version.
@@ -102,7 +111,9 @@ class Client:
             The answer, whatever error codes are in it, save retriable ones that hold for all of it: these are retried.
 
         Raises:
-            DeadlineError: Names the attempts and the last failure.
+            DeadlineError: Names the attempts and the last failure. If the request was divided: of all parts.
+            PartialResponseError: Some brokers gave no answer, and the response has no place to say so (ListGroups,
+                ListTransactions); it has what the others answered.
             UnsupportedVersionError: The broker has no version that fits.
             EncodeError: The version cannot carry the request.
             ConfigurationError: It is not clear whom to ask.

@@ -17,6 +17,7 @@
     │   └── AuthenticationError       one side refused who the other is
     ├── ResponseTooLargeError         an answer is longer than max_response_size
     ├── DeadlineError                 a deadline passed; names what was waited for           (also TimeoutError)
+    ├── PartialResponseError          some of the brokers asked gave no answer
     ├── BufferFullError               the producer's byte budget is used up
     ├── ClientClosedError             the client was closed, or one of its tasks died
     ├── CommitError                   offsets of partitions that are no longer ours
@@ -33,7 +34,7 @@ code itself is always in ``error.code``, an :class:`~aiokproto.error_codes.Error
 from __future__ import annotations
 
 from copy import copy
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiokproto.error_codes import ErrorCode, Policy
 
@@ -100,6 +101,23 @@ class ResponseTooLargeError(KafkaError):
 
 class DeadlineError(KafkaError, TimeoutError):
     """A deadline passed. The text says what was waited for, how long, and the last failure seen."""
+
+
+class PartialResponseError(KafkaError):
+    """A request was divided among brokers, some gave no answer, and the response has no place to say so.
+
+    Attributes:
+        response: What the others answered, joined; of the class that answers the request.
+        failures: Why there is no answer from the rest, an error for each.
+    """
+
+    def __init__(self, message: str, response: Any, failures: tuple[KafkaError, ...]) -> None:
+        super().__init__(message, response, failures)
+        self.response = response
+        self.failures = failures
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class BufferFullError(KafkaError):

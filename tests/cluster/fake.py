@@ -20,7 +20,14 @@ from aiokproto.codec.messages.metadata import (
 from aiokproto.codec.schema import Request, Response
 from tests.net.peer import Answer, Peer, config, peer, serves
 
-VERSIONS = serves(Metadata=(0, 13), FindCoordinator=(0, 6), Heartbeat=(0, 4), CreateTopics=(2, 7), ListGroups=(0, 4))
+VERSIONS = serves(
+    Metadata=(0, 13),
+    FindCoordinator=(0, 6),
+    Heartbeat=(0, 4),
+    CreateTopics=(2, 7),
+    ListGroups=(0, 4),
+    DescribeCluster=(0, 2),
+)
 
 
 class Fake:

@@ -11,10 +11,17 @@ from aiokproto.client import Client
 from aiokproto.cluster import TopicInfo
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
+from aiokproto.codec.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from aiokproto.errors import (
     BrokerConnectionError,
@@ -107,8 +114,32 @@ async def test_requests_find_the_leader_of_their_partitions(cluster: BehaviourCl
         asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
         answer = await client.request(asked)
         assert [(one.error_code, one.offset) for one in answer.topics[0].partitions] == [(0, 0)]
-        with pytest.raises(ConfigurationError, match="its partitions need one leader"):
+        with pytest.raises(ConfigurationError, match="names no partition"):
             await client.request(ListOffsetsRequest(replica_id=-1, topics=[]))
+
+
+async def test_requests_are_divided_among_leaders_and_coordinators(cluster3: BehaviourCluster, topic: str) -> None:
+    await cluster3.create_topic(topic, 6)
+    groups = [f"{topic}-{number}" for number in range(6)]
+    async with Client(bootstrap_servers=cluster3.bootstrap_servers) as client:
+        for group in groups:
+            commit = OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+            asked = OffsetCommitRequest(
+                group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[commit])]
+            )
+            await client.request(asked, max_version=8)
+        partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(6)]
+        ends = await client.request(
+            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)])
+        )
+        (found,) = ends.topics
+        assert sorted((one.partition_index, one.error_code, one.offset) for one in found.partitions) == [
+            (index, 0, 0) for index in range(6)
+        ]
+        described = await client.request(DescribeGroupsRequest(groups=groups))
+        assert sorted((one.group_id, one.error_code) for one in described.groups) == [(group, 0) for group in groups]
+        listed = {group.group_id for group in (await client.request(ListGroupsRequest())).groups}
+        assert listed >= set(groups)
 
 
 async def test_a_producer_id_without_transactions_comes_from_any_broker(cluster: BehaviourCluster, topic: str) -> None:

@@ -12,9 +12,10 @@ from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.metadata import UNKNOWN_LIMIT, metadata_request
 from aiokproto.cluster.router import _Aim
 from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from aiokproto.codec.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.error_codes import ErrorCode
@@ -388,11 +389,11 @@ async def test_a_request_to_any_broker_passes_by_the_one_that_fails() -> None:
         def fails(request: object, version: int) -> None:
             raise HangUp
 
-        first.answers[ListGroupsRequest.api_key] = fails
-        second.answers[ListGroupsRequest.api_key] = lambda request, version: ListGroupsResponse(error_code=0, groups=[])
+        first.answers[DescribeClusterRequest.api_key] = fails
+        second.answers[DescribeClusterRequest.api_key] = lambda request, version: DescribeClusterResponse()
         async with started(first.port) as cluster:
             for _ in range(10):
-                assert (await cluster.request(ListGroupsRequest())).error_code == 0
+                assert (await cluster.request(DescribeClusterRequest())).error_code == 0
 
 
 async def test_version_negotiation_shows() -> None:

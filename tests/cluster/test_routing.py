@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import bootstrap_error, definitive
 from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
-from aiokproto.cluster.routes import answer_code, coordinator_key, partitions_of
+from aiokproto.cluster.routes import answer_code, coordinator_keys, join, refused
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec import registry
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction
@@ -17,16 +19,21 @@ from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateT
 from aiokproto.codec.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from aiokproto.codec.messages.delete_records import (
     DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
 )
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
-from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.codec.messages.list_transactions import ListTransactionsResponse, TransactionState
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from aiokproto.codec.schema import Request, Response, Route
+from aiokproto.codec.parts import Subject, divide, subjects
+from aiokproto.codec.schema import Request, Response, Role, Route, Struct
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     AuthenticationError,
@@ -34,6 +41,7 @@ from aiokproto.errors import (
     BrokerConnectionError,
     BrokerError,
     ConfigurationError,
+    DeadlineError,
     DecodeError,
     KafkaError,
     NotKafkaError,
@@ -68,45 +76,99 @@ GROUP, TRANSACTION = CoordinatorKind.GROUP, CoordinatorKind.TRANSACTION
     ],
 )
 def test_the_coordinators_key(request_: Request[Any], key: str | None) -> None:
-    assert coordinator_key(request_) == key
+    assert coordinator_keys(request_) == [key]
 
 
-@pytest.mark.parametrize("groups", [[], ["a", "b"]])
-def test_no_one_coordinator(groups: list[str]) -> None:
+def test_the_keys_of_several_coordinators() -> None:
+    assert coordinator_keys(DescribeGroupsRequest(groups=["a", "b", "a"])) == ["a", "b"]
     with pytest.raises(ConfigurationError, match=r"DescribeGroupsRequest .* `key` or `node`"):
-        coordinator_key(DescribeGroupsRequest(groups=groups))
+        coordinator_keys(DescribeGroupsRequest())
 
 
-def test_every_coordinated_request_of_a_client_tells_its_key() -> None:
-    """By a field of one of the known names; the share coordinator's keys are no single field."""
-    for api_key in registry.api_keys():
-        request = registry.request(api_key)
-        if request.route in (Route.GROUP, Route.TRANSACTION):
-            with_key = request()
-            names = {spec.name for spec in with_key.fields()}
-            fields = {"group_id", "group_ids", "groups", "groups_names"}
-            if request.route is Route.TRANSACTION:
-                fields = {"transactional_id", "v3_and_below_transactional_id", "transactions", "transactional_ids"}
-            assert names & fields, request.__name__
+@pytest.mark.parametrize("api_key", registry.api_keys())
+def test_every_request_that_goes_somewhere_says_where_by_roles(api_key: int) -> None:
+    """Whatever message is declared with such a route: nothing else has to be told of it."""
+    request = registry.request(api_key)
+    roles = {
+        Route.GROUP: Role.GROUP_ID,
+        Route.TRANSACTION: Role.TRANSACTIONAL_ID,
+        Route.LEADER: Role.PARTITION_INDEX,
+        Route.LEADERS: Role.PARTITION_INDEX,
+        Route.SHARE: Role.GROUP_ID,
+    }
+    role = roles.get(request.route)
+    assert role is None or role in _roles_of(request)
+
+
+def _roles_of(struct: type[Struct]) -> set[Role | None]:
+    found = {spec.role for spec in struct.fields()}
+    return found.union(*(_roles_of(spec.struct) for spec in struct.fields() if spec.struct is not None))
+
+
+def name_of(topic_id: bytes) -> str:
+    return {b"\1" * 16: "one"}[topic_id]
 
 
 def test_partitions_by_name_or_id() -> None:
-    records = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=3, offset=0)])],
-        timeout_ms=1,
-    )
-    assert list(partitions_of(records)) == [("t", 3)]
     fetch = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
         topics=[
-            FetchTopic(
-                topic_id=b"\1" * 16,
-                partitions=[FetchPartition(partition=2, fetch_offset=0, partition_max_bytes=1)],
-            )
+            FetchTopic(topic_id=b"\1" * 16, partitions=[FetchPartition(partition=2), FetchPartition(partition=3)]),
+            FetchTopic(topic="two", partitions=[FetchPartition(partition=2)]),
         ],
+        forgotten_topics_data=[ForgottenTopic(topic="gone", partitions=[7])],
     )
-    assert list(partitions_of(fetch)) == [(b"\1" * 16, 2)]
+    assert list(subjects(fetch, name_of)) == [Subject("one", 2), Subject("one", 3), Subject("two", 2)]
+    parts = divide(fetch, lambda about: about.partition, name_of)
+    assert {key: list(subjects(part, name_of)) for key, part in parts.items()} == {
+        2: [Subject("one", 2), Subject("two", 2)],
+        3: [Subject("one", 3)],
+    }
+    assert all(part.forgotten_topics_data == fetch.forgotten_topics_data for part in parts.values())
+
+
+names = st.sampled_from(["a", "b", "c"])
+
+
+@given(st.dictionaries(names, st.sets(st.integers(0, 5), min_size=1), min_size=1), st.integers(1, 4))
+def test_what_is_divided_is_joined_again(partitions: dict[str, set[int]], nodes: int) -> None:
+    """Every partition is in one part, and in the answer once, with the code that its part failed with."""
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=each) for each in indexes])
+            for name, indexes in partitions.items()
+        ]
+    )
+    parts = divide(request, lambda about: (about.partition or 0) % nodes, name_of)
+    errors: list[tuple[KafkaError, ErrorCode]] = [
+        (DeadlineError("silent"), ErrorCode.REQUEST_TIMED_OUT),
+        (BrokerConnectionError("gone"), ErrorCode.NETWORK_EXCEPTION),
+        (error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (UnsupportedVersionError("old"), ErrorCode.UNSUPPORTED_VERSION),
+    ]
+    answers = [refused(part, errors[node][0]) for node, part in parts.items()]
+    joined = join([each for each in answers if each is not None], name_of)
+    assert isinstance(joined, DeleteRecordsResponse)
+    assert len({topic.name for topic in joined.topics}) == len(joined.topics)
+    got = [(topic.name, one.partition_index, one.error_code) for topic in joined.topics for one in topic.partitions]
+    assert sorted(got) == sorted(
+        (name, each, errors[each % nodes][1]) for name, indexes in partitions.items() for each in indexes
+    )
+
+
+def test_a_joined_response_has_the_longest_pause_the_first_error_and_each_filter_once() -> None:
+    state = TransactionState(transactional_id="t")
+    first = ListTransactionsResponse(throttle_time_ms=5, unknown_state_filters=["x"])
+    second = ListTransactionsResponse(
+        throttle_time_ms=3, error_code=29, unknown_state_filters=["x", "y"], transaction_states=[state]
+    )
+    assert join([first, second], name_of) == ListTransactionsResponse(
+        throttle_time_ms=5, error_code=29, unknown_state_filters=["x", "y"], transaction_states=[state]
+    )
+
+
+def _deleted(*codes: int) -> DeleteRecordsResponse:
+    results = [DeleteRecordsPartitionResult(partition_index=index, error_code=code) for index, code in enumerate(codes)]
+    return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name="t", partitions=results)])
 
 
 @pytest.mark.parametrize(
@@ -117,6 +179,8 @@ def test_partitions_by_name_or_id() -> None:
         (CreateTopicsResponse(topics=[CreatableTopicResult(name="a", error_code=41, error_message=None)]), 41),
         (CreateTopicsResponse(topics=[CreatableTopicResult(name="a", error_code=7, error_message=None)]), 0),
         (CreateTopicsResponse(topics=[]), 0),
+        (_deleted(6, 6), 6),
+        (_deleted(6, 0), 0),
         (
             DeleteGroupsResponse(
                 throttle_time_ms=0,

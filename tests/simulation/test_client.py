@@ -15,6 +15,7 @@ from aiokproto.client import Client
 from aiokproto.cluster import Cluster, CoordinatorKind
 from aiokproto.codec.messages.create_topics import CreateTopicsRequest
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
+from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -76,9 +77,9 @@ def test_a_silent_broker_is_the_last_to_be_asked() -> None:
                 await cluster.version(MetadataRequest, node)
             silence(simulation, kafka, 1)
             with pytest.raises(DeadlineError):
-                await cluster.send(ListGroupsRequest(), 1, timeout=2)
+                await cluster.send(DescribeClusterRequest(), 1, timeout=2)
             start = simulation.time()
-            await asyncio.gather(*(cluster.request(ListGroupsRequest()) for _ in range(100)))
+            await asyncio.gather(*(cluster.request(DescribeClusterRequest()) for _ in range(100)))
             took = simulation.time() - start
             await cluster.close(0)
             return took
@@ -91,10 +92,11 @@ def calls(client: Client, timeout: float) -> dict[str, Callable[[], Awaitable[ob
     where = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
     leader = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=where)])
     return {
-        "any broker": lambda: client.request(ListGroupsRequest(), timeout_ms=timeout),
+        "any broker": lambda: client.request(DescribeClusterRequest(), timeout_ms=timeout),
         "the controller": lambda: client.request(CreateTopicsRequest(topics=[], timeout_ms=1), timeout_ms=timeout),
         "a coordinator": lambda: client.request(DescribeGroupsRequest(groups=["g"]), timeout_ms=timeout),
         "a leader": lambda: client.request(leader, timeout_ms=timeout),
+        "every broker": lambda: client.request(ListGroupsRequest(), timeout_ms=timeout),
         "a node": lambda: client.request(ListGroupsRequest(), node=1, timeout_ms=timeout),
         "a topic": lambda: client.metadata(["new"], timeout_ms=timeout),
         "all topics": lambda: client.metadata(timeout_ms=timeout),

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias, TypeVar, cast
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
 from aiokproto.cluster.hedge import first_answer
 from aiokproto.cluster.metadata import Metadata
 from aiokproto.cluster.pool import MAIN, Pool
-from aiokproto.cluster.routes import COORDINATED, answer_code, coordinator_key, partitions_of
+from aiokproto.cluster.routes import COORDINATED, answer_code, coordinated, coordinator_keys, join, moved, refused
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.parts import Subject, divide, subjects
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Route
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import (
     BrokerConnectionError,
     BrokerError,
+    ClientClosedError,
     ConfigurationError,
     DeadlineError,
+    EncodeError,
     KafkaError,
+    PartialResponseError,
     error_for,
 )
 from aiokproto.failures import Action, Situation, classify, find_row
@@ -38,18 +42,24 @@ _AGAIN = {Action.BACKOFF, Action.REFRESH_METADATA, Action.FIND_COORDINATOR}
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
+Parts: TypeAlias = "dict[int | str | None, Request[R]]"
+"""By broker; by the id whose coordinator is not known, and None for partitions without a leader that is."""
+
+_OF_THE_CALL = (ClientClosedError, ConfigurationError, EncodeError)
+"""Failures that are not a broker's: they end the call, whatever other parts have achieved."""
+
 logger = logging.getLogger("aiokproto.cluster")
 
 
 class _Aim:
     """Where the attempts of one call go: what the last one leaves for the next."""
 
-    __slots__ = ("avoid", "coordinator", "node")
+    __slots__ = ("avoid", "coordinators", "node")
 
     def __init__(self) -> None:
         self.node: int | None = None
         self.avoid: set[int] = set()
-        self.coordinator: tuple[CoordinatorKind, str] | None = None
+        self.coordinators: list[tuple[CoordinatorKind, str]] = []
 
 
 class Router:
@@ -153,16 +163,73 @@ class Router:
         situation = Situation(coordinated=node is None and request.route in COORDINATED)
 
         async def attempt() -> R:
-            target = node if node is not None else await self._target(request, key, aim, until)
+            parts: Parts[R] = {node: request} if node is not None else await self._parts(request, key, aim, until)
+            if len(parts) > 1:
+                return await self._divided(request.route, parts, until, max_version)
+            (target,) = parts
+            assert isinstance(target, int)
             aim.node = target
             response = await self._send(request, target, longest, until, max_version)
             code = answer_code(response)
             if classify(code, situation) in _AGAIN:
                 detail = getattr(response, "error_message", None)
                 raise error_for(code, f"{api_name(request.api_key)} to broker {target}", detail)
-            return response
+            if node is not None or key is not None:
+                return response
+            part = moved(request, response, self._metadata.snapshot.topic_name)
+            return response if part is None else await self._elsewhere(part, response, aim, until, max_version)
 
         return await self._retrying(api_name(request.api_key), situation, until, timeout, aim, attempt)
+
+    async def _elsewhere(self, part: Request[R], response: R, aim: _Aim, until: float, max_version: int | None) -> R:
+        """A response with the answer to a part of the request that has to be asked of another broker."""
+        self._metadata.invalidate(f"{api_name(part.api_key)}: a part of it has moved")
+        for coordinator in aim.coordinators:
+            self._coordinators.forget(*coordinator)
+        await asyncio.sleep(min(self._backoff.delay(1), max(until - _now(), 0.0)))
+        left = max(until - _now(), 0.0)
+        try:
+            other = await self.request(part, node=None, key=None, timeout=left, max_version=max_version)
+        except KafkaError as error:
+            refusal = None if isinstance(error, _OF_THE_CALL) else refused(part, error)
+            if refusal is None:
+                raise
+            other = refusal
+        return join([response, other], self._metadata.snapshot.topic_name)
+
+    async def _divided(self, route: Route, parts: Parts[R], until: float, max_version: int | None) -> R:
+        """The answers to all parts, joined; each part has the time until the deadline for itself."""
+
+        async def ask(target: int | str | None, part: Request[R]) -> R:
+            # What is led or coordinated may move meanwhile; "every broker" means this one.
+            node = target if route is Route.EVERY and isinstance(target, int) else None
+            left = max(until - _now(), 0.0)
+            return await self.request(part, node=node, key=None, timeout=left, max_version=max_version)
+
+        answers = await asyncio.gather(*(ask(*each) for each in parts.items()), return_exceptions=True)
+        failures: list[KafkaError] = []
+        responses: list[R] = []
+        unsaid: list[KafkaError] = []
+        for part, answer in zip(parts.values(), answers, strict=True):
+            if not isinstance(answer, BaseException):
+                responses.append(answer)
+                continue
+            if not isinstance(answer, KafkaError) or isinstance(answer, _OF_THE_CALL):
+                raise answer
+            failures.append(answer)
+            response = refused(part, answer) if route is not Route.EVERY else None
+            if response is None:
+                unsaid.append(answer)
+            else:
+                responses.append(response)
+        if len(failures) == len(parts):
+            raise failures[0]
+        joined = join(responses, self._metadata.snapshot.topic_name)
+        if unsaid:
+            missing = "; ".join(str(error) for error in unsaid)
+            text = f"{len(unsaid)} of {len(parts)} brokers gave no answer: {missing}"
+            raise PartialResponseError(text, joined, tuple(unsaid))
+        return joined
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float) -> int:
         node = self._coordinators.get(kind, key)
@@ -229,53 +296,89 @@ class Router:
                 logger.debug("%s: attempt %d failed, %s: %s", what, attempts, row.why, error)
                 if row.action is Action.REFRESH_METADATA:
                     self._metadata.invalidate(str(error))
-                elif row.action is Action.FIND_COORDINATOR and aim.coordinator is not None:
-                    self._coordinators.forget(*aim.coordinator)
+                elif row.action is Action.FIND_COORDINATOR:
+                    for coordinator in aim.coordinators:
+                        self._coordinators.forget(*coordinator)
                 aim.avoid = set() if aim.node is None else {aim.node}
             await asyncio.sleep(pause)
 
     # --- Where to ---
 
-    async def _target(self, request: Request[Any], key: str | None, aim: _Aim, until: float) -> int:
+    async def _parts(self, request: Request[R], key: str | None, aim: _Aim, until: float) -> Parts[R]:
+        """The parts of a request by the brokers that they concern."""
         route = request.route
         if route in COORDINATED:
-            key = coordinator_key(request) if key is None else key
-            if key is None:
-                return self._any(aim)
-            aim.coordinator = COORDINATED[route], key
-            return await self.coordinator(*aim.coordinator, max(until - _now(), 0.0))
+            return await self._by_coordinator(request, key, aim, until)
+        if route in (Route.LEADER, Route.LEADERS):
+            return await self._by_leader(request, until)
+        brokers = self._metadata.snapshot.brokers
+        if route is Route.EVERY:
+            return dict.fromkeys(brokers, request) or {self._any(aim): request}
         if route is Route.CONTROLLER:
             controller = self._metadata.snapshot.controller_id
-            return controller if controller in self._metadata.snapshot.brokers else self._any(aim)
-        if route is Route.LEADER:
-            return await self._leader(request, until)
+            return {controller if controller in brokers else self._any(aim): request}
         if route is Route.QUORUM:
             raise ConfigurationError(f"{type(request).__name__} goes to a member of the quorum: say which by `node`")
-        return self._any(aim)
+        return {self._any(aim): request}
 
     def _any(self, aim: _Aim) -> int:
         brokers = self._metadata.snapshot.brokers
         return self._pool.by_preference(brokers, aim.avoid)[0]
 
-    async def _leader(self, request: Request[Any], until: float) -> int:
-        """The broker that leads all the partitions of a request."""
-        partitions = list(partitions_of(request))
-        names = {topic for topic, _ in partitions if isinstance(topic, str)}
-        await self._metadata.topics(sorted(names), max(until - _now(), 0.0), create=False, keep=False)
+    async def _by_coordinator(self, request: Request[R], key: str | None, aim: _Aim, until: float) -> Parts[R]:
+        """Ids whose coordinator is not found at once are parts of their own: finding it holds up no others."""
+        route = request.route
+        kind = COORDINATED[route]
+        keys = coordinator_keys(request) if key is None else [key]
+        named = [each for each in keys if each is not None]
+        if not named:
+            return {self._any(aim): request}
+        aim.coordinators = [(kind, each) for each in named]
+        left = max(until - _now(), 0.0)
+        if len(named) == 1:
+            return {await self.coordinator(kind, named[0], left): request}
+        limit = min(left, self._config.request_timeout)
+        found = await _all(self.coordinator(kind, each, limit) for each in named)
+        places = {each: each if isinstance(node, KafkaError) else node for each, node in zip(named, found, strict=True)}
+        return divide(request, lambda about: places.get(coordinated(about, route) or ""), _nothing)
+
+    async def _by_leader(self, request: Request[R], until: float) -> Parts[R]:
+        """Partitions whose leader is not known are one part, of None, unless they are all there are."""
+        api = type(request).__name__
+        asked = list(subjects(request, self._metadata.snapshot.topic_name))
+        if all(about.partition is None for about in asked):
+            raise ConfigurationError(f"{api} names no partition: it goes to the leader of some (or say `node`)")
+        names = sorted({about.topic for about in asked if about.topic is not None})
+        limit = min(max(until - _now(), 0.0), self._config.request_timeout)
+        known = await _all(self._metadata.topics([name], limit, create=False, keep=False) for name in names)
         snapshot = self._metadata.snapshot
-        leaders: dict[int, str] = {}
-        for topic, partition in partitions:
-            name = topic if isinstance(topic, str) else snapshot.topic_name(topic) or ""
-            leader = snapshot.leader(name, partition)
-            if leader is None:
-                raise BrokerConnectionError(f"{type(request).__name__}: {name}-{partition} has no leader that is known")
-            leaders[leader] = f"{name}-{partition}"
-        if len(leaders) != 1:
-            led = ", ".join(f"{partition} by {leader}" for leader, partition in leaders.items()) or "it names none"
-            raise ConfigurationError(
-                f"{type(request).__name__}: its partitions need one leader ({led}): ask each `node`"
-            )
-        return next(iter(leaders))
+
+        def leader(about: Subject) -> int | None:
+            return None if about.partition is None else snapshot.leader(about.topic or "", about.partition)
+
+        parts = divide(request, leader, snapshot.topic_name)
+        if request.route is Route.LEADER and len(parts) > 1:
+            led = {leader(about): f"{about.topic}-{about.partition}" for about in asked}
+            text = ", ".join(f"{partition} by {leader}" for leader, partition in led.items())
+            raise ConfigurationError(f"{api}: its partitions need one leader ({text}): ask each `node`")
+        if list(parts) == [None]:
+            failures = [each for each in known if isinstance(each, KafkaError)]
+            where = ", ".join(f"{about.topic}-{about.partition}" for about in asked)
+            raise failures[0] if failures else BrokerConnectionError(f"{api}: {where} has no leader that is known")
+        return cast("Parts[R]", parts)
+
+
+async def _all(calls: Iterable[Awaitable[T]]) -> list[T | KafkaError]:
+    """What all of them return, or why they failed."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, KafkaError):
+            raise result
+    return cast("list[T | KafkaError]", results)
+
+
+def _nothing(topic_id: bytes) -> None:
+    """A topic's name, where the coordinator of something else is looked for."""
 
 
 def _now() -> float:

@@ -1,17 +1,27 @@
-"""Reading requests and answers for what routing needs to know of them (pure).
-
-Messages differ in what they call a group or a topic, and in where an error code stands. What is here holds for all.
-"""
+"""Reading requests and answers for what routing needs to know of them, and joining answers (pure)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from aiokproto.cluster.coordinators import CoordinatorKind
-from aiokproto.codec.schema import Request, Response, Route, Struct
+from aiokproto.codec.parts import ANYTHING, NameOf, Subject, divide, lists, merge, subject
+from aiokproto.codec.refusal import refuse
+from aiokproto.codec.schema import Request, Response, Role, Route, Struct
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import ConfigurationError
+from aiokproto.errors import (
+    AuthenticationError,
+    BrokerConnectionError,
+    BrokerError,
+    ConfigurationError,
+    DeadlineError,
+    EncodeError,
+    KafkaError,
+    UnsupportedVersionError,
+)
+
+R = TypeVar("R", bound=Response)
 
 COORDINATED = {
     Route.GROUP: CoordinatorKind.GROUP,
@@ -29,67 +39,143 @@ WRONG_BROKER = frozenset(
 )
 """About the broker as a whole, also where each item of an answer has the code for itself."""
 
-_KEY_FIELDS = {
-    Route.GROUP: ("group_id", "group_ids", "groups", "groups_names"),
-    Route.TRANSACTION: (
-        "transactional_id",
-        "v3_and_below_transactional_id",
-        "transactions",
-        "transactional_ids",
-    ),
-    Route.SHARE: (),
-}
-_TOPIC_LISTS = ("topics", "topic_data")
-_TOPIC_FIELDS = ("name", "topic")
-_PARTITION_LISTS = ("partitions", "partition_data", "partition_indexes")
-_PARTITION_FIELDS = ("partition_index", "partition", "index")
+_MOVED = WRONG_BROKER | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+_ID_ROLES = {Route.GROUP: Role.GROUP_ID, Route.TRANSACTION: Role.TRANSACTIONAL_ID}
 
 
-def coordinator_key(request: Request[Any]) -> str | None:
-    """The group or transactional id that a request is about; None: any broker will do (InitProducerId without one).
+def coordinated(about: Subject, route: Route) -> str | None:
+    """The group or transactional id, whichever the route goes by."""
+    return about.group if route is Route.GROUP else about.transaction
+
+
+def coordinator_keys(request: Request[Any]) -> list[str | None]:
+    """The groups or transactional ids that a request is about, in their order.
+
+    None stands for no transactional id (InitProducerId for a producer without transactions), where any broker will do.
 
     Raises:
-        ConfigurationError: It has none, or several: each of these may have a coordinator of its own.
+        ConfigurationError: It has none; the key of a share partition is no single field.
     """
-    keys: list[str | None] = []
-    for name in _KEY_FIELDS[request.route]:
-        value = getattr(request, name, "")
-        items = value if isinstance(value, list) else [value]
-        keys += [_key_of(item, request.route) for item in items if item != ""]
-    distinct = list(dict.fromkeys(keys))
-    if len(distinct) != 1:
-        api = type(request).__name__
-        has = f"is about {len(distinct)} ids" if distinct else "has no id"
-        raise ConfigurationError(f"{api} {has}: it goes to the coordinator of one (say which by `key` or `node`)")
-    return distinct[0]
+    role = _ID_ROLES.get(request.route)
+    keys = list(dict.fromkeys(_values(request, role))) if role is not None else []
+    if not keys:
+        raise ConfigurationError(
+            f"{type(request).__name__} has no id: it goes to the coordinator of one (say which by `key` or `node`)"
+        )
+    return keys
 
 
-def _key_of(item: Any, route: Route) -> str | None:
-    if not isinstance(item, Struct):
-        return None if item is None else str(item)
-    name = "group_id" if route is Route.GROUP else "transactional_id"
-    return str(getattr(item, name))
-
-
-def partitions_of(request: Request[Any]) -> Iterator[tuple[str | bytes, int]]:
-    """The partitions that a request is about, the topic by name, or by id where the request has no name."""
-    for topic in next((getattr(request, name) for name in _TOPIC_LISTS if hasattr(request, name)), []):
-        named = next((getattr(topic, name) for name in _TOPIC_FIELDS if getattr(topic, name, "")), None)
-        for partition in next((getattr(topic, name) for name in _PARTITION_LISTS if hasattr(topic, name)), []):
-            if isinstance(partition, Struct):
-                partition = next(getattr(partition, name) for name in _PARTITION_FIELDS if hasattr(partition, name))
-            yield (named if named is not None else topic.topic_id), partition
+def _values(part: Struct, role: Role) -> Iterator[str | None]:
+    for spec in part.fields():
+        value = getattr(part, spec.name)
+        if spec.role is role:
+            yield from value if spec.array else [value] if value != "" else []
+        elif spec.struct is not None and spec.array:
+            for item in value or ():
+                yield from _values(item, role)
 
 
 def answer_code(response: Response) -> ErrorCode:
-    """The code that holds for a whole answer: the top one, or what all items have, if that is about the broker."""
+    """The code that holds for a whole answer: the top one, or what all items have, if the broker is the wrong one."""
     top = getattr(response, "error_code", 0)
     if top:
         return ErrorCode(top)
-    for name in type(response)._declared:
-        items = getattr(response, name)
-        if isinstance(items, list) and items and isinstance(items[0], Struct):
-            codes = {getattr(item, "error_code", 0) for item in items}
-            if len(codes) == 1 and (code := ErrorCode(codes.pop())) in WRONG_BROKER:
-                return code
+    codes = set(_item_codes(response))
+    if len(codes) == 1 and (code := ErrorCode(codes.pop())) in _MOVED:
+        return code
     return ErrorCode.NONE
+
+
+def _item_codes(part: Struct) -> Iterator[int]:
+    """The codes of what a response lists; of an item without a failure of its own, those of what it lists."""
+    for spec in part.fields():
+        if spec.struct is None or not spec.array:
+            continue
+        for item in getattr(part, spec.name) or ():
+            code = getattr(item, "error_code", 0)
+            inner = () if code else list(_item_codes(item))
+            yield from inner or [code]
+
+
+def moved(request: Request[R], response: R, name_of: NameOf) -> Request[R] | None:
+    """The part of a divisible request that a broker no longer leads or coordinates, where its answer has other parts.
+
+    Its items are taken out of the response.
+    """
+    route = request.route
+    if route not in COORDINATED and route is not Route.LEADERS:
+        return None
+    elsewhere = {_place(about, route) for about in _moved_items(response, name_of, ANYTHING)}
+    if not elsewhere:
+        return None
+    part = divide(request, lambda about: _place(about, route) in elsewhere, name_of).get(True)
+    kept = divide(response, lambda about: _place(about, route) in elsewhere, name_of).get(False)
+    if part is None or kept is None:
+        return None
+    for spec in lists(response):
+        setattr(response, spec.name, getattr(kept, spec.name))
+    return part
+
+
+def _place(about: Subject, route: Route) -> Subject | str | None:
+    return coordinated(about, route) if route in COORDINATED else Subject(about.topic, about.partition)
+
+
+def _moved_items(part: Struct, name_of: NameOf, within: Subject) -> Iterator[Subject]:
+    for spec in lists(part):
+        for item in getattr(part, spec.name) if spec.struct is not None else ():
+            about = subject(item, within, name_of)
+            if getattr(item, "error_code", 0) in _MOVED:
+                yield about
+            else:
+                yield from _moved_items(item, name_of, about)
+
+
+def join(responses: list[R], name_of: NameOf) -> R:
+    """One response of several to parts of one request: what they list, the longest throttle time, the first error."""
+    joined, *others = responses
+    for other in others:
+        merge(joined, other, name_of)
+        of_subjects = {spec.name for spec in lists(other)}
+        for spec in other.fields():
+            mine, theirs = getattr(joined, spec.name), getattr(other, spec.name)
+            if spec.name == "throttle_time_ms":
+                mine = max(mine, theirs)
+            elif mine == spec.default_value() or mine is None:
+                mine = theirs
+            elif spec.array and theirs and spec.name not in of_subjects:
+                mine = mine + [item for item in theirs if item not in mine]
+            setattr(joined, spec.name, mine)
+    return joined
+
+
+def refused(part: Request[R], error: KafkaError) -> R | None:
+    """The response to a part of a request whose broker gave none: the error as a code, in each place for one.
+
+    Returns:
+        The response; None if it has no place for an error.
+    """
+    for version in range(part.versions.highest, part.versions.lowest - 1, -1):
+        try:
+            part.encode(version)
+        except EncodeError:
+            continue
+        return cast("R | None", refuse(part, version, _code(error), str(error)))
+    return None
+
+
+def _code(error: KafkaError) -> ErrorCode:
+    if isinstance(error, BrokerError):
+        return error.code
+    found = (code for kind, code in _CODES if isinstance(error, kind))
+    return next(found, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+_CODES = (
+    (DeadlineError, ErrorCode.REQUEST_TIMED_OUT),
+    (AuthenticationError, ErrorCode.SASL_AUTHENTICATION_FAILED),
+    (BrokerConnectionError, ErrorCode.NETWORK_EXCEPTION),
+    (UnsupportedVersionError, ErrorCode.UNSUPPORTED_VERSION),
+)
+"""What each kind of failure is called in an answer, the first that fits."""

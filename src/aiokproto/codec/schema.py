@@ -137,10 +137,16 @@ NEVER = Versions(0, -1)
 
 
 class Route(Enum):
-    """Which broker a request goes to."""
+    """Which broker a request goes to.
+
+    One that is about several groups, or transactional ids, or partitions where LEADERS is said, is divided among those
+    that it concerns; so are not what belongs to a session with one broker, or to one transaction.
+    """
 
     ANY = "any broker"
+    EVERY = "every broker"
     LEADER = "leader of the partitions"
+    LEADERS = "leaders of the partitions, each for its own"
     CONTROLLER = "controller"
     GROUP = "coordinator of the group"
     TRANSACTION = "coordinator of the transactional id"

@@ -17,6 +17,7 @@ Kind = Literal["fail", "delay", "drop", "cut"]
 _LONGEST_DELAY = 0.05
 _AFTER_ELECTION = {
     Route.LEADER: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    Route.LEADERS: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     Route.GROUP: ErrorCode.NOT_COORDINATOR,
     Route.TRANSACTION: ErrorCode.NOT_COORDINATOR,
     Route.CONTROLLER: ErrorCode.NOT_CONTROLLER,

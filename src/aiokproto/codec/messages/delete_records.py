@@ -42,6 +42,6 @@ class DeleteRecordsTopic(Struct):
     partitions: list[DeleteRecordsPartition] = field(factory=list)
 
 
-class DeleteRecordsRequest(Request[DeleteRecordsResponse], key=21, versions="0-2", flexible="2+", route=Route.LEADER):
+class DeleteRecordsRequest(Request[DeleteRecordsResponse], key=21, versions="0-2", flexible="2+", route=Route.LEADERS):
     topics: list[DeleteRecordsTopic] = field(factory=list)
     timeout_ms: int32 = 0

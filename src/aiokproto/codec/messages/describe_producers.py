@@ -50,6 +50,6 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(
-    Request[DescribeProducersResponse], key=61, versions="0", flexible="0+", route=Route.LEADER
+    Request[DescribeProducersResponse], key=61, versions="0", flexible="0+", route=Route.LEADERS
 ):
     topics: list[TopicRequest] = field(factory=list)

@@ -18,6 +18,6 @@ class ListGroupsResponse(Response, key=16, versions="0-5", flexible="3+", client
     groups: list[ListedGroup] = field(factory=list)
 
 
-class ListGroupsRequest(Request[ListGroupsResponse], key=16, versions="0-5", flexible="3+", route=Route.BROKER):
+class ListGroupsRequest(Request[ListGroupsResponse], key=16, versions="0-5", flexible="3+", route=Route.EVERY):
     states_filter: list[string] = field("4+", factory=list)
     types_filter: list[string] = field("5+", factory=list)

@@ -49,7 +49,7 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = field(factory=list)
 
 
-class ListOffsetsRequest(Request[ListOffsetsResponse], key=2, versions="0-11", flexible="6+", route=Route.LEADER):
+class ListOffsetsRequest(Request[ListOffsetsResponse], key=2, versions="0-11", flexible="6+", route=Route.LEADERS):
     replica_id: BrokerId = 0
     isolation_level: int8 = field("2+", default=0)
     topics: list[ListOffsetsTopic] = field(factory=list)

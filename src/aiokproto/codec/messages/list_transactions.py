@@ -31,7 +31,7 @@ class ListTransactionsResponse(Response, key=66, versions="0-2", flexible="0+"):
 
 
 class ListTransactionsRequest(
-    Request[ListTransactionsResponse], key=66, versions="0-2", flexible="0+", route=Route.BROKER
+    Request[ListTransactionsResponse], key=66, versions="0-2", flexible="0+", route=Route.EVERY
 ):
     state_filters: list[string] = field(factory=list)
     producer_id_filters: list[ProducerId] = field(factory=list)

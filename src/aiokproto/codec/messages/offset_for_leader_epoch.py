@@ -46,7 +46,7 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(
-    Request[OffsetForLeaderEpochResponse], key=23, versions="0-4", flexible="4+", route=Route.LEADER
+    Request[OffsetForLeaderEpochResponse], key=23, versions="0-4", flexible="4+", route=Route.LEADERS
 ):
     replica_id: BrokerId = field("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = field(factory=list)
