@@ -11,7 +11,7 @@ from aiokproto.codec.registry import api_name
 
 async def main() -> None:
     async with Broker() as broker, Client(bootstrap_servers=broker.bootstrap_servers) as client:
-        topic = CreatableTopic(name="made", num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        topic = CreatableTopic(name="made", num_partitions=2, replication_factor=1)
         created = await client.request(CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
         print([(result.name, result.error_code) for result in created.topics])
 

@@ -17,7 +17,7 @@ STEP = 2_000
 async def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     """A new topic, by a plain protocol request."""
     async with Client(bootstrap_servers=bootstrap) as client:
-        new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=-1, assignments=[], configs=[])
+        new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=-1)
         response = await client.request(CreateTopicsRequest(topics=[new], timeout_ms=30_000))
         for result in response.topics:
             check(result.error_code, f"creating topic {result.name}", result.error_message)

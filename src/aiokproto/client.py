@@ -26,9 +26,8 @@ class Client:
         from aiokproto.codec.messages.list_groups import ListGroupsRequest
 
         async with Client(bootstrap_servers="localhost:9092") as client:
-            for node in client.brokers:
-                answer = await client.request(ListGroupsRequest(), node=node)
-                print(node, [group.group_id for group in answer.groups])
+            answer = await client.request(ListGroupsRequest())
+            print([group.group_id for group in answer.groups])
 
     Which broker is asked, in which version, and what is tried again is taken care of; error codes that do not pass by
     themselves are in the answer. Made anywhere; bound to an event loop when started: in any other one its calls raise

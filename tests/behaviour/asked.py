@@ -165,9 +165,7 @@ ASKED = {
     ),
     "CreateTopics": Asked(
         lambda topic, _group: CreateTopicsRequest(
-            topics=[
-                CreatableTopic(name=f"{topic}-new", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-            ]
+            topics=[CreatableTopic(name=f"{topic}-new", num_partitions=1, replication_factor=1)]
         ),
         7,
         NO_TOPIC,

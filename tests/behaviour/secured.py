@@ -104,7 +104,7 @@ async def as_user(secured: Secured, user: str) -> AsyncIterator[Wire]:
 
 async def create(admin: Wire, topic: str, partitions: int = 1) -> None:
     """Create a topic; returns once the broker knows of it."""
-    new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+    new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
     assert (await admin.ask(CreateTopicsRequest(topics=[new]), 7)).topics[0].error_code == 0
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     known = await until(lambda: admin.ask(asked, 9), lambda answer: not errors(answer))

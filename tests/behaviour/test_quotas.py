@@ -147,9 +147,7 @@ async def test_a_producer_that_is_too_fast_is_told_to_pause(cluster: BehaviourCl
 
 async def test_partitions_beyond_the_quota_are_refused(cluster: BehaviourCluster, topic: str) -> None:
     def asking(number: int) -> CreateTopicsRequest:
-        new = CreatableTopic(
-            name=f"{topic}-{number}", num_partitions=12, replication_factor=1, assignments=[], configs=[]
-        )
+        new = CreatableTopic(name=f"{topic}-{number}", num_partitions=12, replication_factor=1)
         return CreateTopicsRequest(topics=[new])
 
     async with limited(cluster, topic, "controller_mutation_rate", 1) as wire:

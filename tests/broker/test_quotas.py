@@ -355,7 +355,7 @@ async def test_topics_come_no_faster_than_permitted(version: int) -> None:
     """Since v6 what is too much is refused, before it the client has to pause (KIP-599)."""
 
     def asking(name: str) -> CreateTopicsRequest:
-        topic = CreatableTopic(name=name, num_partitions=15, replication_factor=1, assignments=[], configs=[])
+        topic = CreatableTopic(name=name, num_partitions=15, replication_factor=1)
         return CreateTopicsRequest(topics=[topic])
 
     async with limited(controller_mutation_rate=1) as (_, clock, wire):

@@ -57,7 +57,7 @@ async def found(client: Client, topic: str) -> Mapping[str, TopicInfo]:
 
 async def test_topics_are_found_from_the_moment_they_exist(cluster: BehaviourCluster, topic: str) -> None:
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
-        new = CreatableTopic(name=topic, num_partitions=2, replication_factor=1, assignments=[], configs=[])
+        new = CreatableTopic(name=topic, num_partitions=2, replication_factor=1)
         looking = asyncio.ensure_future(found(client, topic))
         answer = await client.request(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
         assert [result.error_code for result in answer.topics] == [0]

@@ -49,9 +49,7 @@ def test_what_is_left_out_is_as_kafkas_classes_have_it() -> None:
     request = CreateTopicsRequest(topics=[topic])
     again = CreateTopicsRequest.decode(request.encode(7), 7)
     assert (again.timeout_ms, again.validate_only) == (60_000, False)
-    assert again.topics == [
-        CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    ]
+    assert again.topics == [CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
 
 
 def test_a_field_without_a_default_is_no_declaration() -> None:

@@ -19,4 +19,4 @@ async def handle(request: AddOffsetsToTxnRequest, context: Context) -> AddOffset
         context.transactions.add_partitions(request.transactional_id, who, [where])
     except BrokerError as error:
         code = fencing_code(error.code, context.version >= 2)
-    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=code)
+    return AddOffsetsToTxnResponse(error_code=code)

@@ -23,7 +23,7 @@ from aiokproto.errors import BrokerError
 async def handle(request: AddPartitionsToTxnRequest, context: Context) -> AddPartitionsToTxnResponse:
     if context.version >= 4:
         results = [_result(transaction, _add(transaction, context)) for transaction in request.transactions]
-        return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_transaction=results)
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -31,7 +31,7 @@ async def handle(request: AddPartitionsToTxnRequest, context: Context) -> AddPar
         topics=request.v3_and_below_topics,
     )
     result = _result(transaction, _add(transaction, context))
-    return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=result.topic_results)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
 
 
 def _add(transaction: AddPartitionsToTxnTransaction, context: Context) -> dict[TopicPartition, ErrorCode]:

@@ -16,7 +16,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: AlterClientQuotasRequest, context: Context) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(
-        throttle_time_ms=0, entries=[_alter(entry, request.validate_only, context) for entry in request.entries]
+        entries=[_alter(entry, request.validate_only, context) for entry in request.entries]
     )
 
 

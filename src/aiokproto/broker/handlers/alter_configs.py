@@ -14,7 +14,6 @@ from aiokproto.codec.messages.alter_configs import (
 
 async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     return AlterConfigsResponse(
-        throttle_time_ms=0,
         responses=[
             answer(AlterConfigsResourceResponse, asked, _replacement(asked), context, dry_run=request.validate_only)
             for asked in request.resources

@@ -20,7 +20,6 @@ from aiokproto.errors import BrokerError
 async def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> AlterPartitionReassignmentsResponse:
     may_resize = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
-        throttle_time_ms=0,
         allow_replication_factor_change=may_resize,
         error_code=ErrorCode.NONE,
         error_message=None,

@@ -14,7 +14,6 @@ from aiokproto.error_codes import ErrorCode
 
 async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
-        throttle_time_ms=0,
         results=[
             AlterReplicaLogDirTopicResult(
                 topic_name=topic.name,

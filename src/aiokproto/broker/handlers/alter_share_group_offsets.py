@@ -26,11 +26,8 @@ async def handle(request: AlterShareGroupOffsetsRequest, context: Context) -> Al
             },
         )
     except BrokerError as error:
-        return AlterShareGroupOffsetsResponse(
-            throttle_time_ms=0, error_code=error.code, error_message=error.detail, responses=[]
-        )
+        return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.detail, responses=[])
     return AlterShareGroupOffsetsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         responses=[_answer(topic, results, context) for topic in request.topics],
     )

@@ -21,7 +21,6 @@ async def handle(request: AlterUserScramCredentialsRequest, context: Context) ->
         ],
     )
     return AlterUserScramCredentialsResponse(
-        throttle_time_ms=0,
         results=[
             AlterUserScramCredentialsResult(
                 user=user,

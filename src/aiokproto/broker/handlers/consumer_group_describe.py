@@ -30,7 +30,7 @@ async def handle(request: ConsumerGroupDescribeRequest, context: Context) -> Con
         for group in groups:
             if not group.error_code:
                 group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
-    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _answer(group_id: str, context: Context) -> DescribedGroup:

@@ -39,7 +39,6 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> Co
             interval = context.groups.settings(request.group_id).heartbeat_interval
     except BrokerError as error:
         return ConsumerGroupHeartbeatResponse(
-            throttle_time_ms=0,
             error_code=error.code,
             error_message=error.detail,
             member_epoch=0,
@@ -113,7 +112,6 @@ def _write(answer: Answer, interval: float) -> ConsumerGroupHeartbeatResponse:
             ]
         )
     return ConsumerGroupHeartbeatResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         member_id=answer.member_id,
         member_epoch=answer.epoch,

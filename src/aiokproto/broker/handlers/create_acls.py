@@ -24,7 +24,7 @@ async def handle(request: CreateAclsRequest, context: Context) -> CreateAclsResp
     results = [_check(creation, acls, authorizer) for creation in request.creations]
     if acls:
         context.guard.add_acls(acls)
-    return CreateAclsResponse(throttle_time_ms=0, results=results)
+    return CreateAclsResponse(results=results)
 
 
 def known(kind: type[Kind], code: int) -> Kind:

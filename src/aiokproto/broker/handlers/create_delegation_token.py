@@ -28,7 +28,6 @@ async def handle(request: CreateDelegationTokenRequest, context: Context) -> Cre
         max_timestamp_ms=-1,
         token_id="",
         hmac=b"",
-        throttle_time_ms=0,
     )
     if context.version >= 3:
         response.token_requester_principal_type, response.token_requester_principal_name = requester

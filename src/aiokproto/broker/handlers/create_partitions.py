@@ -15,9 +15,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     context.mutations.strict = context.version >= 3
-    return CreatePartitionsResponse(
-        throttle_time_ms=0, results=[_grow(topic, request.validate_only, context) for topic in request.topics]
-    )
+    return CreatePartitionsResponse(results=[_grow(topic, request.validate_only, context) for topic in request.topics])
 
 
 def _grow(asked: CreatePartitionsTopic, dry_run: bool, context: Context) -> CreatePartitionsTopicResult:

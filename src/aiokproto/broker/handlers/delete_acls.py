@@ -25,7 +25,7 @@ async def handle(request: DeleteAclsRequest, context: Context) -> DeleteAclsResp
     results = [_find(asked, authorizer, found) for asked in request.filters]
     if found:
         context.guard.remove_acls(list(found))
-    return DeleteAclsResponse(throttle_time_ms=0, filter_results=results)
+    return DeleteAclsResponse(filter_results=results)
 
 
 def _find(asked: DeleteAclsFilter, authorizer: Authorizer, found: dict[Acl, None]) -> DeleteAclsFilterResult:

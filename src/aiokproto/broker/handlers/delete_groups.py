@@ -10,7 +10,6 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
-        throttle_time_ms=0,
         results=[
             DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, context))
             for group_id in request.groups_names

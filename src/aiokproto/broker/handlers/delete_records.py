@@ -23,7 +23,7 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
     ]
     # What was deleted must not come back after a crash.
     context.state.checkpoint()
-    return DeleteRecordsResponse(throttle_time_ms=0, topics=results)
+    return DeleteRecordsResponse(topics=results)
 
 
 def _delete(topic: str, asked: DeleteRecordsPartition, context: Context) -> DeleteRecordsPartitionResult:

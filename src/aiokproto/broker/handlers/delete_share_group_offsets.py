@@ -20,13 +20,10 @@ async def handle(request: DeleteShareGroupOffsetsRequest, context: Context) -> D
         context.groups.check(request.group_id, context.node.node_id)
         results = context.groups.delete_share_offsets(request.group_id, known)
     except BrokerError as error:
-        return DeleteShareGroupOffsetsResponse(
-            throttle_time_ms=0, error_code=error.code, error_message=error.detail, responses=[]
-        )
+        return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.detail, responses=[])
     ids = {topic.name: topic.topic_id for topic in known}
     errors = {name: results.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names}
     return DeleteShareGroupOffsetsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         responses=[
             DeleteShareGroupOffsetsResponseTopic(

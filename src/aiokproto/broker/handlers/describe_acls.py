@@ -26,7 +26,6 @@ async def handle(request: DescribeAclsRequest, context: Context) -> DescribeAcls
     for acl in authorizer.find(read_filter(request)):
         by_resource[acl.resource_type, acl.name, acl.pattern_type].append(acl)
     return DescribeAclsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         error_message=None,
         resources=[

@@ -18,7 +18,6 @@ async def handle(request: DescribeClientQuotasRequest, context: Context) -> Desc
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
     found = context.guard.limits.describe(components, strict=request.strict)
     return DescribeClientQuotasResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         error_message=None,
         entries=[

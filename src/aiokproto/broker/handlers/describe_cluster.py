@@ -18,7 +18,6 @@ async def handle(request: DescribeClusterRequest, context: Context) -> DescribeC
     state = context.state
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(
-            throttle_time_ms=0,
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             error_message="this is a broker, and no controller's address",
             cluster_id=state.cluster_id,
@@ -32,7 +31,6 @@ async def handle(request: DescribeClusterRequest, context: Context) -> DescribeC
             broker.is_fenced = True
         brokers.append(broker)
     response = DescribeClusterResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         cluster_id=state.cluster_id,
         controller_id=state.controller_id,

@@ -30,7 +30,6 @@ FROM_TOPIC, FROM_NODE, FROM_GROUP = 1, 2, 8
 
 async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
-        throttle_time_ms=0,
         results=[_answer(resource, request.include_synonyms, context) for resource in request.resources],
     )
 

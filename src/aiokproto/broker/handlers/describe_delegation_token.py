@@ -28,7 +28,6 @@ async def handle(request: DescribeDelegationTokenRequest, context: Context) -> D
             for token in context.guard.tokens
             if (owners is None or any(map(token.concerns, owners))) and _visible(token, context)
         ],
-        throttle_time_ms=0,
     )
 
 

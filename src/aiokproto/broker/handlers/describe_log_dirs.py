@@ -39,4 +39,4 @@ async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeL
         total_bytes=disk.total,
         usable_bytes=disk.free,
     )
-    return DescribeLogDirsResponse(throttle_time_ms=0, results=[result])
+    return DescribeLogDirsResponse(results=[result])

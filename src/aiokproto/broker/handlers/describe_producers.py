@@ -18,7 +18,6 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
     return DescribeProducersResponse(
-        throttle_time_ms=0,
         topics=[
             TopicResponse(
                 name=topic.name,

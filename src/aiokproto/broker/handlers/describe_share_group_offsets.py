@@ -25,9 +25,7 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: DescribeShareGroupOffsetsRequest, context: Context) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(
-        throttle_time_ms=0, groups=[_answer(asked, context) for asked in request.groups]
-    )
+    return DescribeShareGroupOffsetsResponse(groups=[_answer(asked, context) for asked in request.groups])
 
 
 def _answer(asked: DescribeShareGroupOffsetsRequestGroup, context: Context) -> DescribeShareGroupOffsetsResponseGroup:

@@ -31,7 +31,7 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
     # As in Metadata: who asks for all hears only of those that it may see.
     names = named or {name for name in context.state.topics if _visible(name, context)}
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
-    response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
+    response = DescribeTopicPartitionsResponse(topics=[])
     for name in sorted(names):
         if start is not None and name < start.topic_name:
             continue

@@ -16,7 +16,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        throttle_time_ms=0, transaction_states=[_describe(each, context) for each in request.transactional_ids]
+        transaction_states=[_describe(each, context) for each in request.transactional_ids]
     )
 
 

@@ -18,7 +18,6 @@ async def handle(
     asked = [user.name for user in request.users or ()]
     users = list(dict.fromkeys(asked)) or context.guard.credentials.users
     return DescribeUserScramCredentialsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         error_message=None,
         results=[_describe(user, asked.count(user) > 1, context) for user in users],

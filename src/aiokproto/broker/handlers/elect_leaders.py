@@ -35,7 +35,7 @@ async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeaders
             result.partition_result = [
                 each for each in result.partition_result if each.error_code != ErrorCode.ELECTION_NOT_NEEDED
             ]
-    return ElectLeadersResponse(throttle_time_ms=0, replica_election_results=results)
+    return ElectLeadersResponse(replica_election_results=results)
 
 
 def _elect(topic: str, index: int, unclean: bool, context: Context) -> PartitionResult:

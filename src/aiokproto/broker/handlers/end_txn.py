@@ -16,7 +16,5 @@ async def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:
         context.transactions.check(request.transactional_id, context.node.node_id)
         after = context.transactions.end(request.transactional_id, who, request.committed, version).identity
     except BrokerError as error:
-        return EndTxnResponse(throttle_time_ms=0, error_code=fencing_code(error.code, context.version >= 2))
-    return EndTxnResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, producer_id=after.producer_id, producer_epoch=after.epoch
-    )
+        return EndTxnResponse(error_code=fencing_code(error.code, context.version >= 2))
+    return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=after.producer_id, producer_epoch=after.epoch)

@@ -14,4 +14,4 @@ async def handle(request: ExpireDelegationTokenRequest, context: Context) -> Exp
     client = context.connection
     client.check_delegation()
     expires = context.guard.tokens.expire(bytes(request.hmac), request.expiry_time_period_ms, client.principal)
-    return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires, throttle_time_ms=0)
+    return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires)

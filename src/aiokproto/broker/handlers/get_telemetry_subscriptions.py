@@ -22,7 +22,6 @@ ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNA
 
 async def handle(request: GetTelemetrySubscriptionsRequest, context: Context) -> GetTelemetrySubscriptionsResponse:
     return GetTelemetrySubscriptionsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         client_instance_id=current().uuid().bytes
         if request.client_instance_id == ZERO_UUID

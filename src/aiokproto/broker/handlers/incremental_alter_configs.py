@@ -20,7 +20,6 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 async def handle(request: IncrementalAlterConfigsRequest, context: Context) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
-        throttle_time_ms=0,
         responses=[
             answer(AlterConfigsResourceResponse, asked, _changes(asked), context, dry_run=request.validate_only)
             for asked in request.resources

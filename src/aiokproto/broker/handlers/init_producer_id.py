@@ -18,10 +18,8 @@ async def handle(request: InitProducerIdRequest, context: Context) -> InitProduc
         who = _init(request, context)
     except BrokerError as error:
         code = fencing_code(error.code, context.version >= 4)
-        return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_id=-1, producer_epoch=-1)
-    return InitProducerIdResponse(
-        throttle_time_ms=0, error_code=ErrorCode.NONE, producer_id=who.producer_id, producer_epoch=who.epoch
-    )
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=who.producer_id, producer_epoch=who.epoch)
 
 
 def _init(request: InitProducerIdRequest, context: Context) -> ProducerIdentity:

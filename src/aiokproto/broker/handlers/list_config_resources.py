@@ -31,7 +31,6 @@ async def handle(request: ListConfigResourcesRequest, context: Context) -> ListC
     if unknown:
         raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail=f"resources of type {unknown[0]}")
     return ListConfigResourcesResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _NAMES[kind](context)

@@ -26,12 +26,9 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
         pattern = compile_pattern(wanted) if wanted else None
         known = list(context.transactions.transactions_of(context.node.node_id))
     except BrokerError as error:
-        return ListTransactionsResponse(
-            throttle_time_ms=0, error_code=error.code, unknown_state_filters=[], transaction_states=[]
-        )
+        return ListTransactionsResponse(error_code=error.code, unknown_state_filters=[], transaction_states=[])
     now = context.state.clock.wall()
     return ListTransactionsResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         unknown_state_filters=[name for name in request.state_filters if name not in _STATES],
         transaction_states=[

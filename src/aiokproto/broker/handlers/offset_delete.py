@@ -29,14 +29,13 @@ async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDelete
         if isinstance(group, Group) and group.members and group.protocol_type != CONSUMER:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
     except BrokerError as error:
-        return OffsetDeleteResponse(error_code=error.code, throttle_time_ms=0, topics=[])
+        return OffsetDeleteResponse(error_code=error.code, topics=[])
     if isinstance(group, (ConsumerGroup, StreamsGroup)):
         subscribed = {topic.name for topic in request.topics if group.subscribed(topic.name)}
     else:
         subscribed = subscribed_topics(group)
     return OffsetDeleteResponse(
         error_code=ErrorCode.NONE,
-        throttle_time_ms=0,
         topics=[_delete(request.group_id, topic, topic.name in subscribed, context) for topic in request.topics],
     )
 

@@ -11,7 +11,7 @@ from aiokproto.records import Compression
 
 
 async def handle(request: PushTelemetryRequest, context: Context) -> PushTelemetryResponse:
-    return PushTelemetryResponse(throttle_time_ms=0, error_code=_judge(request))
+    return PushTelemetryResponse(error_code=_judge(request))
 
 
 def _judge(request: PushTelemetryRequest) -> ErrorCode:

@@ -11,4 +11,4 @@ async def handle(request: RenewDelegationTokenRequest, context: Context) -> Rene
     client = context.connection
     client.check_delegation()
     expires = context.guard.tokens.renew(bytes(request.hmac), request.renew_period_ms, client.principal)
-    return RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires, throttle_time_ms=0)
+    return RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires)

@@ -27,7 +27,7 @@ async def handle(request: ShareAcknowledgeRequest, context: Context) -> ShareAck
         session = _session(who, request, context)
     except BrokerError as error:
         return ShareAcknowledgeResponse(
-            throttle_time_ms=0, error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[]
+            error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[]
         )
     said: dict[Place, list[AcknowledgementBatch]] = {}
     for topic in request.topics:
@@ -64,7 +64,6 @@ def _respond(who: Who, told: dict[Place, Refusal], context: Context) -> ShareAck
             )
         )
     return ShareAcknowledgeResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         acquisition_lock_timeout_ms=round(context.shares.settings(who.group).terms.lock_seconds * 1000),
         responses=[

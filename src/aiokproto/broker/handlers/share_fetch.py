@@ -77,9 +77,7 @@ async def handle(request: ShareFetchRequest, context: Context) -> ShareFetchResp
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # Whoever is turned away would be back at once.
             await asyncio.sleep(request.max_wait_ms / 1000)
-        return ShareFetchResponse(
-            throttle_time_ms=0, error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[]
-        )
+        return ShareFetchResponse(error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[])
     told = acknowledge(who, _said(request), renews, context)
     found: list[Found] = []
     if request.share_session_epoch == FINAL_EPOCH:
@@ -280,7 +278,6 @@ def _respond(
     leaders = {answer.current_leader.leader_id for answer in answers.values()}
     lock_ms = round(context.shares.settings(session.who.group).terms.lock_seconds * 1000)
     return ShareFetchResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         acquisition_lock_timeout_ms=lock_ms if context.version >= 1 else 0,
         responses=[

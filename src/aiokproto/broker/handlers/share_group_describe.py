@@ -26,7 +26,7 @@ async def handle(request: ShareGroupDescribeRequest, context: Context) -> ShareG
         for group in groups:
             if not group.error_code:
                 group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
-    return ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+    return ShareGroupDescribeResponse(groups=groups)
 
 
 def _answer(group_id: str, context: Context) -> DescribedGroup:

@@ -34,7 +34,6 @@ async def handle(request: ShareGroupHeartbeatRequest, context: Context) -> Share
             interval = context.groups.share_settings(request.group_id).heartbeat_interval
     except BrokerError as error:
         return ShareGroupHeartbeatResponse(
-            throttle_time_ms=0,
             error_code=error.code,
             error_message=error.detail,
             member_epoch=0,
@@ -83,7 +82,6 @@ def _write(answer: Answer, interval: float) -> ShareGroupHeartbeatResponse:
             ]
         )
     return ShareGroupHeartbeatResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.NONE,
         member_id=answer.member_id,
         member_epoch=answer.epoch,

@@ -34,7 +34,7 @@ async def handle(request: StreamsGroupDescribeRequest, context: Context) -> Stre
         for group in groups:
             if not group.error_code:
                 group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
-    return StreamsGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+    return StreamsGroupDescribeResponse(groups=groups)
 
 
 def _answer(group_id: str, context: Context) -> DescribedGroup:

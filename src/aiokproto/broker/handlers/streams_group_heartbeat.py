@@ -56,7 +56,6 @@ def _answer(
     member_id: str, epoch: int, error_code: int = ErrorCode.NONE, error_message: str | None = None
 ) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(
-        throttle_time_ms=0,
         error_code=error_code,
         error_message=error_message,
         member_id=member_id,

@@ -14,7 +14,6 @@ async def handle(
     request: StreamsGroupTopologyDescriptionUpdateRequest, context: Context
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
     return StreamsGroupTopologyDescriptionUpdateResponse(
-        throttle_time_ms=0,
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         error_message="the embedded broker keeps no descriptions of topologies",
     )

@@ -35,7 +35,7 @@ async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffset
             context.groups.commit_pending(request.group_id, request.producer_id, request.producer_epoch, offsets)
         except BrokerError as refused:
             topics = [_take(topic, refused.code, {}, context) for topic in request.topics]
-    return TxnOffsetCommitResponse(throttle_time_ms=0, topics=topics)
+    return TxnOffsetCommitResponse(topics=topics)
 
 
 def _check(request: TxnOffsetCommitRequest, context: Context) -> None:

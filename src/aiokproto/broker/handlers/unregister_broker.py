@@ -16,4 +16,4 @@ async def handle(request: UnregisterBrokerRequest, context: Context) -> Unregist
     else:
         context.state.remove_node(request.broker_id)
         error, text = ErrorCode.NONE, None
-    return UnregisterBrokerResponse(throttle_time_ms=0, error_code=error, error_message=text)
+    return UnregisterBrokerResponse(error_code=error, error_message=text)

@@ -24,10 +24,8 @@ async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeat
             context.state.metadata, {asked.feature: asked.max_version_level for asked in request.feature_updates}
         )
     if wrong is not None and context.version >= 2:
-        return UpdateFeaturesResponse(
-            throttle_time_ms=0, error_code=wrong.error_code, error_message=wrong.error_message
-        )
-    return UpdateFeaturesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, results=results)
+        return UpdateFeaturesResponse(error_code=wrong.error_code, error_message=wrong.error_message)
+    return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
 
 
 def _check(asked: FeatureUpdateKey, context: Context) -> UpdatableFeatureResult:
