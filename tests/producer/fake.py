@@ -107,6 +107,9 @@ class FakeCluster:
             task.cancel()
         await asyncio.gather(*self._submitted, return_exceptions=True)
 
+    def check(self) -> None:
+        pass
+
     def touch(self, name: str) -> bool:
         return name in self.snapshot.topics
 

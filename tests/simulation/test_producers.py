@@ -14,9 +14,8 @@ from aiokproto.broker import Cluster
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
-from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import DeadlineError, KafkaError, UnknownTopicError
+from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError, UnknownTopicError
 from aiokproto.producer.partitioner import key_hash
 from aiokproto.simulation import Link, Simulation
 from tests.simulation.producing import stored_records
@@ -205,6 +204,61 @@ def test_topics_that_are_not_written_to_leave_the_metadata_and_come_back() -> No
     run(program)
 
 
+def test_order_is_kept_in_a_topic_that_is_seen_to_be_a_new_one() -> None:
+    """The producer hears of it before it writes."""
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await recreate(cluster, 1)
+        await asyncio.sleep(20)
+        cluster.faults.fail(ProduceRequest, ErrorCode.NOT_ENOUGH_REPLICAS, times=1)
+        waiting = []
+        for number in range(5):
+            waiting.append(await producer.post("t", b"%d" % number))
+            await asyncio.sleep(0)
+        for delivery in waiting:
+            await delivery
+        assert [value for _, value in stored_records(cluster, "t", 0)] == [b"%d" % number for number in range(5)]
+
+    run(program, linger_ms=0, metadata_max_age_ms=5000, brokers=1)
+
+
+async def recreate(cluster: Cluster, partitions: int) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        await client.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000))
+    await cluster.create_topic("t", partitions)
+
+
+@pytest.mark.parametrize("task", ["Sender._follow", "metadata", "Sink._connect_and_send", "Sender._ask_for_id"])
+def test_a_cancelled_internal_task_is_raised_from_every_call(task: str) -> None:
+    """Whichever it is, and whoever cancels it: nothing waits for ever."""
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", 1)
+            producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
+            await producer.start()
+            with (
+                cluster.faults.delay(InitProducerIdRequest, 1.0),
+                cluster.faults.delay(ProduceRequest, 1.0),
+            ):
+                sending = asyncio.create_task(producer.send("t", b"x"))
+                while not (found := [each for each in asyncio.all_tasks() if task in each.get_name()]):
+                    await asyncio.sleep(0.01)
+                for each in found:
+                    each.cancel()
+                with pytest.raises(ClientClosedError, match="cancelled"):
+                    await sending
+            for call in (producer.send("t", b"y"), producer.post("t", b"y"), producer.flush()):
+                with pytest.raises(ClientClosedError, match="cancelled"):
+                    await call
+            began = simulation.time()
+            await producer.close()
+            assert simulation.time() - began < 1
+
+    simulation.run(main())
+
+
 @pytest.mark.parametrize("partitions", [1, 5])
 def test_a_topic_that_is_created_again_is_a_new_one(partitions: int) -> None:
     """It has other partitions, and nothing of the producer in its logs."""
@@ -212,10 +266,7 @@ def test_a_topic_that_is_created_again_is_a_new_one(partitions: int) -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         for number in range(10):
             await producer.send("t", b"old", key=b"%d" % number)
-        async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
-            topics = [DeleteTopicState(name="t", topic_id=ZERO_UUID)]
-            await client.request(DeleteTopicsRequest(topics=topics, timeout_ms=1000))
-        await cluster.create_topic("t", partitions)
+        await recreate(cluster, partitions)
         # The producer finds out by its first record, which may be meant for a partition that is gone.
         if partitions < 3:
             with pytest.raises(UnknownTopicError, match=r"t-2.*created again with fewer partitions"):

@@ -84,6 +84,7 @@ class Buffer:
         self.check_loop()
         if self.closed is not None:
             raise self.closed.with_traceback(None)
+        self._cluster.check()
 
     def check_loop(self) -> None:
         """Raise ConfigurationError if this is not the event loop it was opened in."""
