@@ -8,7 +8,7 @@ from random import Random
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
-from aiokproto.errors import KafkaError
+from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.records import decode
 from aiokproto.simulation import Simulation
 from tests.simulation.faults import Fault, World, carry_out, draw
@@ -81,6 +81,8 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         _check(cluster, ledger)
         stalled = sum(fault.seconds for fault in faults if fault.kind == "stall")
         assert ledger.slowest <= delivery_timeout + MAX_BLOCK + SLACK + stalled, f"a call took {ledger.slowest} s"
+        died = [error for error in ledger.failed.values() if isinstance(error, ClientClosedError)]
+        assert not died, f"a producer has ended: {died[0]}"
         assert not any(producer._accumulator.used for producer in producers), "memory is given back"
         left = [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
         assert not left, f"tasks are left behind: {left}"
