@@ -19,7 +19,14 @@ from aiokproto.codec.messages.produce import (
     TopicProduceResponse,
 )
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerConnectionError, ClientClosedError, DeadlineError, KafkaError, UnknownTopicError
+from aiokproto.errors import (
+    BrokerConnectionError,
+    ClientClosedError,
+    ConfigurationError,
+    DeadlineError,
+    KafkaError,
+    UnknownTopicError,
+)
 from aiokproto.producer import Producer
 from aiokproto.records import RecordBatch
 from tests.patience import PATIENCE
@@ -95,11 +102,12 @@ class FakeCluster:
         )
         self.partitions = tuple(PartitionInfo(number % nodes, 0) for number in range(partitions))
         self.topic_id = TOPIC_ID
+        self.loop: object = None
         self._news = asyncio.Event()
         self._submitted: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        pass
+        self.loop = asyncio.get_running_loop()
 
     async def close(self, timeout: float = 0.0) -> None:
         self.closed = True
@@ -108,7 +116,8 @@ class FakeCluster:
         await asyncio.gather(*self._submitted, return_exceptions=True)
 
     def check(self) -> None:
-        pass
+        if self.loop is not None and asyncio._get_running_loop() is not self.loop:
+            raise ConfigurationError("this client was started in another event loop")
 
     def touch(self, name: str) -> bool:
         return name in self.snapshot.topics

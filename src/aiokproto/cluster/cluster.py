@@ -330,7 +330,7 @@ class Cluster:
             KafkaError: It is not started, closed, or has stopped: see above.
         """
         # For each request that is sent: first what holds nearly always.
-        if self._closed is None and asyncio.get_running_loop() is self._loop:
+        if self._closed is None and asyncio._get_running_loop() is self._loop:
             return
         self._check_loop()
         if self._closed is not None:
@@ -338,7 +338,7 @@ class Cluster:
 
     def _check_loop(self) -> None:
         # What is awaited here would be set in the other loop, and so never wake anybody in this one.
-        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+        if self._loop is not None and asyncio._get_running_loop() is not self._loop:
             raise ConfigurationError(
                 "this client was started in another event loop: use it in that one, or make one for each loop"
             )

@@ -93,8 +93,17 @@ def decode_response(frame: Buffer, response: type[R], version: int, *, limits: L
     Raises:
         DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field.
     """
-    _, pos = ResponseHeader.decode_from(frame, 0, response.header_version(version))
+    pos = _body_at(frame, response.header_version(version))
     return response.decode(memoryview(frame)[pos:], version, limits=limits)
+
+
+def _body_at(frame: Buffer, header_version: int) -> int:
+    """Where a response's body begins."""
+    # No broker sends tagged fields in the header today, and reading the header costs as much as a small body.
+    if header_version == 1 and len(frame) > _LENGTH.size and frame[_LENGTH.size] == 0:
+        return _LENGTH.size + 1
+    _, pos = ResponseHeader.decode_from(frame, 0, header_version)
+    return pos
 
 
 def decode_api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from aiokproto.codec.schema import Response
 from aiokproto.errors import KafkaError
@@ -13,49 +15,12 @@ R = TypeVar("R", bound=Response)
 INFINITY = float("inf")
 
 
-class Answer(Protocol):
-    """Where the frame of an answer goes: a future, or what stands in for one."""
+class Call(ABC):
+    """A request under way: how long its answer is awaited, and, in the two classes below, by whom."""
 
-    def done(self) -> bool: ...
-    def set_result(self, frame: memoryview, /) -> None: ...
-    def set_exception(self, error: KafkaError, /) -> None: ...
+    __slots__ = ("api_key", "deadline", "overdue", "sent_at", "timeout")
 
-
-class Callback(Generic[R]):
-    """Stands in for a future where a callback waits: it is called in the turn of the loop that reads the answer, and
-    needs no task."""
-
-    __slots__ = ("_done", "_on_response", "_read")
-
-    def __init__(self, read: Callable[[memoryview], R], on_response: Callable[[R | KafkaError], None]) -> None:
-        self._read = read
-        self._on_response = on_response
-        self._done = False
-
-    def done(self) -> bool:
-        return self._done
-
-    def set_result(self, frame: memoryview) -> None:
-        self._done = True
-        try:
-            response = self._read(frame)
-        except KafkaError as error:
-            self._on_response(error)
-        else:
-            self._on_response(response)
-
-    def set_exception(self, error: KafkaError) -> None:
-        self._done = True
-        self._on_response(error)
-
-
-class Call:
-    """A request under way: where its answer goes, and until when that is awaited."""
-
-    __slots__ = ("answer", "api_key", "deadline", "overdue", "sent_at", "timeout")
-
-    def __init__(self, answer: Answer, api_key: int, timeout: float, deadline: float) -> None:
-        self.answer = answer
+    def __init__(self, api_key: int, timeout: float, deadline: float) -> None:
         self.api_key = api_key
         self.timeout = timeout
         self.deadline = deadline
@@ -71,6 +36,71 @@ class Call:
         if now + timeout < self.deadline:
             self.deadline = now + timeout
         self.overdue = now + (timeout if timeout > patience else patience)
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+
+    @abstractmethod
+    def answered(self, frame: memoryview) -> None:
+        """The frame of the answer has come."""
+
+    @abstractmethod
+    def failed(self, error: KafkaError) -> None:
+        """No answer will come."""
+
+
+class AwaitedCall(Call):
+    """A call whose answer a task awaits."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[memoryview], api_key: int, timeout: float, deadline: float) -> None:
+        super().__init__(api_key, timeout, deadline)
+        self._future = future
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def answered(self, frame: memoryview) -> None:
+        self._future.set_result(frame)
+
+    def failed(self, error: KafkaError) -> None:
+        self._future.set_exception(error)
+
+
+class CallbackCall(Call, Generic[R]):
+    """A call whose answer goes to a callback, in the turn of the loop that reads it: it needs no task."""
+
+    __slots__ = ("_done", "_on_response", "_read")
+
+    def __init__(
+        self,
+        read: Callable[[memoryview], R],
+        on_response: Callable[[R | KafkaError], None],
+        api_key: int,
+        timeout: float,
+    ) -> None:
+        super().__init__(api_key, timeout, INFINITY)
+        self._read = read
+        self._on_response = on_response
+        self._done = False
+
+    def done(self) -> bool:
+        return self._done
+
+    def answered(self, frame: memoryview) -> None:
+        self._done = True
+        try:
+            response = self._read(frame)
+        except KafkaError as error:
+            self._on_response(error)
+        else:
+            self._on_response(response)
+
+    def failed(self, error: KafkaError) -> None:
+        self._done = True
+        self._on_response(error)
 
 
 class Throttled:

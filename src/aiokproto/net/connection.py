@@ -24,7 +24,7 @@ from aiokproto.errors import (
     copied,
 )
 from aiokproto.net.alarm import Alarm
-from aiokproto.net.call import INFINITY, Call, Callback, Throttled
+from aiokproto.net.call import INFINITY, AwaitedCall, Call, CallbackCall, Throttled
 from aiokproto.net.protocol import ClientProtocol
 from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
@@ -127,9 +127,9 @@ class Connection(asyncio.BufferedProtocol):
         self, request: Request[Any], version: int, timeout: float, deadline: float = INFINITY
     ) -> memoryview:
         """Send a request in that version and wait for the frame of its answer. Raises as :meth:`request`."""
-        answer: asyncio.Future[memoryview] = self._loop.create_future()
-        self._submit(request, version, Call(answer, request.api_key, timeout, deadline))
-        return await answer
+        future: asyncio.Future[memoryview] = self._loop.create_future()
+        self._submit(request, version, AwaitedCall(future, request.api_key, timeout, deadline))
+        return await future
 
     def submit(
         self,
@@ -154,8 +154,8 @@ class Connection(asyncio.BufferedProtocol):
             EncodeError: The version cannot carry the request.
         """
         version = self.versions.pick(type(request), max_version)
-        answer = Callback(partial(self._response, request, version), on_response)
-        self._submit(request, version, Call(answer, request.api_key, timeout, INFINITY))
+        read = partial(self._response, request, version)
+        self._submit(request, version, CallbackCall(read, on_response, request.api_key, timeout))
 
     async def post(self, request: Request[Any], *, timeout: float, max_version: int | None = None) -> None:
         """Send a request that has no answer; returns once there is room for more. Raises as :meth:`request`."""
@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._held and self._failure is None:
             held = self._held.popleft()
             # A caller that has left takes its request along, as long as it was not sent.
-            if held.call is None or not held.call.answer.done():
+            if held.call is None or not held.call.done():
                 self._write(held.correlation_id, held.data, held.call)
 
     # --- Time: one timer for all deadlines and for idleness ---
@@ -239,8 +239,8 @@ class Connection(asyncio.BufferedProtocol):
     def _on_timer(self, now: float) -> None:
         calls = self._calls()
         for call in calls:
-            if call.deadline <= now and not call.answer.done():
-                call.answer.set_exception(DeadlineError(self._too_late(call, now)))
+            if call.deadline <= now and not call.done():
+                call.failed(DeadlineError(self._too_late(call, now)))
         late = next((call for call in calls if call.overdue <= now), None)
         if late is not None:
             text = f"{self.peer} did not answer {api_name(late.api_key)} in {now - late.sent_at:.3g} s"
@@ -248,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         elif not calls and now - self._last_used >= self._config.connections_max_idle:
             self._fail(BrokerConnectionError(f"the connection to {self.peer} was closed: idle for too long"))
         elif calls:
-            due = min(call.overdue if call.answer.done() else call.deadline for call in calls)
+            due = min(call.overdue if call.done() else call.deadline for call in calls)
             # Answers may come long before: from then on the connection is idle, and that is to be seen in time.
             self._alarm.at(min(due, now + self._config.connections_max_idle))
         else:
@@ -277,12 +277,12 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             for call, frame in self._protocol.received(nbytes):
-                if not call.answer.done():
-                    call.answer.set_result(frame)
+                if not call.done():
+                    call.answered(frame)
         except ResponseTooLargeError as error:
             call = self._protocol.pending.popleft().token
-            if not call.answer.done():
-                call.answer.set_exception(error)
+            if not call.done():
+                call.failed(error)
             lost = BrokerConnectionError(f"the connection to {self.peer} was closed: {error}")
             self._fail(lost, abort=True)
         except KafkaError as error:
@@ -313,8 +313,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._release is not None:
             self._release.cancel()
         for call in self._calls():
-            if not call.answer.done():
-                call.answer.set_exception(_for_call(failure, call))
+            if not call.done():
+                call.failed(_for_call(failure, call))
         self._protocol.pending.clear()
         self._held.clear()
         self._writable.set()

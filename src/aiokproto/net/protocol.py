@@ -137,19 +137,16 @@ class ClientProtocol(Generic[T]):
                 yield self._match(frame), frame
             return
         self._end += count
-        for frame in self._cut():
-            yield self._match(frame), frame
-        self._make_room()
-
-    def _cut(self) -> Iterator[memoryview]:
-        """The whole frames in the scratch buffer, copied out of it."""
         while self._end - self._start >= _LENGTH_SIZE:
             begin = self._start + _LENGTH_SIZE
             size = self._announced()
             if self._end - begin < size:
-                return
+                break
             self._start = begin + size
-            yield memoryview(bytes(self._scratch_view[begin : begin + size]))
+            # Copied, as the scratch buffer is used again.
+            frame = memoryview(bytes(self._scratch_view[begin : begin + size]))
+            yield self._match(frame), frame
+        self._make_room()
 
     def _announced(self) -> int:
         """The size of the frame that begins at the scratch buffer's start."""

@@ -81,10 +81,11 @@ class Buffer:
             ConfigurationError: This is not the event loop it was opened in.
             KafkaError: It is closed.
         """
+        if self.closed is None:
+            self._cluster.check()
+            return
         self.check_loop()
-        if self.closed is not None:
-            raise self.closed.with_traceback(None)
-        self._cluster.check()
+        raise self.closed.with_traceback(None)
 
     def check_loop(self) -> None:
         """Raise ConfigurationError if this is not the event loop it was opened in."""
@@ -106,12 +107,13 @@ class Buffer:
     async def append(self, record: Unplaced) -> Delivery:
         """Append a record as soon as its topic is known and there is room, in the order of the calls."""
         self.check_open()
+        now = self._loop.time()
         queues = self._appender._ready_topics.get(record.topic)
-        if queues is not None and not self._turn.locked() and not self._is_others_turn():
-            appended = self._add(queues, record)
+        if queues is not None and not self._turn.locked() and now - self._yielded <= LONGEST_STRETCH:
+            appended = self._add(queues, record, now)
             if appended is not None:
                 return appended
-        deadline = self._loop.time() + self._max_block
+        deadline = now + self._max_block
         with self._order.entered(record.topic) as turn:
             # Before the record is appended, so that cancelling here still means that it is never sent.
             await self._let_others()
@@ -119,7 +121,8 @@ class Buffer:
             await self._until(turn(), deadline)
             self.check_open()
             chosen = self._appender._choose_partition(queues, record.partition, record.key, record.value)
-            return await self._when_room(partial(self._add, queues, record._replace(partition=chosen)), deadline)
+            record = record._replace(partition=chosen)
+            return await self._when_room(lambda: self._add(queues, record, self._loop.time()), deadline)
 
     def try_append(self, record: Unplaced) -> Delivery:
         """Append a record now.
@@ -135,14 +138,13 @@ class Buffer:
             )
         if self._order.waits(record.topic):
             raise BufferFullError(f"other calls wait to write to topic {record.topic!r}")
-        delivery = None if self._turn.locked() else self._add(queues, record)
+        delivery = None if self._turn.locked() else self._add(queues, record, self._loop.time())
         if delivery is None:
             raise BufferFullError(self._full())
         return delivery
 
-    def _add(self, queues: TopicQueues, record: Unplaced) -> Delivery | None:
+    def _add(self, queues: TopicQueues, record: Unplaced, now: float) -> Delivery | None:
         """Append a record that needs a new batch or a larger one; None if the budget has no room for it."""
-        now = self._loop.time()
         _, partition, timestamp, key, value, headers = record
         added = self.accumulator.append(queues, partition, timestamp, key, value, headers, now)
         if added is None or self.accumulator.has_ready:
@@ -227,12 +229,9 @@ class Buffer:
 
     async def _let_others(self) -> None:
         """Let other tasks have their turn of the loop, if this one never had to wait for long enough."""
-        if self._is_others_turn():
+        if self._loop.time() - self._yielded > LONGEST_STRETCH:
             await asyncio.sleep(0)
             self.task_has_waited()
-
-    def _is_others_turn(self) -> bool:
-        return self._loop.time() - self._yielded > LONGEST_STRETCH
 
     async def _when_room(self, add: Callable[[], T | None], deadline: float) -> T:
         """What ``add`` gives as soon as there is room for it, in the order of the calls that wait."""

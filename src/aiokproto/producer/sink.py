@@ -112,6 +112,10 @@ class Sink:
         It is written before this returns, unless batches must be compressed, or come behind others of their partition
         that are.
         """
+        if self._settings.compression is Compression.NONE and not self._queued:
+            self._in_flight += 1
+            self._start(batches)
+            return
         quick = [batch for batch in batches if not is_slow(batch)]
         if 0 < len(quick) < len(batches) and self._room() > 1:
             self._send(quick)
@@ -150,16 +154,19 @@ class Sink:
                 held |= where
             else:
                 self._queued.remove(queued)
-                self._start(queued.batches)
+                self._start_rest(queued.batches)
+
+    def _start_rest(self, batches: list[Batch]) -> None:
+        """Start a request with what has neither expired nor failed while it was compressed."""
+        left = [batch for batch in batches if not batch.done]
+        if left:
+            self._start(left)
+        else:
+            self._in_flight -= 1
+            self._events.room_freed()
 
     def _start(self, batches: list[Batch]) -> None:
         """Write one request."""
-        # The others have expired, or failed, while they were compressed.
-        batches = [batch for batch in batches if not batch.done]
-        if not batches:
-            self._in_flight -= 1
-            self._events.room_freed()
-            return
         request, max_version = self._request(batches)
         respond = partial(self._responded, request, batches)
         if self._healthy and self._settings.acks:
