@@ -7,23 +7,11 @@ from typing import Any
 
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
-from aiokproto.codec.schema import FieldSpec, Request, Response, Role, Struct
+from aiokproto.codec.schema import MISSING, FieldSpec, Request, Response, Role, Struct
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 
 _ERRORS = frozenset({"error_code", "partition_error_code"})
-_NAMES = frozenset(
-    {"name", "user", "member_id", "group_instance_id", "resource_type", "resource_name", "feature", "entity"}
-)
-"""Beside what has a role: what says in an answer which part of the request it is about."""
-_OTHERWISE = {"user": "name"}
-"""Names of an answer that the request calls something else."""
-_UNKNOWN = frozenset(
-    {"base_offset", "log_append_time_ms", "offset", "timestamp", "high_watermark", "last_stable_offset", "end_offset"}
-    | {"log_start_offset", "committed_offset", "low_watermark", "leader_epoch", "leader_id", "node_id"}
-    | {"producer_id", "producer_epoch", "generation_id", "preferred_read_replica"}
-)
-"""Numbers that are -1 where there is nothing to tell."""
 _OF_PARTS = frozenset({FetchRequest.api_key, MetadataRequest.api_key})
 """APIs whose error on top is about something else than the parts: the fetch session, the whole cluster."""
 _OF_SESSION = frozenset(
@@ -35,7 +23,8 @@ _OF_SESSION = frozenset(
     }
 )
 
-Names = dict["Role | str", Any]
+Names = dict["Role | int", Any]
+"""What a part of a request is about: by role, or the place among the keys of its item."""
 _NOTHING = ("", ZERO_UUID)
 
 
@@ -82,7 +71,12 @@ def _fill_lists(
     """Make an item of the response for each of the request; returns whether any has the error."""
     filled = False
     about = above | _names(request)
-    for source, target in zip(_sources(request, version), _targets(response, version), strict=False):
+    sources, targets = list(_sources(request, version)), list(_targets(response, version))
+    if len(targets) == 1:
+        # What the request has in several lists, the answer has in one.
+        sources = [source for source in sources if _item_names(source) == _item_names(sources[0])]
+        targets *= len(sources)
+    for source, target in zip(sources, targets, strict=False):
         assert target.struct is not None
         items = []
         for part in getattr(request, source.name) or ():
@@ -92,16 +86,16 @@ def _fill_lists(
                 _name(item, about | _names(part))
                 filled |= _fill_lists(part, item, about, version, error, message)
             else:
-                _name(item, about | {source.role or "name": part})
+                _name(item, about | {source.role or 0: part})
             filled |= _put(item, version, error, message)
             items.append(item)
-        setattr(response, target.name, items)
+        setattr(response, target.name, getattr(response, target.name) + items)
     return filled
 
 
 def _sources(request: Struct, version: int) -> Iterator[FieldSpec]:
     for spec in request.fields():
-        if spec.array and version in spec.versions:
+        if spec.array and not spec.mentioned and version in spec.versions:
             yield spec
 
 
@@ -120,26 +114,35 @@ def _has_error(struct: type[Struct], version: int) -> bool:
 
 
 def _names(part: Struct) -> Names:
-    """What a part of the request says that it is about, by role; what has none, by its field."""
-    names: Names = {}
+    values = ((by, getattr(part, name)) for by, name in _naming(part))
+    return {
+        by: value for by, value in values if not isinstance(by, Role) or (value is not None and value not in _NOTHING)
+    }
+
+
+def _item_names(source: FieldSpec) -> set[Role | int | None]:
+    return {source.role} if source.struct is None else {by for by, _ in _naming(source.struct)}
+
+
+def _naming(part: Struct | type[Struct]) -> Iterator[tuple[Role | int, str]]:
+    """The fields that say what a part is about."""
+    keys = 0
     for spec in part.fields():
-        value = getattr(part, spec.name)
-        if not spec.array and spec.struct is None and value is not None and not (spec.role and value in _NOTHING):
-            names[spec.role or spec.name] = value
-    return names
+        if spec.key:
+            yield keys, spec.name
+            keys += 1
+        elif spec.role is not None and not spec.array:
+            yield spec.role, spec.name
 
 
 def _name(item: Struct, names: Names) -> None:
     """Say in the response's item which part of the request it is about."""
-    for spec in item.fields():
-        if spec.array or (spec.role is None and spec.name not in _NAMES):
-            continue
-        value = names.get(spec.role or spec.name, names.get(_OTHERWISE.get(spec.name, spec.name)))
-        if value is not None:
-            setattr(item, spec.name, value)
+    for by, name in _naming(item):
+        if by in names:
+            setattr(item, name, names[by])
 
 
 def _fill_numbers(part: Struct, version: int) -> None:
     for spec in part.fields():
-        if spec.name in _UNKNOWN and version in spec.versions and spec.struct is None and not spec.array:
-            setattr(part, spec.name, -1)
+        if spec.refused is not MISSING and version in spec.versions:
+            setattr(part, spec.name, spec.refused)

@@ -24,6 +24,7 @@ the message's bytes (see ``limits``): ``MetadataResponse.decode(data, 12, limits
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
 from types import GenericAlias
@@ -191,30 +192,20 @@ class _Missing:
 MISSING: Any = _Missing()
 
 
+@dataclass(slots=True)
 class Field:
-    """What :func:`field` was told."""
+    """What :func:`field` was given."""
 
-    __slots__ = ("default", "factory", "flexible", "ignorable", "mentioned", "nullable", "tag", "versions")
-
-    def __init__(
-        self,
-        versions: str,
-        nullable: str | None,
-        tag: int | None,
-        default: Any,
-        factory: Callable[[], Any] | None,
-        ignorable: bool,
-        flexible: bool,
-        mentioned: bool,
-    ) -> None:
-        self.versions = versions
-        self.nullable = nullable
-        self.tag = tag
-        self.default = default
-        self.factory = factory
-        self.ignorable = ignorable
-        self.flexible = flexible
-        self.mentioned = mentioned
+    versions: str
+    nullable: str | None
+    tag: int | None
+    default: Any
+    factory: Callable[[], Any] | None
+    ignorable: bool
+    flexible: bool
+    mentioned: bool
+    key: bool
+    refused: Any
 
 
 def field(
@@ -227,6 +218,8 @@ def field(
     ignorable: bool = False,
     flexible: bool = True,
     mentioned: bool = False,
+    key: bool = False,
+    refused: Any = MISSING,
 ) -> Any:
     """Say more of a field than its type and default.
 
@@ -241,63 +234,37 @@ def field(
         flexible: False if it keeps its old form in flexible versions.
         mentioned: Whether the topics, partitions and groups in it are only mentioned: a subscription, partitions that a
             session forgets. A message is about all others that it names, and can be divided by them.
+        key: Whether it says which item of its list this is, where it has no role that does: the items of an answer have
+            the same keys as those of the request, in the same order.
+        refused: What it is in the answer to a request that is refused, where that is not the default: -1 for an offset
+            that is not known.
     """
-    return Field(versions, nullable, tag, default, factory, ignorable, flexible, mentioned)
+    return Field(versions, nullable, tag, default, factory, ignorable, flexible, mentioned, key, refused)
 
 
+@dataclass(slots=True, eq=False)
 class FieldSpec:
-    """A field as the codecs see it: its declaration with the annotation resolved.
+    """A field as the codecs see it: its declaration (see :func:`field`) with the annotation resolved.
 
     ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class. ``role`` is that of the value, or of the
     items of an array.
     """
 
-    __slots__ = (
-        "array",
-        "default",
-        "factory",
-        "flexible",
-        "ignorable",
-        "kind",
-        "mentioned",
-        "name",
-        "nullable",
-        "role",
-        "struct",
-        "tag",
-        "versions",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        struct: type[Struct] | None,
-        *,
-        role: Role | None = None,
-        array: bool = False,
-        versions: Versions = ALL,
-        nullable: Versions = NEVER,
-        tag: int | None = None,
-        default: Any = MISSING,
-        factory: Callable[[], Any] | None = None,
-        ignorable: bool = False,
-        flexible: bool = True,
-        mentioned: bool = False,
-    ) -> None:
-        self.name = name
-        self.kind = kind
-        self.struct = struct
-        self.role = role
-        self.array = array
-        self.versions = versions
-        self.nullable = nullable
-        self.tag = tag
-        self.default = default
-        self.factory = factory
-        self.ignorable = ignorable
-        self.flexible = flexible
-        self.mentioned = mentioned
+    name: str
+    kind: str
+    struct: type[Struct] | None
+    role: Role | None = None
+    array: bool = False
+    versions: Versions = ALL
+    nullable: Versions = NEVER
+    tag: int | None = None
+    default: Any = MISSING
+    factory: Callable[[], Any] | None = None
+    ignorable: bool = False
+    flexible: bool = True
+    mentioned: bool = False
+    key: bool = False
+    refused: Any = MISSING
 
     @property
     def item(self) -> FieldSpec:
@@ -398,6 +365,8 @@ def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:
         ignorable=declared.ignorable,
         flexible=declared.flexible,
         mentioned=declared.mentioned,
+        key=declared.key,
+        refused=declared.refused,
     )
 
 

@@ -8,8 +8,8 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 class AlterConfigsResourceResponse(Struct):
     error_code: int16 = 0
     error_message: string | None = ""
-    resource_type: int8 = 0
-    resource_name: string = ""
+    resource_type: int8 = field(default=0, key=True)
+    resource_name: string = field(default="", key=True)
 
 
 class AlterConfigsResponse(Response, key=33, versions="0-2", flexible="2+", client_throttles="1+"):
@@ -23,8 +23,8 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    resource_type: int8 = 0
-    resource_name: string = ""
+    resource_type: int8 = field(default=0, key=True)
+    resource_name: string = field(default="", key=True)
     configs: list[AlterableConfig] = field(factory=list)
 
 

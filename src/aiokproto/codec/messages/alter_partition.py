@@ -23,8 +23,8 @@ from aiokproto.codec.wire import ZERO_UUID
 class AlterPartitionResponsePartitionData(Struct):
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
-    leader_id: BrokerId = 0
-    leader_epoch: int32 = 0
+    leader_id: BrokerId = field(default=0, refused=-1)
+    leader_epoch: int32 = field(default=0, refused=-1)
     isr: list[BrokerId] = field(factory=list)
     leader_recovery_state: int8 = field("1+", default=0, ignorable=True)
     partition_epoch: int32 = 0

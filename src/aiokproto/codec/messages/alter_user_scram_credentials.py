@@ -6,7 +6,7 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 
 
 class AlterUserScramCredentialsResult(Struct):
-    user: string = ""
+    user: string = field(default="", key=True)
     error_code: int16 = 0
     error_message: string | None = ""
 
@@ -17,12 +17,12 @@ class AlterUserScramCredentialsResponse(Response, key=51, versions="0", flexible
 
 
 class ScramCredentialDeletion(Struct):
-    name: string = ""
+    name: string = field(default="", key=True)
     mechanism: int8 = 0
 
 
 class ScramCredentialUpsertion(Struct):
-    name: string = ""
+    name: string = field(default="", key=True)
     mechanism: int8 = 0
     iterations: int32 = 0
     salt: bytes = b""

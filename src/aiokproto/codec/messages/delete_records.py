@@ -18,7 +18,7 @@ from aiokproto.codec.schema import (
 
 class DeleteRecordsPartitionResult(Struct):
     partition_index: PartitionIndex = 0
-    low_watermark: int64 = 0
+    low_watermark: int64 = field(default=0, refused=-1)
     error_code: int16 = 0
 
 

@@ -26,8 +26,8 @@ class DescribeConfigsResourceResult(Struct):
 class DescribeConfigsResult(Struct):
     error_code: int16 = 0
     error_message: string | None = ""
-    resource_type: int8 = 0
-    resource_name: string = ""
+    resource_type: int8 = field(default=0, key=True)
+    resource_name: string = field(default="", key=True)
     configs: list[DescribeConfigsResourceResult] = field(factory=list)
 
 
@@ -37,8 +37,8 @@ class DescribeConfigsResponse(Response, key=32, versions="0-4", flexible="4+", c
 
 
 class DescribeConfigsResource(Struct):
-    resource_type: int8 = 0
-    resource_name: string = ""
+    resource_type: int8 = field(default=0, key=True)
+    resource_name: string = field(default="", key=True)
     configuration_keys: list[string] | None = field(factory=list)
 
 

@@ -33,9 +33,9 @@ class DescribeQuorumResponsePartitionData(Struct):
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     error_message: string | None = field("2+", default="", ignorable=True)
-    leader_id: BrokerId = 0
-    leader_epoch: int32 = 0
-    high_watermark: int64 = 0
+    leader_id: BrokerId = field(default=0, refused=-1)
+    leader_epoch: int32 = field(default=0, refused=-1)
+    high_watermark: int64 = field(default=0, refused=-1)
     current_voters: list[ReplicaState] = field(factory=list)
     observers: list[ReplicaState] = field(factory=list)
 

@@ -23,7 +23,7 @@ from aiokproto.codec.wire import ZERO_UUID
 class DescribeShareGroupOffsetsResponsePartition(Struct):
     partition_index: PartitionIndex = 0
     start_offset: int64 = 0
-    leader_epoch: int32 = 0
+    leader_epoch: int32 = field(default=0, refused=-1)
     lag: int64 = field("1+", default=-1, ignorable=True)
     error_code: int16 = 0
     error_message: string | None = None

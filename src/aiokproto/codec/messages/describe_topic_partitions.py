@@ -21,7 +21,7 @@ from aiokproto.codec.wire import ZERO_UUID
 class DescribeTopicPartitionsResponsePartition(Struct):
     error_code: int16 = 0
     partition_index: PartitionIndex = 0
-    leader_id: BrokerId = 0
+    leader_id: BrokerId = field(default=0, refused=-1)
     leader_epoch: int32 = -1
     replica_nodes: list[BrokerId] = field(factory=list)
     isr_nodes: list[BrokerId] = field(factory=list)

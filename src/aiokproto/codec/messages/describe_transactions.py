@@ -30,8 +30,8 @@ class TransactionState(Struct):
     transaction_state: string = ""
     transaction_timeout_ms: int32 = 0
     transaction_start_time_ms: int64 = 0
-    producer_id: ProducerId = 0
-    producer_epoch: int16 = 0
+    producer_id: ProducerId = field(default=0, refused=-1)
+    producer_epoch: int16 = field(default=0, refused=-1)
     topics: list[TopicData] = field(factory=list)
 
 

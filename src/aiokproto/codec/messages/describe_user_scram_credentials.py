@@ -11,7 +11,7 @@ class CredentialInfo(Struct):
 
 
 class DescribeUserScramCredentialsResult(Struct):
-    user: string = ""
+    user: string = field(default="", key=True)
     error_code: int16 = 0
     error_message: string | None = ""
     credential_infos: list[CredentialInfo] = field(factory=list)
@@ -25,7 +25,7 @@ class DescribeUserScramCredentialsResponse(Response, key=50, versions="0", flexi
 
 
 class UserName(Struct):
-    name: string = ""
+    name: string = field(default="", key=True)
 
 
 class DescribeUserScramCredentialsRequest(

@@ -47,7 +47,7 @@ class AbortedTransaction(Struct):
 class PartitionData(Struct):
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
-    high_watermark: int64 = 0
+    high_watermark: int64 = field(default=0, refused=-1)
     last_stable_offset: int64 = field("4+", default=-1, ignorable=True)
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
     diverging_epoch: EpochEndOffset = field("12+", tag=0, factory=EpochEndOffset)

@@ -19,7 +19,7 @@ from aiokproto.codec.schema import (
 
 class Coordinator(Struct):
     key: CoordinatorKey = ""
-    node_id: BrokerId = 0
+    node_id: BrokerId = field(default=0, refused=-1)
     host: string = ""
     port: int32 = 0
     error_code: int16 = 0
@@ -30,7 +30,7 @@ class FindCoordinatorResponse(Response, key=10, versions="0-6", flexible="3+", c
     throttle_time_ms: int32 = field("1+", default=0, ignorable=True)
     error_code: int16 = field("0-3", default=0)
     error_message: string | None = field("1-3", default="", ignorable=True)
-    node_id: BrokerId = field("0-3", default=0)
+    node_id: BrokerId = field("0-3", default=0, refused=-1)
     host: string = field("0-3", default="")
     port: int32 = field("0-3", default=0)
     coordinators: list[Coordinator] = field("4+", factory=list)

@@ -9,7 +9,7 @@ class InitProducerIdResponse(Response, key=22, versions="0-6", flexible="2+", cl
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     producer_id: ProducerId = -1
-    producer_epoch: int16 = 0
+    producer_epoch: int16 = field(default=0, refused=-1)
     ongoing_txn_producer_id: ProducerId = field("6+", default=-1)
     ongoing_txn_producer_epoch: int16 = field("6+", default=-1)
 

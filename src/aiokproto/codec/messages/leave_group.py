@@ -6,8 +6,8 @@ from aiokproto.codec.schema import GroupId, Request, Response, Route, Struct, fi
 
 
 class MemberResponse(Struct):
-    member_id: string = ""
-    group_instance_id: string | None = ""
+    member_id: string = field(default="", key=True)
+    group_instance_id: string | None = field(default="", key=True)
     error_code: int16 = 0
 
 
@@ -18,8 +18,8 @@ class LeaveGroupResponse(Response, key=13, versions="0-5", flexible="4+", client
 
 
 class MemberIdentity(Struct):
-    member_id: string = ""
-    group_instance_id: string | None = None
+    member_id: string = field(default="", key=True)
+    group_instance_id: string | None = field(default=None, key=True)
     reason: string | None = field("5+", default=None, ignorable=True)
 
 

@@ -29,7 +29,7 @@ class MetadataResponseBroker(Struct):
 class MetadataResponsePartition(Struct):
     error_code: int16 = 0
     partition_index: PartitionIndex = 0
-    leader_id: BrokerId = 0
+    leader_id: BrokerId = field(default=0, refused=-1)
     leader_epoch: int32 = field("7+", default=-1, ignorable=True)
     replica_nodes: list[BrokerId] = field(factory=list)
     isr_nodes: list[BrokerId] = field(factory=list)

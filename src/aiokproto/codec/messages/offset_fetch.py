@@ -22,7 +22,7 @@ from aiokproto.codec.wire import ZERO_UUID
 
 class OffsetFetchResponsePartition(Struct):
     partition_index: PartitionIndex = 0
-    committed_offset: int64 = 0
+    committed_offset: int64 = field(default=0, refused=-1)
     committed_leader_epoch: int32 = field("5-7", default=-1, ignorable=True)
     metadata: string | None = ""
     error_code: int16 = 0
@@ -35,7 +35,7 @@ class OffsetFetchResponseTopic(Struct):
 
 class OffsetFetchResponsePartitions(Struct):
     partition_index: PartitionIndex = 0
-    committed_offset: int64 = 0
+    committed_offset: int64 = field(default=0, refused=-1)
     committed_leader_epoch: int32 = -1
     metadata: string | None = ""
     error_code: int16 = 0

@@ -35,7 +35,7 @@ class LeaderIdAndEpoch(Struct):
 class PartitionProduceResponse(Struct):
     index: PartitionIndex = 0
     error_code: int16 = 0
-    base_offset: int64 = 0
+    base_offset: int64 = field(default=0, refused=-1)
     log_append_time_ms: int64 = field("2+", default=-1, ignorable=True)
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = field("8+", factory=list, ignorable=True)

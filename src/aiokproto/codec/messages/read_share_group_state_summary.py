@@ -24,7 +24,7 @@ class PartitionResult(Struct):
     error_code: int16 = 0
     error_message: string | None = None
     state_epoch: int32 = 0
-    leader_epoch: int32 = 0
+    leader_epoch: int32 = field(default=0, refused=-1)
     start_offset: int64 = 0
     delivery_complete_count: int32 = field("1+", default=-1, ignorable=True)
 

@@ -6,7 +6,7 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 
 
 class UpdatableFeatureResult(Struct):
-    feature: string = ""
+    feature: string = field(default="", key=True)
     error_code: int16 = 0
     error_message: string | None = ""
 
@@ -19,7 +19,7 @@ class UpdateFeaturesResponse(Response, key=57, versions="0-2", flexible="0+"):
 
 
 class FeatureUpdateKey(Struct):
-    feature: string = ""
+    feature: string = field(default="", key=True)
     max_version_level: int16 = 0
     allow_downgrade: bool = field("0", default=False)
     upgrade_type: int8 = field("1+", default=1)

@@ -24,8 +24,8 @@ from aiokproto.codec.wire import ZERO_UUID
 class VoteResponsePartitionData(Struct):
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
-    leader_id: BrokerId = 0
-    leader_epoch: int32 = 0
+    leader_id: BrokerId = field(default=0, refused=-1)
+    leader_epoch: int32 = field(default=0, refused=-1)
     vote_granted: bool = False
 
 

@@ -1,0 +1,79 @@
+"""Requests that are refused: the answer names each part of the request, and what is not known is said so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiokproto.codec.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from aiokproto.codec.messages.begin_quorum_epoch import BeginQuorumEpochRequest, LeaderEndpoint
+from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from aiokproto.codec.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from aiokproto.codec.refusal import refuse
+from aiokproto.codec.schema import Struct
+from aiokproto.error_codes import ErrorCode
+from tests.codec.fill import all_messages
+
+DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def structs() -> Iterator[type[Struct]]:
+    waiting: list[type[Struct]] = list(all_messages())
+    while waiting:
+        struct = waiting.pop()
+        yield struct
+        waiting += [spec.struct for spec in struct.fields() if spec.struct is not None]
+
+
+def test_all_lists_of_a_request_are_answered_in_one() -> None:
+    request = AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="ann", mechanism=1)],
+        upsertions=[
+            ScramCredentialUpsertion(name="bob", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
+        ],
+    )
+    answer = refuse(request, 0, DENIED, "no")
+    assert answer is not None
+    assert [(result.user, result.error_code, result.error_message) for result in answer.results] == [  # type: ignore[attr-defined]
+        ("ann", DENIED, "no"),
+        ("bob", DENIED, "no"),
+    ]
+
+
+def test_lists_of_something_else_are_not() -> None:
+    request = BeginQuorumEpochRequest(leader_endpoints=[LeaderEndpoint(name="a", host="b", port=1)])
+    answer = refuse(request, 1, DENIED)
+    assert answer is not None
+    assert answer.topics == []  # type: ignore[attr-defined]
+
+
+def test_what_a_request_only_mentions_is_not() -> None:
+    request = FetchRequest(
+        topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=3)])],
+        forgotten_topics_data=[ForgottenTopic(topic="old", partitions=[0])],
+    )
+    answer = refuse(request, 11, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert answer is not None
+    [topic] = answer.responses  # type: ignore[attr-defined]
+    [partition] = topic.partitions
+    assert (topic.topic, partition.partition_index) == ("t", 3)
+    assert (partition.high_watermark, partition.error_code) == (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_members_are_named_by_both_their_names() -> None:
+    members = [MemberIdentity(member_id="m-1", group_instance_id="static"), MemberIdentity(member_id="m-2")]
+    answer = refuse(LeaveGroupRequest(group_id="g", members=members), 5, DENIED)
+    assert answer is not None
+    assert [(member.member_id, member.group_instance_id) for member in answer.members] == [  # type: ignore[attr-defined]
+        ("m-1", "static"),
+        ("m-2", None),
+    ]
+
+
+def test_keys_are_no_roles() -> None:
+    """A field has one way of saying what it names."""
+    both = [(struct.__name__, spec.name) for struct in structs() for spec in struct.fields() if spec.key and spec.role]
+    assert not both
