@@ -89,11 +89,15 @@ class Client:
 
         One that concerns several brokers is divided among them, and the answers are joined: partitions among their
         leaders (ListOffsets, DeleteRecords, OffsetForLeaderEpoch, DescribeProducers), groups and transactional ids
-        among their coordinators, ListGroups and ListTransactions to every broker. Each part has all the time of the
+        among their coordinators, brokers' configurations among these (DescribeConfigs, AlterConfigs,
+        IncrementalAlterConfigs), ListGroups and ListTransactions to every broker. Each part has all the time of the
         call for itself. Where a broker gives no answer, what it was asked for is in the response with an error code:
         ``REQUEST_TIMED_OUT``, ``NETWORK_EXCEPTION``, or what the failure was. Not divided are Produce, Fetch,
-        ShareFetch and ShareAcknowledge, which belong to a session with one leader, and what names its brokers
-        otherwise (DescribeConfigs, DescribeLogDirs): ask each ``node``.
+        ShareFetch and ShareAcknowledge, which belong to a session with one leader, and DescribeLogDirs, whose answers
+        do not say which broker they are from: ask each ``node``.
+
+        Topics can be given by name or by id. Where the later versions of an API have ids only (Fetch, Produce,
+        OffsetCommit, OffsetFetch), a request by name goes in an earlier one.
 
         Cancelling gives up the wait; the broker may carry out what was sent.
 
@@ -104,7 +108,8 @@ class Client:
                 given node is not divided.
             key: The group or transactional id, where the request does not have it.
             timeout_ms: For all attempts; by default ``default_api_timeout_ms``.
-            max_version: Use no higher version.
+            max_version: Use no higher version; by default the last that both sides have and that can carry the names of
+                topics, where they are given without ids.
 
         Returns:
             The answer, whatever error codes are in it, save retriable ones that hold for all of it: these are retried.

@@ -10,7 +10,7 @@ import pytest
 from aiokproto.cluster import Cluster, CoordinatorKind
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.metadata import UNKNOWN_LIMIT, metadata_request
-from aiokproto.cluster.router import _Aim
+from aiokproto.cluster.targets import Aim
 from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -327,7 +327,7 @@ async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_the_oth
         raise failures.pop(0)
 
     with pytest.raises(DeadlineError) as caught:
-        await router._retrying("Heartbeat", Situation(coordinated=True), until, 1000, _Aim(), attempt)
+        await router._retrying("Heartbeat", Situation(coordinated=True), until, 1000, Aim(), attempt)
     assert str(caught.value) == (
         "Heartbeat: not done in 1e+03 s (2 attempts); last: Heartbeat to broker 1: no answer in 3 s; "
         "before: Heartbeat to broker 1: NOT_COORDINATOR (16)"

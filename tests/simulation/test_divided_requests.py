@@ -10,6 +10,7 @@ from aiokproto import Client
 from aiokproto.broker import Cluster
 from aiokproto.cluster import CoordinatorKind
 from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
+from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from aiokproto.codec.messages.list_offsets import (
@@ -48,7 +49,7 @@ def simulate(program: Callable[[Cluster, Client], Awaitable[None]], seed: int = 
             await cluster.create_topic("t", partitions=PARTITIONS, replication=3)
             async with Client(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=1000) as client:
                 for group in GROUPS:
-                    await client.request(commit(group), max_version=9)
+                    await client.request(commit(group))
                 before = simulation.time()
                 await program(cluster, client)
                 return simulation.time() - before
@@ -199,5 +200,40 @@ def test_an_unknown_topic_has_a_code_and_the_known_ones_their_offsets() -> None:
         lost = found.pop(("no-such", 0))
         assert lost in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT)
         assert found == {("t", index): 0 for index in range(PARTITIONS)}
+
+    simulate(program)
+
+
+def test_configurations_of_several_brokers() -> None:
+    topic, of_broker = 2, 4
+    resources = [DescribeConfigsResource(resource_type=of_broker, resource_name=str(node)) for node in range(3)]
+    resources.append(DescribeConfigsResource(resource_type=topic, resource_name="t"))
+
+    async def program(cluster: Cluster, client: Client) -> None:
+        answer = await client.request(DescribeConfigsRequest(resources=resources))
+        assert {(result.resource_type, result.resource_name): result.error_code for result in answer.results} == {
+            (of_broker, "0"): 0,
+            (of_broker, "1"): 0,
+            (of_broker, "2"): 0,
+            (topic, "t"): 0,
+        }
+        with cluster.faults.drop(DescribeConfigsRequest, "request", node=SILENT):
+            answer = await client.request(DescribeConfigsRequest(resources=resources), timeout_ms=TIMEOUT)
+        codes = {result.resource_name: result.error_code for result in answer.results}
+        assert codes == {"0": 0, "1": 0, "t": 0, str(SILENT): ErrorCode.REQUEST_TIMED_OUT}
+
+    simulate(program)
+
+
+@pytest.mark.parametrize("groups", [1, 9])
+def test_topics_by_name_go_in_a_version_that_has_names(groups: int) -> None:
+    """OffsetFetch has ids only from version 10 on: with nothing but a name, it would ask for nothing."""
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    asked = [OffsetFetchRequestGroup(group_id=group, topics=topics) for group in GROUPS[:groups]]
+
+    async def program(cluster: Cluster, client: Client) -> None:
+        answer = await client.request(OffsetFetchRequest(groups=asked))
+        found = [partition.committed_offset for group in answer.groups for partition in group.topics[0].partitions]
+        assert found == [5] * groups
 
     simulate(program)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeAlias, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
 from aiokproto.cluster.hedge import first_answer
 from aiokproto.cluster.metadata import Metadata
 from aiokproto.cluster.pool import MAIN, Pool
-from aiokproto.cluster.routes import COORDINATED, answer_code, coordinated, coordinator_keys, join, moved, refused
+from aiokproto.cluster.routes import COORDINATED, answer_code, join, last_version_by_name, moved, refused
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
+from aiokproto.cluster.targets import Aim, Parts, Targets
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
-from aiokproto.codec.parts import Subject, divide, subjects
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Route
 from aiokproto.config import ClusterConfig
@@ -42,24 +42,10 @@ _AGAIN = {Action.BACKOFF, Action.REFRESH_METADATA, Action.FIND_COORDINATOR}
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
-Parts: TypeAlias = "dict[int | str | None, Request[R]]"
-"""By broker; by the id whose coordinator is not known, and None for partitions without a leader that is."""
-
 _OF_THE_CALL = (ClientClosedError, ConfigurationError, EncodeError)
 """Failures that are not a broker's: they end the call, whatever other parts have achieved."""
 
 logger = logging.getLogger("aiokproto.cluster")
-
-
-class _Aim:
-    """Where the attempts of one call go: what the last one leaves for the next."""
-
-    __slots__ = ("avoid", "coordinators", "node")
-
-    def __init__(self) -> None:
-        self.node: int | None = None
-        self.avoid: set[int] = set()
-        self.coordinators: list[tuple[CoordinatorKind, str]] = []
 
 
 class Router:
@@ -73,6 +59,7 @@ class Router:
         self._metadata = metadata
         self._coordinators = coordinators
         self._backoff = backoff
+        self._targets = Targets(config, pool, metadata, self.coordinator)
         self._finding: SingleFlight[tuple[CoordinatorKind, str], int] = SingleFlight()
 
     def fail(self, reason: KafkaError) -> None:
@@ -159,11 +146,15 @@ class Router:
         until = _now() + timeout
         # A request that lets the broker work for long is waited for as long.
         longest = max(self._config.request_timeout, getattr(request, "timeout_ms", 0) / 1000)
-        aim = _Aim()
+        if max_version is None:
+            max_version = last_version_by_name(request)
+        aim = Aim()
         situation = Situation(coordinated=node is None and request.route in COORDINATED)
 
         async def attempt() -> R:
-            parts: Parts[R] = {node: request} if node is not None else await self._parts(request, key, aim, until)
+            parts: Parts[R] = (
+                {node: request} if node is not None else await self._targets.parts(request, key, aim, until)
+            )
             if len(parts) > 1:
                 return await self._divided(request.route, parts, until, max_version)
             (target,) = parts
@@ -181,7 +172,7 @@ class Router:
 
         return await self._retrying(api_name(request.api_key), situation, until, timeout, aim, attempt)
 
-    async def _elsewhere(self, part: Request[R], response: R, aim: _Aim, until: float, max_version: int | None) -> R:
+    async def _elsewhere(self, part: Request[R], response: R, aim: Aim, until: float, max_version: int | None) -> R:
         """A response with the answer to a part of the request that has to be asked of another broker."""
         self._metadata.invalidate(f"{api_name(part.api_key)}: a part of it has moved")
         for coordinator in aim.coordinators:
@@ -242,7 +233,7 @@ class Router:
 
     async def _find(self, kind: CoordinatorKind, key: str) -> int:
         timeout = self._config.api_timeout
-        aim = _Aim()
+        aim = Aim()
 
         async def ask(node: int) -> BrokerNode:
             version = (await self.versions(node)).pick(FindCoordinatorRequest)
@@ -271,7 +262,7 @@ class Router:
         situation: Situation,
         until: float,
         timeout: float,
-        aim: _Aim,
+        aim: Aim,
         attempt: Callable[[], Awaitable[T]],
     ) -> T:
         """Attempts until one succeeds, fails for good, or time is up."""
@@ -301,84 +292,6 @@ class Router:
                         self._coordinators.forget(*coordinator)
                 aim.avoid = set() if aim.node is None else {aim.node}
             await asyncio.sleep(pause)
-
-    # --- Where to ---
-
-    async def _parts(self, request: Request[R], key: str | None, aim: _Aim, until: float) -> Parts[R]:
-        """The parts of a request by the brokers that they concern."""
-        route = request.route
-        if route in COORDINATED:
-            return await self._by_coordinator(request, key, aim, until)
-        if route in (Route.LEADER, Route.LEADERS):
-            return await self._by_leader(request, until)
-        brokers = self._metadata.snapshot.brokers
-        if route is Route.EVERY:
-            return dict.fromkeys(brokers, request) or {self._any(aim): request}
-        if route is Route.CONTROLLER:
-            controller = self._metadata.snapshot.controller_id
-            return {controller if controller in brokers else self._any(aim): request}
-        if route is Route.QUORUM:
-            raise ConfigurationError(f"{type(request).__name__} goes to a member of the quorum: say which by `node`")
-        return {self._any(aim): request}
-
-    def _any(self, aim: _Aim) -> int:
-        brokers = self._metadata.snapshot.brokers
-        return self._pool.by_preference(brokers, aim.avoid)[0]
-
-    async def _by_coordinator(self, request: Request[R], key: str | None, aim: _Aim, until: float) -> Parts[R]:
-        """Ids whose coordinator is not found at once are parts of their own: finding it holds up no others."""
-        route = request.route
-        kind = COORDINATED[route]
-        keys = coordinator_keys(request) if key is None else [key]
-        named = [each for each in keys if each is not None]
-        if not named:
-            return {self._any(aim): request}
-        aim.coordinators = [(kind, each) for each in named]
-        left = max(until - _now(), 0.0)
-        if len(named) == 1:
-            return {await self.coordinator(kind, named[0], left): request}
-        limit = min(left, self._config.request_timeout)
-        found = await _all(self.coordinator(kind, each, limit) for each in named)
-        places = {each: each if isinstance(node, KafkaError) else node for each, node in zip(named, found, strict=True)}
-        return divide(request, lambda about: places.get(coordinated(about, route) or ""), _nothing)
-
-    async def _by_leader(self, request: Request[R], until: float) -> Parts[R]:
-        """Partitions whose leader is not known are one part, of None, unless they are all there are."""
-        api = type(request).__name__
-        asked = list(subjects(request, self._metadata.snapshot.topic_name))
-        if all(about.partition is None for about in asked):
-            raise ConfigurationError(f"{api} names no partition: it goes to the leader of some (or say `node`)")
-        names = sorted({about.topic for about in asked if about.topic is not None})
-        limit = min(max(until - _now(), 0.0), self._config.request_timeout)
-        known = await _all(self._metadata.topics([name], limit, create=False, keep=False) for name in names)
-        snapshot = self._metadata.snapshot
-
-        def leader(about: Subject) -> int | None:
-            return None if about.partition is None else snapshot.leader(about.topic or "", about.partition)
-
-        parts = divide(request, leader, snapshot.topic_name)
-        if request.route is Route.LEADER and len(parts) > 1:
-            led = {leader(about): f"{about.topic}-{about.partition}" for about in asked}
-            text = ", ".join(f"{partition} by {leader}" for leader, partition in led.items())
-            raise ConfigurationError(f"{api}: its partitions need one leader ({text}): ask each `node`")
-        if list(parts) == [None]:
-            failures = [each for each in known if isinstance(each, KafkaError)]
-            where = ", ".join(f"{about.topic}-{about.partition}" for about in asked)
-            raise failures[0] if failures else BrokerConnectionError(f"{api}: {where} has no leader that is known")
-        return cast("Parts[R]", parts)
-
-
-async def _all(calls: Iterable[Awaitable[T]]) -> list[T | KafkaError]:
-    """What all of them return, or why they failed."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException) and not isinstance(result, KafkaError):
-            raise result
-    return cast("list[T | KafkaError]", results)
-
-
-def _nothing(topic_id: bytes) -> None:
-    """A topic's name, where the coordinator of something else is looked for."""
 
 
 def _now() -> float:

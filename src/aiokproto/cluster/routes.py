@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, TypeVar, cast
 
 from aiokproto.cluster.coordinators import CoordinatorKind
 from aiokproto.codec.parts import ANYTHING, NameOf, Subject, divide, lists, merge, subject
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Request, Response, Role, Route, Struct
+from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     AuthenticationError,
@@ -40,6 +42,9 @@ WRONG_BROKER = frozenset(
 """About the broker as a whole, also where each item of an answer has the code for itself."""
 
 _MOVED = WRONG_BROKER | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+_OF_BROKERS = frozenset({4, 8})
+"""Types of resources that a broker keeps for itself: its configuration, and the levels of its loggers."""
 
 _ID_ROLES = {Route.GROUP: Role.GROUP_ID, Route.TRANSACTION: Role.TRANSACTIONAL_ID}
 
@@ -74,6 +79,42 @@ def _values(part: Struct, role: Role) -> Iterator[str | None]:
         elif spec.struct is not None and spec.array:
             for item in value or ():
                 yield from _values(item, role)
+
+
+def by_configured(request: Request[R], anyone: int) -> dict[int | str | None, Request[R]]:
+    """A request about configurations, by broker: a broker's own go to it, those of other resources to ``anyone``.
+
+    Beside parts for certain brokers, the others are a part of None: that any broker can answer it must not get lost.
+    """
+    parts: dict[int | str | None, Request[R]] = {}
+    for resource in getattr(request, "resources"):  # noqa: B009 - what every request of this route has
+        own = resource.resource_type in _OF_BROKERS and resource.resource_name.isdecimal()
+        node = int(resource.resource_name) if own else None
+        if node not in parts:
+            part = parts[node] = copy(request)
+            part.resources = []  # type: ignore[attr-defined]
+        parts[node].resources.append(resource)  # type: ignore[attr-defined]
+    return {anyone: request} if parts.keys() <= {None} else parts
+
+
+def last_version_by_name(request: Request[Any]) -> int | None:
+    """The last version that can carry a request whose topics are given by name alone; None if all can.
+
+    Kafka has replaced names by ids in the later versions of some APIs, and leaves a name out there without an error.
+    """
+    limits = [limit for limit in _name_limits(request) if limit < request.versions.highest]
+    return min(limits, default=None)
+
+
+def _name_limits(part: Struct) -> Iterator[int]:
+    named = {spec.role: spec for spec in part.fields() if spec.role is not None and not spec.array}
+    name, topic_id = named.get(Role.TOPIC_NAME), named.get(Role.TOPIC_ID)
+    if name and topic_id and getattr(part, name.name) and getattr(part, topic_id.name) == ZERO_UUID:
+        yield name.versions.highest
+    for spec in part.fields():
+        if spec.struct is not None and spec.array:
+            for item in getattr(part, spec.name) or ():
+                yield from _name_limits(item)
 
 
 def answer_code(response: Response) -> ErrorCode:

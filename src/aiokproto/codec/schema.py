@@ -153,6 +153,7 @@ class Route(Enum):
     TRANSACTION = "coordinator of the transactional id"
     SHARE = "coordinator of the share group's state"
     BROKER = "the broker it is about"
+    CONFIGURED = "each broker whose configuration it is about, any for other resources"
     QUORUM = "KRaft quorum, between controllers and brokers"
 
 

@@ -28,6 +28,6 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = field(factory=list)
 
 
-class AlterConfigsRequest(Request[AlterConfigsResponse], key=33, versions="0-2", flexible="2+", route=Route.CONTROLLER):
+class AlterConfigsRequest(Request[AlterConfigsResponse], key=33, versions="0-2", flexible="2+", route=Route.CONFIGURED):
     resources: list[AlterConfigsResource] = field(factory=list)
     validate_only: bool = False

@@ -43,7 +43,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(
-    Request[DescribeConfigsResponse], key=32, versions="0-4", flexible="4+", route=Route.BROKER
+    Request[DescribeConfigsResponse], key=32, versions="0-4", flexible="4+", route=Route.CONFIGURED
 ):
     resources: list[DescribeConfigsResource] = field(factory=list)
     include_synonyms: bool = field("1+", default=False)

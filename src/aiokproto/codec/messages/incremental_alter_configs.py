@@ -30,7 +30,7 @@ class AlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(
-    Request[IncrementalAlterConfigsResponse], key=44, versions="0-1", flexible="1+", route=Route.CONTROLLER
+    Request[IncrementalAlterConfigsResponse], key=44, versions="0-1", flexible="1+", route=Route.CONFIGURED
 ):
     resources: list[AlterConfigsResource] = field(factory=list)
     validate_only: bool = False
