@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -133,3 +135,24 @@ async def test_others_have_their_turn() -> None:
         asyncio.get_running_loop().call_soon(others.append, number)
         await turns.spend(300 << 10)
         assert len(others) == (0 if number < 3 else 4 if number < 7 else 8)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
+async def test_an_announced_frame_takes_no_memory_before_it_comes() -> None:
+    """Anyone can announce a frame, before they have said who they are."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    before = resident()
+    reads = []
+    for _ in range(20):
+        peer, _ = connected()
+        size = 1 << 27
+        feed(peer, size.to_bytes(4, "big") + bytes(1 << 16))
+        reads.append(asyncio.ensure_future(peer.frame(await peer.size())))
+    await asyncio.sleep(0)
+    assert resident() - before < 1 << 26
+    for read in reads:
+        read.cancel()
+    await asyncio.gather(*reads, return_exceptions=True)

@@ -180,7 +180,7 @@ def test_a_too_large_frame_that_nobody_asked_for() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
 def test_an_announced_frame_takes_no_memory_before_it_comes() -> None:
-    """Whoever announces much and sends little costs little: in both forms of `room`."""
+    """Whoever announces much and sends little costs little: in both forms of a frame's buffer."""
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

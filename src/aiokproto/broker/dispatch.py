@@ -77,7 +77,7 @@ class Dispatcher:
         for session in self._share_sessions.of_connection(connection):
             self._core.shares.end_session(self._share_sessions, session, self._node.node_id)
 
-    async def answer(self, data: bytes | bytearray, connection: Connection) -> Answer:
+    async def answer(self, data: bytes | memoryview, connection: Connection) -> Answer:
         """The response to a request frame (without its length).
 
         Raises:

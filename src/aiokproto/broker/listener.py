@@ -74,7 +74,7 @@ class Listener:
             if not self._addresses[host]:
                 del self._addresses[host]
 
-    async def receive(self, client: Peer, connection: Connection) -> bytes | bytearray:
+    async def receive(self, client: Peer, connection: Connection) -> bytes | memoryview:
         """The client's next frame, without its length.
 
         Raises:

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from aiokproto.codec.frames import frame_buffer
+
 _BUFFER = 1 << 17
 """What is read ahead of a client's requests, which are answered one after the other."""
 
@@ -59,7 +61,7 @@ class Peer(asyncio.BufferedProtocol):
         self._begin += _LENGTH
         return int.from_bytes(self._buffer[self._begin - _LENGTH : self._begin], "big", signed=True)
 
-    async def frame(self, size: int) -> bytes | bytearray:
+    async def frame(self, size: int) -> bytes | memoryview:
         """The frame, of that size. Raises as :meth:`size`."""
         begin, end = self._begin, self._begin + size
         if end <= self._end:
@@ -67,11 +69,11 @@ class Peer(asyncio.BufferedProtocol):
             frame = bytes(memoryview(self._buffer)[begin:end])
             self._read_on()
             return frame
-        large = bytearray(size)
+        large = frame_buffer(size)
         have = self._end - begin
         large[:have] = memoryview(self._buffer)[begin : self._end]
         self._begin = self._end = 0
-        self._rest = memoryview(large)[have:]
+        self._rest = large[have:]
         self._read_on()
         while self._rest is not None:
             await self._more()

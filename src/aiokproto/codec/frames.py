@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mmap import mmap
 from struct import Struct as Packer
 from typing import NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ R = TypeVar("R", bound=Response)
 _LENGTH = Packer(">i")
 _KEY_VERSION_ID = Packer(">hhi")
 _PRODUCE = 0
+_LARGE = 1 << 20
 
 
 class RequestFrame(NamedTuple):
@@ -127,3 +129,11 @@ def response_correlation_id(frame: Buffer) -> int:
         raise DecodeError(f"a response frame of {len(frame)} bytes has no room for its correlation id")
     (correlation_id,) = _LENGTH.unpack_from(frame)
     return int(correlation_id)
+
+
+def frame_buffer(size: int) -> memoryview:
+    """A buffer for a frame that is announced with ``size`` bytes: all of it is written before any is read.
+
+    A large one takes memory as it is written: a peer that announces much and sends little must cost little.
+    """
+    return memoryview(bytearray(size) if size < _LARGE else mmap(-1, size))

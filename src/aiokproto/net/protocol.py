@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from mmap import mmap
 from struct import Struct as Packer
 from typing import Any, Generic, TypeVar
 
 from aiokproto.accelerator import twin
-from aiokproto.codec.frames import response_correlation_id
+from aiokproto.codec.frames import frame_buffer, response_correlation_id
 from aiokproto.codec.messages.header import RequestHeader
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request
@@ -22,9 +21,6 @@ SCRATCH_SIZE = 64 * 1024
 
 READ_AT_ONCE = 512 * 1024
 """Most bytes read in one turn of the event loop. A socket holds megabytes, and copying them takes milliseconds."""
-
-LARGE = 1 << 20
-"""From this size on Python's own buffers would be cleared in a noticeable time, and memory taken with it."""
 
 _INT32 = Packer(">i")
 _LENGTH_SIZE = 4
@@ -174,7 +170,7 @@ class ClientProtocol(Generic[T]):
         if left >= _LENGTH_SIZE:
             size = self._announced()
             if size > SCRATCH_SIZE - _LENGTH_SIZE:
-                self._frame = memoryview(room(size))
+                self._frame = frame_buffer(size)
                 self._frame_filled = left - _LENGTH_SIZE
                 self._frame[: self._frame_filled] = self._scratch_view[self._start + _LENGTH_SIZE : self._end]
                 left = 0
@@ -198,14 +194,6 @@ class ClientProtocol(Generic[T]):
 
 
 @twin("buffers")
-def room(size: int) -> bytearray | mmap:
-    """A buffer for ``size`` bytes that are written before any is read.
-
-    A large one takes memory as it is written: a peer that announces much and sends little must cost little.
-    """
-    return bytearray(size) if size < LARGE else mmap(-1, size)
-
-
 def describe_bytes(seen: bytes) -> str:
     """What a peer that is no broker seems to be, from the first bytes it sent."""
     if seen.startswith(b"HTTP/"):
