@@ -22,6 +22,7 @@ class Pipe(asyncio.Transport):
         super().__init__()
         self.reading = True
         self.written: list[bytes] = []
+        self.fails_after = 1 << 30
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -33,7 +34,7 @@ class Pipe(asyncio.Transport):
         self.written.append(bytes(data))
 
     def is_closing(self) -> bool:
-        return False
+        return len(self.written) >= self.fails_after
 
 
 def connected() -> tuple[Peer, Pipe]:
@@ -135,6 +136,14 @@ async def test_others_have_their_turn() -> None:
         asyncio.get_running_loop().call_soon(others.append, number)
         await turns.spend(300 << 10)
         assert len(others) == (0 if number < 3 else 4 if number < 7 else 8)
+
+
+async def test_nothing_is_written_to_a_connection_that_has_failed() -> None:
+    peer, pipe = connected()
+    pipe.fails_after = 2
+    with pytest.raises(ConnectionError):
+        await peer.send(bytes(10 << 20))
+    assert len(pipe.written) == 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")

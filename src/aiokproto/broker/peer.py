@@ -86,6 +86,9 @@ class Peer(asyncio.BufferedProtocol):
         for begin in range(0, len(data), _PIECE):
             if self._lost is not None:
                 raise self._lost
+            if self.transport.is_closing():
+                # asyncio logs a warning of its own for each write to a transport that has failed.
+                raise ConnectionResetError("the connection is closing")
             self.transport.write(view[begin : begin + _PIECE])
             if self._room is not None:
                 await self._room
