@@ -119,9 +119,6 @@ class FakeCluster:
         if self.loop is not None and asyncio._get_running_loop() is not self.loop:
             raise ConfigurationError("this client was started in another event loop")
 
-    def touch(self, name: str) -> bool:
-        return name in self.snapshot.topics
-
     async def topic(self, name: str, timeout: float, *, create: bool = False, keep: bool = True) -> TopicInfo:
         await asyncio.sleep(0)
         if name != "flights":
@@ -275,7 +272,7 @@ class FakeCluster:
 @asynccontextmanager
 async def producer_on(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterator[Producer]:
     """A producer whose cluster is the fake; closed afterwards without waiting for what cannot be delivered."""
-    monkeypatch.setattr("aiokproto.producer.producer.Cluster", lambda config: fake)
+    monkeypatch.setattr("aiokproto.producer.producer.Cluster", lambda config, last_used: fake)
     given: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:9", "linger_ms": 0, **options}
     producer = Producer(**given)
     await producer.start()

@@ -18,6 +18,7 @@ from aiokproto.cluster.snapshot import ClusterSnapshot, TopicInfo
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
+from aiokproto.net.call import INFINITY
 from aiokproto.runtime import uniform
 
 if TYPE_CHECKING:
@@ -45,13 +46,19 @@ class Cluster:
     by cancellation, ``ClientClosedError`` with the cause; and in another event loop ``ConfigurationError``.
     """
 
-    def __init__(self, config: ClusterConfig) -> None:
+    def __init__(self, config: ClusterConfig, last_used: Callable[[str], float] | None = None) -> None:
+        """Nothing is connected before :meth:`start`.
+
+        Args:
+            config: Its options.
+            last_used: When a topic that was asked for without ``keep`` was last used (s, the loop's clock).
+        """
         self.config = config
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
         # They start with their first work.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
         self._pool = Pool(config, self._threads, self._stop)
-        self._metadata = Metadata(config, self._pool, self._backoff)
+        self._metadata = Metadata(config, self._pool, self._backoff, last_used or _never)
         self._coordinators = Coordinators()
         self._router = Router(config, self._pool, self._metadata, self._coordinators, self._backoff)
         self._task: asyncio.Task[None] | None = None
@@ -120,8 +127,8 @@ class Cluster:
             name: The topic's name.
             timeout: By default ``default_api_timeout_ms``.
             create: Whether brokers set up to do so (``auto.create.topics.enable``) may create it.
-            keep: Whether it stays in the snapshot until the end; if not, until it was not asked for, nor named in
-                :meth:`touch`, for ``metadata_max_idle_ms``.
+            keep: Whether it stays in the snapshot until the end; if not, until it was neither asked for nor used for
+                ``metadata_max_idle_ms``.
 
         Raises:
             UnknownTopicError: Several answers in a row do not have it (one is not enough: news of a new topic takes
@@ -144,14 +151,6 @@ class Cluster:
         self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
         return await self._metadata.topics(None if names is None else list(names), timeout, create, keep)
-
-    def touch(self, name: str) -> bool:
-        """Say that a topic which was asked for without ``keep`` is in use. Cheap: for every batch.
-
-        Returns:
-            Whether the snapshot has it; if not, it has to be asked for again.
-        """
-        return self._metadata.touch(name)
 
     def invalidate(self, reason: str) -> None:
         """Say that the metadata is out of date: a refresh follows soon, with backoff, one for all such calls."""
@@ -367,3 +366,8 @@ class Cluster:
         self._pool.fail(error)
         if self._task is not None:
             self._task.cancel()
+
+
+def _never(topic: str) -> float:
+    """When a topic was last used that is only asked for."""
+    return -INFINITY

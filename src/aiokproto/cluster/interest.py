@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class Interest:
-    """The topics that were asked for: those that stay, and those that are forgotten after a time without use.
+    """The topics that were asked for: those that stay, and those that are forgotten after a time without use."""
 
-    Args:
-        idle: Seconds without use after which a topic is forgotten.
-    """
+    def __init__(self, idle: float, last_used: Callable[[str], float]) -> None:
+        """Begin without any.
 
-    def __init__(self, idle: float) -> None:
+        Args:
+            idle: Seconds without use after which a topic is forgotten.
+            last_used: When a topic was last used; asked before it is forgotten.
+        """
         self._idle = idle
+        self._last_used = last_used
         self._kept: set[str] = set()
-        self._used: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
 
     def add(self, names: Iterable[str], keep: bool, now: float) -> None:
         """They are asked for. With ``keep`` they stay, also if they were, or will be, asked for without it."""
         for name in names:
             if keep:
                 self._kept.add(name)
-                self._used.pop(name, None)
+                self._asked.pop(name, None)
             elif name not in self._kept:
-                self._used[name] = now
-
-    def touch(self, name: str, now: float) -> None:
-        """It is in use."""
-        if name in self._used:
-            self._used[name] = now
+                self._asked[name] = now
 
     def forget_idle(self, now: float) -> list[str]:
         """The topics that nobody has used for too long, which are then of no interest any more."""
-        idle = [name for name, used in self._used.items() if now - used >= self._idle]
+        idle = [name for name, asked in self._asked.items() if now - max(asked, self._last_used(name)) >= self._idle]
         for name in idle:
-            del self._used[name]
+            del self._asked[name]
         return idle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
@@ -47,13 +47,13 @@ class Metadata:
     has no leader, or at the metadata's maximum age. It asks for the topics that are of interest.
     """
 
-    def __init__(self, config: ClusterConfig, pool: Pool, backoff: Backoff) -> None:
+    def __init__(self, config: ClusterConfig, pool: Pool, backoff: Backoff, last_used: Callable[[str], float]) -> None:
         self.snapshot = ClusterSnapshot()
         self._config = config
         self._pool = pool
         self._backoff = backoff
         self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
-        self._interest = Interest(config.metadata_max_idle)
+        self._interest = Interest(config.metadata_max_idle, last_used)
         self._wanted: Counter[str] = Counter()
         self._create: set[str] = set()
         self._gone: set[str] = set()
@@ -91,11 +91,6 @@ class Metadata:
             finally:
                 self._wanted -= Counter(missing)
         return {name: self.snapshot.topics[name] for name in names}
-
-    def touch(self, name: str) -> bool:
-        """See :meth:`Cluster.touch <aiokproto.cluster.Cluster.touch>`."""
-        self._interest.touch(name, _now())
-        return name in self.snapshot.topics
 
     def invalidate(self, reason: str) -> None:
         """The metadata is out of date."""

@@ -164,7 +164,8 @@ class Connection(asyncio.BufferedProtocol):
             late = f"{api_name(request.api_key)} to {self.peer}: not written in {timeout:.3g} s"
             async with deadline(self._loop.time() + timeout, lambda: late):
                 await self._writable.wait()
-            self._check()
+            if self._failure is not None:
+                raise copied(self._failure)
 
     def close(self, reason: KafkaError | None = None) -> None:
         """Flush and close; what is under way fails with ``reason``."""
@@ -183,12 +184,9 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- Sending ---
 
-    def _check(self) -> None:
+    def _submit(self, request: Request[Any], version: int, call: Call | None) -> None:
         if self._failure is not None:
             raise copied(self._failure)
-
-    def _submit(self, request: Request[Any], version: int, call: Call | None) -> None:
-        self._check()
         correlation_id, data = self._protocol.encode(request, version)
         if self._hold_until and (self._held or self._loop.time() < self._hold_until):
             self._held.append(Throttled(correlation_id, data, call))

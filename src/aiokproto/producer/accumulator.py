@@ -493,6 +493,13 @@ class Accumulator:
         for batch in list(self._incomplete):
             self.fail(batch, error(batch))
 
+    def last_used(self, topic: str) -> float:
+        """When a batch of a topic was last sent (s); ``inf`` while there are others, ``-inf`` before the first."""
+        queues = self.topics[topic].queues if topic in self.topics else []
+        if any(queue.open or queue.closed or queue.in_flight for queue in queues):
+            return INFINITY
+        return max((queue.sent_at for queue in queues), default=-INFINITY)
+
     @property
     def incomplete(self) -> Iterator[Batch]:
         """The batches that have no outcome yet, oldest first."""

@@ -189,7 +189,7 @@ class Buffer:
     async def topic(self, name: str) -> TopicQueues:
         """The queues of a topic, whose metadata is asked for if need be."""
         self.check_open()
-        if name not in self.accumulator.topics or not self._cluster.touch(name):
+        if name not in self.accumulator.topics or name not in self._cluster.snapshot.topics:
             # Brokers may be configured to create a topic that is written to (auto.create.topics.enable).
             await self._cluster.topic(name, self._max_block, create=True, keep=False)
             self._update_topic(name, self._cluster.snapshot)

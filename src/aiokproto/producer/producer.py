@@ -150,7 +150,7 @@ class Producer(RecordAppender):
             raise ClientClosedError("a producer is started once")
         runtime = current()
         self._wall = None if runtime is SYSTEM else runtime.wall
-        self._cluster = Cluster(self._config)
+        self._cluster = Cluster(self._config, self._accumulator.last_used)
         try:
             await self._cluster.start()
         except BaseException:

@@ -116,8 +116,6 @@ class Sender:
         while not self._settings.idempotent or self._identity.current is not None:
             drained = accumulator.drain(now, lambda node: self._sink(node).has_room())
             if drained.leaderless:
-                for where in drained.leaderless:
-                    self._cluster.touch(where.topic)
                 self._cluster.invalidate(f"{drained.leaderless[0]} has no leader")
                 self.alarm.at(now + LEADERLESS_PAUSE)
             if drained.requests:

@@ -94,11 +94,8 @@ class Sink:
 
     def has_room(self) -> bool:
         """Whether another request may be sent now."""
-        return self._room() > 0
-
-    def _room(self) -> int:
         limit = self._settings.limits.in_flight if self._healthy else 1
-        return 0 if self._backoff is not None else limit - self._in_flight
+        return self._backoff is None and self._in_flight < limit
 
     def close(self) -> None:
         """Start nothing more."""
@@ -117,7 +114,8 @@ class Sink:
             self._start(batches)
             return
         quick = [batch for batch in batches if not is_slow(batch)]
-        if 0 < len(quick) < len(batches) and self._room() > 1:
+        two = self._healthy and self._in_flight + 1 < self._settings.limits.in_flight
+        if two and 0 < len(quick) < len(batches):
             self._send(quick)
             self._send([batch for batch in batches if is_slow(batch)])
         else:
@@ -191,7 +189,6 @@ class Sink:
             name, partition = batch.where
             topic = topics.get(name)
             if topic is None:
-                self._cluster.touch(name)
                 info = known.get(name)
                 topic_id = info.topic_id if info is not None else ZERO_UUID
                 if topic_id == ZERO_UUID:
