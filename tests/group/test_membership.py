@@ -1,13 +1,19 @@
-"""The member's state machine: each row of its table."""
+"""The member's state machine: every response in every phase."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError
-from aiokproto.group.membership import Membership, Phase, Verdict, verdict
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.membership import Membership, Phase
 from aiokproto.group.protocol import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 from aiokproto.types import TopicPartition
 
@@ -24,11 +30,30 @@ def answer(code: int = 0, member_id: str = "me", leader: str = "me", generation:
     )
 
 
+HEARTBEAT, OFFSET_COMMIT = HeartbeatRequest.api_key, OffsetCommitRequest.api_key
+
+
+def joining(instance_id: str | None = None) -> Membership:
+    """A member of generation 1 that joins the next."""
+    member = stable(instance_id)
+    member.join({"range": b""}, "test")
+    assert member.phase is Phase.JOINING
+    return member
+
+
+def syncing() -> Membership:
+    member = Membership("g", None, 45.0, 300.0)
+    member.join({"range": b""}, "test")
+    assert member.joined(answer()) is Action.ACCEPT
+    assert member.phase is Phase.SYNCING
+    return member
+
+
 def stable(instance_id: str | None = None) -> Membership:
     member = Membership("g", instance_id, 45.0, 300.0)
     member.join({"range": b""}, "test")
-    assert member.joined(answer()) is Verdict.PROCEED
-    assert member.synced(0) is Verdict.PROCEED
+    assert member.joined(answer()) is Action.ACCEPT
+    assert member.synced(0) is Action.ACCEPT
     assert member.phase is Phase.STABLE
     return member
 
@@ -37,57 +62,67 @@ def test_the_way_in() -> None:
     member = Membership("g", None, 45.0, 300.0)
     request = member.join({"range": b"said"}, "first join")
     assert (request.member_id, request.session_timeout_ms, request.rebalance_timeout_ms) == ("", 45_000, 300_000)
-    # The coordinator names the member first (KIP-394), and is asked again under that name.
-    assert member.joined(answer(ErrorCode.MEMBER_ID_REQUIRED)) is Verdict.REJOIN
+    # The coordinator gives the member its id first (KIP-394), and is asked again under that id.
+    assert member.joined(answer(ErrorCode.MEMBER_ID_REQUIRED)) is Action.REJOIN
     assert member.join({"range": b"said"}, "first join").member_id == "me"
-    assert member.joined(answer()) is Verdict.PROCEED
+    assert member.joined(answer()) is Action.ACCEPT
     assert (member.phase, member.leads, member.generation) == (Phase.SYNCING, True, 1)
     assert member.members == {"me": (None, b"said")}
     request_sync = member.sync({"me": b"part"})
     assert (request_sync.generation_id, request_sync.protocol_name) == (1, "range")
-    assert member.synced(0) is Verdict.PROCEED
+    assert member.synced(0) is Action.ACCEPT
 
 
-@pytest.mark.parametrize(
-    ("code", "judged", "member_id", "generation"),
-    [
-        (ErrorCode.NONE, Verdict.PROCEED, "me", 1),
-        (ErrorCode.REBALANCE_IN_PROGRESS, Verdict.REJOIN, "me", 1),
-        (ErrorCode.NOT_COORDINATOR, Verdict.FIND_COORDINATOR, "me", 1),
-        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Verdict.FIND_COORDINATOR, "me", 1),
-        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.RETRY, "me", 1),
-        (ErrorCode.ILLEGAL_GENERATION, Verdict.LOST, "me", -1),
-        (ErrorCode.UNKNOWN_MEMBER_ID, Verdict.LOST, "", -1),
-        (ErrorCode.FENCED_INSTANCE_ID, Verdict.FATAL, "me", 1),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Verdict.FATAL, "me", 1),
-    ],
-)
-def test_what_an_answer_makes_of_a_member(code: ErrorCode, judged: Verdict, member_id: str, generation: int) -> None:
-    beating, syncing = stable(), stable()
-    assert beating.beaten(code, 1) is judged
-    assert syncing.synced(code) is judged
-    for member in (beating, syncing):
+MEANINGS = [
+    (ErrorCode.REBALANCE_IN_PROGRESS, Action.REJOIN, "me", 1),
+    (ErrorCode.NOT_COORDINATOR, Action.FIND_COORDINATOR, "me", 1),
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, Action.FIND_COORDINATOR, "me", 1),
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Action.BACKOFF, "me", 1),
+    (ErrorCode.ILLEGAL_GENERATION, Action.REJOIN_LOST, "me", -1),
+    (ErrorCode.UNKNOWN_MEMBER_ID, Action.REJOIN_AS_NEW, "", -1),
+    (ErrorCode.FENCED_INSTANCE_ID, Action.STOP, "me", 1),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, Action.STOP, "me", 1),
+    (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, Action.STOP, "me", 1),
+    (ErrorCode.INVALID_SESSION_TIMEOUT, Action.STOP, "me", 1),
+    (ErrorCode.GROUP_MAX_SIZE_REACHED, Action.STOP, "me", 1),
+]
+
+
+@pytest.mark.parametrize(("code", "action", "member_id", "generation"), MEANINGS)
+def test_what_a_response_makes_of_the_member_it_concerns(
+    code: ErrorCode, action: Action, member_id: str, generation: int
+) -> None:
+    joins, syncs, beats = joining(), syncing(), stable()
+    assert joins.joined(answer(code)) is action
+    assert syncs.synced(code) is action
+    assert beats.answered(code, 1, HEARTBEAT) is action
+    for member in (joins, syncs, beats):
         assert (member.member_id, member.generation) == (member_id, generation)
+        assert (member.phase is Phase.UNJOINED) == (generation == -1)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-        ErrorCode.INVALID_SESSION_TIMEOUT,
-        ErrorCode.INVALID_GROUP_ID,
-        ErrorCode.GROUP_MAX_SIZE_REACHED,
-    ],
-)
-def test_refusals_are_final(code: ErrorCode) -> None:
-    assert verdict(code) is Verdict.FATAL
+@pytest.mark.parametrize("code", [ErrorCode.NONE, *(code for code, *_ in MEANINGS)])
+@pytest.mark.parametrize("make", [joining, syncing, stable])
+@pytest.mark.parametrize("generation", [0, 1])
+@pytest.mark.parametrize("api", [HEARTBEAT, OFFSET_COMMIT])
+def test_a_heartbeat_or_commit_is_no_news_unless_it_was_sent_in_the_generation_the_member_is_stable_in(
+    code: ErrorCode, make: Callable[[], Membership], generation: int, api: int
+) -> None:
+    member = make()
+    before = replace(member)
+    action = member.answered(code, generation, api)
+    if make is stable and generation == 1:
+        assert action is classify(code, Situation(api, member=True))
+    else:
+        assert action is Action.ACCEPT
+        assert member == before
 
 
-def test_an_answer_to_an_earlier_generation_says_nothing() -> None:
-    """A heartbeat overtaken by a rebalance must not throw the member out of the new generation."""
-    member = stable()
-    assert member.joined(answer(generation=2)) is Verdict.PROCEED
-    assert member.beaten(ErrorCode.ILLEGAL_GENERATION, 1) is Verdict.PROCEED
+def test_a_response_overtaken_by_a_rebalance_does_not_end_the_new_generation() -> None:
+    member = joining()
+    assert member.joined(answer(generation=2)) is Action.ACCEPT
+    assert member.synced(0) is Action.ACCEPT
+    assert member.answered(ErrorCode.ILLEGAL_GENERATION, 1, HEARTBEAT) is Action.ACCEPT
     assert member.generation == 2
 
 

@@ -261,11 +261,20 @@ class Consumer:
         chosen = frozenset(to_partition(partition) for partition in partitions)
         self._engine.set_subscription(Subscription(partitions=chosen))
 
-    async def unsubscribe(self) -> None:
+    async def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """Read nothing any more; leaves the group, after what is in hand is finished and committed.
 
-        May take as long as a rebalance. Cancelled, it goes on in the background.
+        Cancelled, or at its deadline, it goes on in the background.
+
+        Args:
+            timeout_ms: How long to wait for the end of it; by default ``default_api_timeout_ms``.
+
+        Raises:
+            RuntimeError: It is called in a rebalance callback, whose end it would wait for.
+            DeadlineError: It is not done yet.
         """
+        if self._engine.rebalancing.in_callback():
+            raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
         self._assignment.put_down()
         old = self._engine.subscription
         self._engine.set_subscription(
@@ -273,7 +282,7 @@ class Consumer:
         )
         self._engine.reader.give_up_waiting()
         if self._engine.running:
-            await self._engine.unsubscribed()
+            await self._engine.unsubscribed(self._seconds(timeout_ms))
         else:
             self._assignment.remove(list(self._assignment.cursors))
 

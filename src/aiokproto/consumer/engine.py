@@ -1,26 +1,27 @@
-"""What runs in the background of a consumer: the tasks, what the group says, and commits."""
+"""What runs in the background of a consumer: the tasks, the subscription, the group's member, and commits."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
-from inspect import isawaitable
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 from aiokproto.cluster import Cluster, TopicInfo
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.cursor import COMMITTED, EARLIEST
 from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.locator import Locator
-from aiokproto.consumer.offsets import OffsetLookup, names
+from aiokproto.consumer.offsets import OffsetLookup
 from aiokproto.consumer.options import ConsumerConfig
 from aiokproto.consumer.reader import Reader
-from aiokproto.consumer.subscription import Listener, Subscription
-from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, KafkaError, error_for
-from aiokproto.group.coordinator import Change, ChangeKind, GroupCoordinator
-from aiokproto.group.offsets import GroupRequests
+from aiokproto.consumer.rebalancing import Rebalancing
+from aiokproto.consumer.subscription import Subscription
+from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, KafkaError
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.member import GroupMember
+from aiokproto.group.offsets import GroupOffsets
 from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
@@ -28,6 +29,11 @@ log = logging.getLogger("aiokproto.consumer")
 
 _TOPIC_RETRY = 5.0
 """Seconds after which a subscribed topic that does not exist is looked for again."""
+
+
+def _left(deadline: float) -> float:
+    """Seconds until that loop time."""
+    return max(deadline - asyncio.get_running_loop().time(), 0.0)
 
 
 class Engine:
@@ -40,6 +46,7 @@ class Engine:
         lookup: Asks for offsets.
         fetcher: Supplies the assignment.
         member: The member of the group; None without a group.
+        rebalancing: Carries out what the group changes.
         offsets: The group's offsets; None without a group.
         subscription: What the user wants.
     """
@@ -52,10 +59,13 @@ class Engine:
         self.reader = Reader(self.assignment, config.check_crcs, self.check)
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
-        self.offsets = GroupRequests(cluster, group.group_id) if group else None
+        self.offsets = GroupOffsets(cluster, group.group_id) if group else None
         self.locator = Locator(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
         self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.locator.reset)
-        self.member = GroupCoordinator(cluster, group, config.assignors) if group else None
+        self.rebalancing = Rebalancing(
+            self.assignment, self.reader, lambda: self.subscription, self._commit_before_revoking, self._moved_on
+        )
+        self.member = GroupMember(cluster, group, config.assignors, self.rebalancing) if group else None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
         self._trouble: KafkaError | None = None
@@ -64,7 +74,7 @@ class Engine:
         self._closing = False
         self._moved = asyncio.Event()
         self._follow = asyncio.Event()
-        self._committing = asyncio.Lock()
+        self._commit_refused: KafkaError | None = None
         self._committed: dict[TopicPartition, int] = {}
 
     # Signals
@@ -118,8 +128,12 @@ class Engine:
         self.check_running()
         if self._closing:
             raise ClientClosedError(str(self._closed))
-        if asyncio.current_task() is self._tasks.get("group"):
+        if self.rebalancing.in_callback():
             raise RuntimeError("records cannot be asked for in a rebalance callback: it keeps them from coming")
+        if self._commit_refused is not None:
+            # Once for each attempt: what is committed, and what is read, is not held up.
+            refused, self._commit_refused = self._commit_refused, None
+            raise refused.with_traceback(None)
         if not self.subscription.by_topic and self.subscription.partitions is None:
             raise ConfigurationError("there is nothing to read: subscribe() or assign() first")
         if self._trouble is not None:
@@ -147,7 +161,7 @@ class Engine:
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
         if self.member is not None:
-            self._spawn("group", self._serve_group(self.member))
+            self._spawn("group", self.member.run())
             self._spawn("progress", self._watch_progress(self.member))
             if self._config.enable_auto_commit:
                 self._spawn("commit", self._auto_commit())
@@ -167,13 +181,12 @@ class Engine:
         self._changed()
 
     async def close(self, timeout: float, *, finished: bool) -> None:
-        """End it within ``timeout`` seconds; ``finished``: what is in hand counts as worked off."""
+        """End it within ``timeout`` seconds; ``finished``: the records that were delivered count as processed."""
         if not self._running or self._closing:
             return
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        if asyncio.current_task() in self._tasks.values():
-            raise RuntimeError("a consumer cannot be closed in a rebalance callback")
+        if self.rebalancing.in_callback():
+            raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
+        deadline = asyncio.get_running_loop().time() + timeout
         self._closing = True
         self._closed = ClientClosedError("the consumer is closed")
         if finished:
@@ -181,33 +194,45 @@ class Engine:
         self.assignment.stop()
         self.reader.wake()
         self._moved.set()
+        in_time = False
         try:
+            await self._end_tasks(deadline)
+            await self._last_commit(deadline)
+            in_time = True
+        finally:
+            # When cancelled, only what takes no time is done yet.
+            try:
+                await self._leave_group(deadline if in_time else 0.0)
+            finally:
+                self._running = False
+                await self.cluster.close(timeout=min(_left(deadline), 5.0))
+
+    # The steps of closing. Each takes a part of the time that is left, so that the next has some whatever hangs.
+
+    async def _end_tasks(self, deadline: float) -> None:
+        try:
+            await self.rebalancing.until_idle(_left(deadline) / 2)
+        finally:
             for task in self._tasks.values():
                 task.cancel()
-            await asyncio.wait(self._tasks.values(), timeout=max(deadline - loop.time(), 0))
-            if self.member is not None:
-                await self._say_goodbye(self.member, deadline)
-        finally:
-            self._running = False
-            await self.cluster.close(timeout=min(max(deadline - loop.time(), 0.1), 5.0))
+        await asyncio.wait(self._tasks.values(), timeout=_left(deadline) / 2)
 
-    async def _say_goodbye(self, member: GroupCoordinator, deadline: float) -> None:
-        """Commit, tell the user what is revoked, leave; each as far as the time allows."""
-        loop = asyncio.get_running_loop()
-        if self._config.enable_auto_commit:
+    async def _last_commit(self, deadline: float) -> None:
+        if self.member is not None and self._config.enable_auto_commit:
             try:
-                await self._commit_finished(max(deadline - loop.time(), 0.1) / 2)
+                await self._commit_finished(_left(deadline) / 2)
             except KafkaError as error:
                 log.warning("consumer: closing: %s", error)
+
+    async def _leave_group(self, deadline: float) -> None:
+        if self.member is None:
+            return
         try:
-            if member.owned:
-                left = max(deadline - loop.time(), 0.1)
-                await asyncio.wait_for(self._tell(self.subscription.on_revoked, sorted(member.owned)), left)
-        except asyncio.TimeoutError:
-            log.warning("consumer: closing: on_revoked took too long")
+            await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
         finally:
             # Whatever the callback raised: others are waiting for the partitions.
-            await member.leave("the consumer is closed", timeout=min(max(deadline - loop.time(), 0.1), 3.0))
+            if left := _left(deadline):
+                await self.member.leave("the consumer is closed", timeout=min(left, 3.0))
 
     # Following the subscription
 
@@ -217,7 +242,7 @@ class Engine:
             snapshot = await self.cluster.changed(generation)
             generation = snapshot.generation
             if self.member is not None:
-                self.member.look(snapshot)
+                self.member.on_metadata(snapshot)
             elif self.subscription.by_topic:
                 self._follow.set()
             self.fetcher.wake()
@@ -293,64 +318,28 @@ class Engine:
             # What was written to a partition before anyone could know of it is not to be skipped.
             self.assignment.add([partition], EARLIEST if partition.topic in known else COMMITTED)
 
-    async def unsubscribed(self) -> None:
-        """Wait until the group has taken note that nothing is subscribed."""
-        while self.member is not None and not self.member.outside:
-            await self.moved()
+    async def unsubscribed(self, timeout: float) -> None:
+        """Wait until the member has left the group since nothing is subscribed."""
+        at = asyncio.get_running_loop().time() + timeout
+        async with until(at, lambda: f"unsubscribe: {self.member and self.member.state}; it goes on in the background"):
+            while self.member is not None and not self.member.outside:
+                await self.moved()
         if self.member is None or not self.subscription.by_topic:
             self.assignment.remove(list(self.assignment.cursors))
 
     # The group
 
-    async def _serve_group(self, member: GroupCoordinator) -> None:
-        async with aclosing(member.changes()) as changes:
-            async for change in changes:
-                await self._carry_out(change)
-                self._moved.set()
-
-    async def _carry_out(self, change: Change) -> None:
-        """Do what the group says. What is handed out and committed follows from here alone."""
-        partitions = change.partitions
-        wanted = self.subscription
-        if change.kind is ChangeKind.ASSIGN:
-            self.assignment.add(partitions, COMMITTED, held="being assigned")
-            await self._tell(wanted.on_assigned, partitions)
-            self.assignment.release(partitions)
-        elif change.kind is ChangeKind.LOST:
-            self.assignment.remove(partitions)
-            await self._tell(wanted.on_lost or wanted.on_revoked, partitions)
-        else:
-            await self._finish(partitions, change.deadline)
-            # Finishing may have taken so long that the group went on without this member.
-            expelled = self.member is not None and self.member.expelled
-            listener = wanted.on_lost if expelled and wanted.on_lost else wanted.on_revoked
-            await self._tell(listener, partitions)
-            self.assignment.remove(partitions)
+    def _moved_on(self, partitions: Collection[TopicPartition]) -> None:
+        """The group has assigned these, or taken them away: what was committed before says nothing now."""
         for partition in partitions:
             self._committed.pop(partition, None)
+        self._moved.set()
 
-    async def _finish(self, partitions: list[TopicPartition], deadline: float) -> None:
-        """Stop handing out, let the user finish what is in hand, and commit it."""
-        loop = asyncio.get_running_loop()
-        self.assignment.hold(partitions, "being revoked")
-        while not self.assignment.in_hand().keys().isdisjoint(partitions):
-            if loop.time() >= deadline:
-                log.warning("consumer: %s revoked with records in hand that took too long", names(partitions))
-                break
-            await self.reader.put_down(deadline)
+    async def _commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
         if self._config.enable_auto_commit:
-            try:
-                await self._commit_finished(max(deadline - loop.time(), 1.0), partitions)
-            except KafkaError as error:
-                log.warning("consumer: commit before %s are revoked: %s", names(partitions), error)
+            await self._commit_finished(timeout, partitions)
 
-    async def _tell(self, listener: Listener | None, partitions: list[TopicPartition]) -> None:
-        if listener is not None:
-            result = listener(list(partitions))
-            if isawaitable(result):
-                await result
-
-    async def _watch_progress(self, member: GroupCoordinator) -> None:
+    async def _watch_progress(self, member: GroupMember) -> None:
         """Leave the group when nobody asks for records any more: others can read them meanwhile."""
         assert self._config.group is not None
         limit = self._config.group.max_poll_interval
@@ -372,31 +361,14 @@ class Engine:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
         """Commit, one request after the other. Raises as :meth:`Consumer.commit`."""
-        assert self.offsets is not None
         assert self.member is not None
         if not offsets:
             return
-        deadline = asyncio.get_running_loop().time() + timeout
-        async with self._turn_to_commit(deadline):
-            left = deadline - asyncio.get_running_loop().time()
-            if self.subscription.partitions is None:
-                await self.member.commit(offsets, left)
-            else:
-                _, codes = await self.offsets.commit(offsets, None, left)
-                for partition, code in codes.items():
-                    if code:
-                        raise error_for(code, f"OffsetCommit of group {self.offsets.group_id!r} for {partition}")
+        if self.subscription.partitions is None:
+            await self.member.commits.as_member(offsets, timeout, may_wait=not self.rebalancing.in_callback())
+        else:
+            await self.member.commits.from_outside(offsets, timeout)
         self._committed.update({partition: position.offset for partition, position in offsets.items()})
-
-    @asynccontextmanager
-    async def _turn_to_commit(self, at: float) -> AsyncIterator[None]:
-        """Wait until no other commit is under way, until that loop time."""
-        async with until(at, lambda: "OffsetCommit: another commit is still under way"):
-            await self._committing.acquire()
-        try:
-            yield
-        finally:
-            self._committing.release()
 
     async def _auto_commit(self) -> None:
         interval = self._config.auto_commit_interval
@@ -407,7 +379,17 @@ class Engine:
             except CommitError as error:
                 log.info("consumer: commit: %s", error)
             except KafkaError as error:
-                log.warning("consumer: commit, will be repeated: %s", error)
+                self._auto_commit_failed(error)
+
+    def _auto_commit_failed(self, error: KafkaError) -> None:
+        action = classify(error, Situation(OffsetCommitRequest.api_key, member=True))
+        if action is Action.STOP:
+            raise error
+        log.warning("consumer: commit, will be repeated: %s", error)
+        if action is Action.FAIL:
+            # Java only logs it, and reads everything again after a restart: a missing right is then found out late.
+            self._commit_refused = error
+            self.reader.wake()
 
     async def _commit_finished(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
         """Commit what is finished and not committed yet."""

@@ -13,7 +13,7 @@ from aiokproto.consumer.fetcher import MISSING_FOR, wait_until
 from aiokproto.consumer.offsets import OffsetLookup, may_pass
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DeadlineError, KafkaError, UnknownTopicError, error_for
-from aiokproto.group.offsets import GroupRequests
+from aiokproto.group.offsets import GroupOffsets
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.consumer")
@@ -57,7 +57,7 @@ class Locator:
         cluster: Cluster,
         assignment: Assignment,
         lookup: OffsetLookup,
-        group: GroupRequests | None,
+        group: GroupOffsets | None,
         reset: str,
     ) -> None:
         self.resets = 0

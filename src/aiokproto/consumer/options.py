@@ -11,7 +11,7 @@ from aiokproto.consumer.fetcher import FetchConfig
 from aiokproto.consumer.locator import RESETS
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import Assignor, make_assignors
-from aiokproto.group.coordinator import GroupConfig
+from aiokproto.group.config import GroupConfig
 
 _LARGEST = 2**31 - 1
 

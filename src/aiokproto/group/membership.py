@@ -1,10 +1,10 @@
-"""A member of a classic group: what it is, and what each answer makes of it. No sockets, no clock, no event loop.
+"""A member of a classic group: its state, and what each response makes of it. No sockets, no clock, no event loop.
 
 A group moves through *generations*. To enter the next one, every member sends JoinGroup; the coordinator holds the
-answers back until all have come (or the rebalance timeout has passed), and names one of them leader. The leader
-computes who reads what and hands it in with SyncGroup; the others send SyncGroup with nothing in it, and all get their
-own part. From then on heartbeats keep the member in; their answer is also how it hears that the next generation is
-being formed.
+responses back until all have come (or the rebalance timeout has passed), and names one of them leader. The leader
+computes the assignment and sends it with SyncGroup; the others send an empty SyncGroup, and every member is answered
+with its own partitions. From then on heartbeats keep the member's session; their responses also say when the next
+generation is being formed.
 
 ::
 
@@ -13,15 +13,15 @@ being formed.
         ↑               │ ↑                 │                      │  ↑────┘
         │               │ └─────────────────┴──────────────────────┘
         │               │   REBALANCE_IN_PROGRESS: same member, next generation
-        └───────────────┴── UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: the group went on without us; what we read is lost
+        └───────────────┴── UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: the group went on without it; its partitions are lost
 
-Each answer is judged by one table, :data:`VERDICTS`. What is lost differs: after ILLEGAL_GENERATION the coordinator
-still knows the member id, after UNKNOWN_MEMBER_ID it does not. MEMBER_ID_REQUIRED (KIP-394) gives the id first, so that
-a client that joins and vanishes leaves no ghost behind. A static member (KIP-345) is known by its instance id: it does
-not leave when it stops, and when it is back it gets its old part without a rebalance; FENCED_INSTANCE_ID means that
-another process runs under the same name, which no retry can mend.
+What a response means is decided by :mod:`aiokproto.failures`. What is lost differs: after ILLEGAL_GENERATION the
+coordinator still knows the member id, after UNKNOWN_MEMBER_ID it does not. MEMBER_ID_REQUIRED (KIP-394) gives the id
+first, so that a client that joins and vanishes leaves no member behind. A static member (KIP-345) is known by its
+instance id: it does not leave when it stops, and when it is back it is assigned its former partitions without a
+rebalance; FENCED_INSTANCE_ID means that another process runs under the same name.
 
-The *coordinator* of a group is a broker, and moves: NOT_COORDINATOR and its kind say "ask again who it is".
+The *coordinator* of a group is a broker, and moves: NOT_COORDINATOR and its kind ask for another FindCoordinator.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupReque
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from aiokproto.error_codes import ErrorCode
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.protocol import PROTOCOL_TYPE
+
+LOST = frozenset({Action.REJOIN_LOST, Action.REJOIN_AS_NEW})
+"""What is done after the group went on without the member."""
 
 
 class Phase(Enum):
@@ -47,61 +51,21 @@ class Phase(Enum):
     STABLE = auto()
 
 
-class Verdict(Enum):
-    """What an answer asks for."""
-
-    PROCEED = auto()
-    """It worked."""
-    RETRY = auto()
-    """The same again, after a pause."""
-    FIND_COORDINATOR = auto()
-    """The same again, after asking who the coordinator is."""
-    REJOIN = auto()
-    """Join the next generation; what this member reads is still its own until it has joined."""
-    LOST = auto()
-    """The group went on without this member: what it read belongs to others. Join anew."""
-    FATAL = auto()
-    """Nothing that is tried again can work."""
-
-
-_COORDINATOR_MOVED = {
-    ErrorCode.NOT_COORDINATOR: Verdict.FIND_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.FIND_COORDINATOR,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.RETRY,
-}
-
-VERDICTS: Mapping[ErrorCode, Verdict] = {
-    ErrorCode.NONE: Verdict.PROCEED,
-    **_COORDINATOR_MOVED,
-    ErrorCode.MEMBER_ID_REQUIRED: Verdict.REJOIN,
-    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.REJOIN,
-    ErrorCode.UNKNOWN_MEMBER_ID: Verdict.LOST,
-    ErrorCode.ILLEGAL_GENERATION: Verdict.LOST,
-}
-"""What each error code of the group APIs means; one that is not here is retried if Kafka calls it retriable."""
-
-
-def verdict(code: int) -> Verdict:
-    """What an error code asks for."""
-    known = ErrorCode(code)
-    return VERDICTS.get(known, Verdict.RETRY if known.retriable else Verdict.FATAL)
-
-
 @dataclass
 class Membership:
-    """The member. It makes its requests, and takes in their answers; nothing else changes it.
+    """The member. It makes its requests, and takes in their responses; nothing else changes it.
 
     Attributes:
         group_id: The group.
         instance_id: The static identity, None for a dynamic member.
-        session_timeout: Seconds without a heartbeat after which the coordinator gives the member up.
+        session_timeout: Seconds without a heartbeat after which the coordinator removes the member.
         rebalance_timeout: Seconds that the coordinator waits for all members to join.
-        member_id: What the coordinator calls it; empty before it has joined.
+        member_id: The id that the coordinator has given it; empty before it has joined.
         generation: The generation it is in; -1 when in none.
         protocol: The assignor that the group agreed on.
         leads: Whether it computes the assignment.
-        members: What each member said, where it leads: member id → (instance id, subscription bytes).
-        skip_assignment: Whether, though it leads, the members keep what they have (KIP-814).
+        members: The members' subscriptions, if it leads: member id → (instance id, encoded subscription).
+        skip_assignment: Whether the members keep their partitions though this one leads (KIP-814).
     """
 
     group_id: str
@@ -130,12 +94,12 @@ class Membership:
             reason=reason[:255] or None,
         )
 
-    def joined(self, response: JoinGroupResponse) -> Verdict:
-        """Take in the answer to :meth:`join`."""
-        judged = self._judge(response.error_code)
+    def joined(self, response: JoinGroupResponse) -> Action:
+        """Take in the response to :meth:`join`."""
+        action = self._take(response.error_code, JoinGroupRequest.api_key)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
-        if judged is Verdict.PROCEED:
+        if action is Action.ACCEPT:
             self.phase = Phase.SYNCING
             self.member_id = response.member_id
             self.generation = response.generation_id
@@ -145,10 +109,10 @@ class Membership:
             self.members = {
                 member.member_id: (member.group_instance_id, bytes(member.metadata)) for member in response.members
             }
-        return judged
+        return action
 
     def sync(self, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
-        """The request for this member's part; the leader puts in everyone's."""
+        """The request for this member's partitions; the leader's has the assignment of every member."""
         return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -157,19 +121,20 @@ class Membership:
             protocol_type=PROTOCOL_TYPE,
             protocol_name=self.protocol,
             assignments=[
-                SyncGroupRequestAssignment(member_id=who, assignment=data) for who, data in assignments.items()
+                SyncGroupRequestAssignment(member_id=member_id, assignment=data)
+                for member_id, data in assignments.items()
             ],
         )
 
-    def synced(self, code: int) -> Verdict:
-        """Take in the error code of the answer to :meth:`sync`."""
-        judged = self._judge(code)
-        if judged is Verdict.PROCEED:
+    def synced(self, code: int) -> Action:
+        """Take in the error code of the response to :meth:`sync`."""
+        action = self._take(code, SyncGroupRequest.api_key)
+        if action is Action.ACCEPT:
             self.phase = Phase.STABLE
-        return judged
+        return action
 
     def heartbeat(self) -> HeartbeatRequest:
-        """The request to stay in."""
+        """The request to keep the session."""
         return HeartbeatRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -177,18 +142,20 @@ class Membership:
             group_instance_id=self.instance_id,
         )
 
-    def beaten(self, code: int, generation: int) -> Verdict:
-        """Take in the error code of a heartbeat or commit that was sent in ``generation``.
+    def is_current(self, generation: int) -> bool:
+        """Whether the response to a heartbeat or commit that was sent in ``generation`` says anything about the member.
 
         One that was sent in an earlier generation says nothing about this one; nor does one that comes while the next
         is being joined, which the coordinator may have begun already.
         """
-        if code and (generation != self.generation or self.phase is not Phase.STABLE):
-            return Verdict.PROCEED
-        return self._judge(code)
+        return generation == self.generation and self.phase is Phase.STABLE
+
+    def answered(self, code: int, generation: int, api: int) -> Action:
+        """Take in the error code of a heartbeat or commit that was sent in ``generation``; ACCEPT if it is no news."""
+        return self._take(code, api) if self.is_current(generation) else Action.ACCEPT
 
     def leave(self, reason: str) -> LeaveGroupRequest | None:
-        """The request to be out at once; None where there is nothing to leave, or a static member who stays."""
+        """The request to leave at once; None if it is no member, or a static one, which stays."""
         if not self.member_id or self.instance_id is not None:
             return None
         return LeaveGroupRequest(
@@ -198,19 +165,19 @@ class Membership:
         )
 
     def forget(self) -> None:
-        """Be nobody again: the group has no such member, or will not have it after :meth:`leave`."""
+        """Be no member: the group has none of this id, or will not after :meth:`leave`."""
         self.member_id = ""
-        self._fall_out()
+        self._leave_generation()
 
-    def _judge(self, code: int) -> Verdict:
-        judged = verdict(code)
-        if judged is Verdict.LOST:
-            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+    def _take(self, code: int, api: int) -> Action:
+        action = classify(ErrorCode(code), Situation(api, member=True))
+        if action in LOST:
+            if action is Action.REJOIN_AS_NEW:
                 self.member_id = ""
-            self._fall_out()
-        return judged
+            self._leave_generation()
+        return action
 
-    def _fall_out(self) -> None:
+    def _leave_generation(self) -> None:
         self.generation = -1
         self.leads = False
         self.phase = Phase.UNJOINED

@@ -1,13 +1,13 @@
-"""How far a group has read: commit it, and look it up."""
+"""How far a group has read: OffsetCommit and OffsetFetch, in the form that each version has for them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from aiokproto.cluster import Cluster, CoordinatorKind
+from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -21,18 +21,14 @@ from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerConnectionError, DeadlineError, error_for
-from aiokproto.group.membership import Membership, Verdict, verdict
+from aiokproto.errors import error_for
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.membership import LOST, Membership
+from aiokproto.group.requests import AGAIN, Exchange, GroupRequests
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("aiokproto.group")
-
-MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""What a coordinator answers for a topic that it does not have."""
-
-R = TypeVar("R", bound=Response)
 
 _BY_NAME = 9
 """The last version of OffsetCommit and OffsetFetch that names topics; from 10 on they go by id."""
@@ -40,91 +36,64 @@ _BY_NAME = 9
 _GROUPS_FROM = 8
 """The first version of OffsetFetch that asks for several groups."""
 
+_STABLE_FROM = 7
+"""The first version of OffsetFetch that can wait for transactions (KIP-447)."""
 
-class GroupRequests:
-    """Sends requests to a group's coordinator, wherever it is: the one place where they are retried.
+
+class CommitResult(NamedTuple):
+    """What became of a commit.
 
     Attributes:
-        group_id: The group.
+        codes: The error code of each partition; NONE where it was committed.
+        generation: The generation in which it was sent; -1 from outside the group.
+    """
+
+    codes: dict[TopicPartition, ErrorCode]
+    generation: int
+
+
+class GroupOffsets:
+    """Commits offsets, and fetches committed ones.
+
+    Invariant: a response is about exactly the partitions that were asked for, whatever form its version has.
     """
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.group_id = group_id
         self._cluster = cluster
-
-    async def send(
-        self,
-        request: Request[R],
-        judge: Callable[[R], tuple[Verdict, int]],
-        what: str,
-        timeout: float,
-    ) -> tuple[R, Verdict, int]:
-        """Ask the coordinator until the answer is neither "again" nor "not me".
-
-        Args:
-            request: The request.
-            judge: What the answer asks for, and the error code that decided it.
-            what: For errors and logs.
-            timeout: Seconds for all attempts.
-
-        Raises:
-            DeadlineError: The time is over; names the last failure.
-        """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        failure: object = "no answer"
-        attempt = 0
-        while (left := deadline - loop.time()) > 0:
-            try:
-                node = await self._cluster.coordinator(CoordinatorKind.GROUP, self.group_id, timeout=left)
-                left = max(deadline - loop.time(), 0.001)
-                answer = await self._cluster.send(request, node, timeout=left, max_version=_BY_NAME)
-            except BrokerConnectionError as error:
-                failure = error
-                self._cluster.forget_coordinator(CoordinatorKind.GROUP, self.group_id)
-            except DeadlineError as error:
-                raise DeadlineError(f"{what} of group {self.group_id!r}: {error}") from error
-            else:
-                judged, code = judge(answer)
-                if judged is Verdict.FIND_COORDINATOR:
-                    self._cluster.forget_coordinator(CoordinatorKind.GROUP, self.group_id)
-                elif judged is not Verdict.RETRY:
-                    return answer, judged, code
-                failure = ErrorCode(code).name
-            attempt += 1
-            await asyncio.sleep(min(self._cluster.backoff(attempt), max(deadline - loop.time(), 0)))
-        raise DeadlineError(
-            f"{what} of group {self.group_id!r}: not done in {timeout:g} s, {attempt} attempts: {failure}"
-        )
+        self._requests = GroupRequests(cluster, group_id)
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Membership | None, timeout: float
-    ) -> tuple[Verdict, dict[TopicPartition, int]]:
-        """Commit, as ``member`` or, without one, as somebody outside (which works while the group is empty).
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Membership | None, at: float
+    ) -> CommitResult:
+        """Commit as ``member`` or, with None, from outside, which works while the group has no members.
 
-        Returns:
-            What the answer means for the member, and each partition's error code.
+        Args:
+            offsets: What to commit.
+            member: As whom.
+            at: Loop time of the deadline.
 
         Raises:
             DeadlineError: The coordinator did not take it in time.
+            KafkaError: The coordinator cannot be asked.
         """
         request = _commit_request(self.group_id, offsets, member)
-        generation = request.generation_id_or_member_epoch
+        situation = Situation(OffsetCommitRequest.api_key, member=member is not None)
 
-        def judge(answer: OffsetCommitResponse) -> tuple[Verdict, int]:
-            return _worst([code for partition, code in _commit_codes(answer) if not self._is_gone(partition, code)])
+        def failure(response: OffsetCommitResponse) -> ErrorCode:
+            codes = _commit_codes(response)
+            return _worst([code for partition, code in codes.items() if not self._is_gone(partition, code)], situation)
 
-        answer, judged, code = await self.send(request, judge, "OffsetCommit", timeout)
-        if member is not None:
-            judged = member.beaten(code, generation) if judged is Verdict.LOST else judged
-        return judged, dict(_commit_codes(answer))
+        exchange = Exchange(OffsetCommitRequest, lambda version: request, failure, member is not None, _BY_NAME)
+        response = await self._requests.send(exchange, at)
+        return CommitResult(_commit_codes(response), request.generation_id_or_member_epoch)
 
-    def _is_gone(self, partition: TopicPartition, code: int) -> bool:
+    def _is_gone(self, partition: TopicPartition, code: ErrorCode) -> bool:
         """Whether a commit was refused since the topic was deleted: to repeat it would hold up all others."""
-        if code not in MISSING:
+        if classify(code, Situation(OffsetCommitRequest.api_key)) is not Action.REFRESH_METADATA:
             return False
         # The coordinator may be the one that has not heard of the topic yet.
-        self._cluster.invalidate(f"OffsetCommit for {partition}: {ErrorCode(code).name}")
+        self._cluster.invalidate(f"OffsetCommit for {partition}: {code.name}")
         return self._cluster.snapshot.partition(*partition) is None
 
     async def committed(
@@ -132,8 +101,8 @@ class GroupRequests:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has nothing.
 
-        Transactions under way that commit offsets of these partitions are waited for (KIP-447), at any isolation
-        level: whoever started before them would process once more what they are about to commit.
+        Pending transactions that commit offsets of these partitions are waited for (KIP-447), at any isolation level:
+        a consumer that started before their end would process once more what they are about to commit.
 
         Args:
             partitions: Which ones.
@@ -146,40 +115,41 @@ class GroupRequests:
         names: dict[str, list[int]] = {}
         for topic, number in partitions:
             names.setdefault(topic, []).append(number)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        node = await self._cluster.coordinator(CoordinatorKind.GROUP, self.group_id, timeout=timeout)
-        version = min(await self._cluster.version(OffsetFetchRequest, node), _BY_NAME)
-        request = _fetch_request(self.group_id, names, version)
+        situation = Situation(OffsetFetchRequest.api_key)
 
-        def judge(answer: OffsetFetchResponse) -> tuple[Verdict, int]:
-            top, entries = _fetch_entries(answer)
-            return _worst([top, *(entry.error_code for _, entry in entries)])
+        def failure(response: OffsetFetchResponse) -> ErrorCode:
+            top, entries = _fetch_entries(response)
+            return _worst([ErrorCode(top), *(ErrorCode(entry.error_code) for _, entry in entries)], situation)
 
-        left = max(deadline - loop.time(), 0.001)
-        answer, _, _ = await self.send(request, judge, "OffsetFetch", left)
-        top, entries = _fetch_entries(answer)
+        exchange = Exchange(
+            OffsetFetchRequest,
+            lambda version: _fetch_request(self.group_id, names, version),
+            failure,
+            highest=_BY_NAME,
+        )
+        response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
+        top, entries = _fetch_entries(response)
         if top:
             raise error_for(top, f"OffsetFetch of group {self.group_id!r}")
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         for topic, entry in entries:
-            where = TopicPartition(topic, entry.partition_index)
+            partition = TopicPartition(topic, entry.partition_index)
             if entry.error_code:
-                raise error_for(entry.error_code, f"OffsetFetch of group {self.group_id!r} for {where}")
-            known = entry.committed_offset >= 0
-            found[where] = (
-                OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)
-                if known
-                else None
-            )
+                raise error_for(entry.error_code, f"OffsetFetch of group {self.group_id!r} for {partition}")
+            position = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)
+            found[partition] = position if entry.committed_offset >= 0 else None
         return found
 
 
-def _worst(codes: list[int]) -> tuple[Verdict, int]:
-    """What a list of codes asks for as a whole: whatever needs another attempt first."""
-    order = [Verdict.FIND_COORDINATOR, Verdict.RETRY, Verdict.LOST, Verdict.REJOIN, Verdict.FATAL, Verdict.PROCEED]
-    ranked = sorted(((verdict(code), code) for code in codes), key=lambda one: order.index(one[0]))
-    return ranked[0] if ranked else (Verdict.PROCEED, 0)
+def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
+    """The code that decides about a response: first one that asks for another attempt, then one about the member."""
+
+    def rank(code: ErrorCode) -> int:
+        action = classify(code, situation)
+        ranks = (action in AGAIN, action in LOST, action is Action.REJOIN, action is Action.STOP, bool(code))
+        return ranks.index(True) if True in ranks else len(ranks)
+
+    return min(codes, key=rank, default=ErrorCode.NONE)
 
 
 def _commit_request(
@@ -204,17 +174,17 @@ def _commit_request(
     )
 
 
-def _commit_codes(answer: OffsetCommitResponse) -> list[tuple[TopicPartition, int]]:
-    return [
-        (TopicPartition(topic.name, entry.partition_index), entry.error_code)
-        for topic in answer.topics
+def _commit_codes(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+    return {
+        TopicPartition(topic.name, entry.partition_index): ErrorCode(entry.error_code)
+        for topic in response.topics
         for entry in topic.partitions
-    ]
+    }
 
 
 def _fetch_request(group_id: str, names: Mapping[str, list[int]], version: int) -> OffsetFetchRequest:
     # A broker before 2.5 cannot wait for transactions; read-process-write loops do not work with it anyway.
-    stable = version >= 7
+    stable = version >= _STABLE_FROM
     if version >= _GROUPS_FROM:
         topics = [OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in names.items()]
         return OffsetFetchRequest(
@@ -224,9 +194,9 @@ def _fetch_request(group_id: str, names: Mapping[str, list[int]], version: int) 
     return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
 
 
-def _fetch_entries(answer: OffsetFetchResponse) -> tuple[int, list[tuple[str, Any]]]:
+def _fetch_entries(response: OffsetFetchResponse) -> tuple[int, list[tuple[str, Any]]]:
     """The top-level code and the partitions, in whichever of its two forms the version has them."""
-    if answer.groups:
-        group = answer.groups[0]
+    if response.groups:
+        group = response.groups[0]
         return group.error_code, [(topic.name, entry) for topic in group.topics for entry in topic.partitions]
-    return answer.error_code, [(topic.name, entry) for topic in answer.topics for entry in topic.partitions]
+    return response.error_code, [(topic.name, entry) for topic in response.topics for entry in topic.partitions]

@@ -1,0 +1,121 @@
+"""Commits: which offsets may be committed, in which generation, and what a refusal means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError, CommitError, error_for
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.membership import LOST, Membership
+from aiokproto.group.offsets import GroupOffsets
+from aiokproto.group.rebalance import RebalanceLoop
+from aiokproto.net.timeouts import deadline as until
+from aiokproto.types import OffsetAndMetadata, TopicPartition
+
+
+class Commits:
+    """Commits for one member, one request after the other.
+
+    Invariant: only offsets of partitions that the member owns are sent, in the generation that owns them. A refusal
+    that concerns an earlier generation is repeated in the present one, for what is still owned; one that concerns the
+    present generation is noted for the rebalance loop, like a heartbeat's.
+    """
+
+    def __init__(self, cluster: Cluster, membership: Membership, rebalance: RebalanceLoop, group_id: str) -> None:
+        self._cluster = cluster
+        self._membership = membership
+        self._rebalance = rebalance
+        self._offsets = GroupOffsets(cluster, group_id)
+        self._context = f"OffsetCommit of group {group_id!r}"
+        self._group = f"group {group_id!r}"
+        self._turn = asyncio.Lock()
+
+    async def as_member(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, may_wait: bool = True
+    ) -> None:
+        """Commit what the member owns of ``offsets``; while a generation is being joined, after that.
+
+        Args:
+            offsets: What to commit.
+            timeout: Seconds.
+            may_wait: Whether a rebalance can end meanwhile. It cannot in a rebalance callback.
+
+        Raises:
+            CommitError: Some partitions are not, or no longer, this member's; the others were committed.
+            UnknownTopicError: The topics of some were deleted; the others were committed.
+            BrokerError: The commit is refused for another reason.
+            DeadlineError: It was not done in time.
+        """
+        at = asyncio.get_running_loop().time() + timeout
+        async with self._one_at_a_time(at):
+            while mine := {each: position for each, position in offsets.items() if each in self._rebalance.owned}:
+                # Without a generation it would pass as a commit from outside, which an empty group takes from anyone.
+                if self._membership.generation < 0:
+                    raise CommitError(f"{self._group}: not a member now; {_names(mine)} not committed")
+                if not await self._must_repeat(mine, at):
+                    break
+                if not may_wait:
+                    raise CommitError(
+                        f"{self._group}: a rebalance waits for the callback that commits; {_names(mine)} not committed"
+                    )
+                await self._settled(at)
+        if gone := offsets.keys() - mine.keys():
+            raise CommitError(f"{self._group}: {_names(gone)} not committed: not assigned to this member")
+
+    async def from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
+        """Commit as no member: for partitions that are not assigned by the group. Raises as :meth:`as_member`."""
+        at = asyncio.get_running_loop().time() + timeout
+        async with self._one_at_a_time(at):
+            codes = (await self._offsets.commit(offsets, None, at)).codes
+        for partition, code in codes.items():
+            if code:
+                raise self._error(code, partition)
+
+    async def _must_repeat(self, mine: Mapping[TopicPartition, OffsetAndMetadata], at: float) -> bool:
+        """Commit once; whether it has to be repeated after the rebalance that it met."""
+        codes, generation = await self._offsets.commit(mine, self._membership, at)
+        failed = {partition: code for partition, code in codes.items() if code}
+        if not failed:
+            return False
+        api, situation = OffsetCommitRequest.api_key, Situation(OffsetCommitRequest.api_key, member=True)
+        for partition, code in failed.items():
+            error = self._error(code, partition)
+            if classify(code, situation) not in LOST | {Action.REJOIN, Action.STOP}:
+                continue
+            if not self._membership.is_current(generation):
+                return True
+            action = self._membership.answered(code, generation, api)
+            self._rebalance.take(action, error)
+            if action is Action.REJOIN:
+                return True
+            if action is Action.STOP:
+                raise error
+            raise CommitError(f"{self._group}: {error_for(code)}; {_names(mine)} not committed")
+        partition, code = next(iter(failed.items()))
+        raise self._error(code, partition)
+
+    async def _settled(self, at: float) -> None:
+        async with until(at, lambda: f"{self._context}: the rebalance did not end in time"):
+            await asyncio.sleep(self._cluster.backoff(1))
+            await self._rebalance.settled.wait()
+
+    @asynccontextmanager
+    async def _one_at_a_time(self, at: float) -> AsyncIterator[None]:
+        async with until(at, lambda: "OffsetCommit: another commit is still under way"):
+            await self._turn.acquire()
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _error(self, code: ErrorCode, partition: TopicPartition) -> BrokerError:
+        return error_for(code, f"{self._context} for {partition}")
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(str(partition) for partition in sorted(partitions))

@@ -1,0 +1,27 @@
+"""How a group member is set up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GroupConfig:
+    """The options of a group member.
+
+    Attributes:
+        group_id: The group.
+        group_instance_id: The static identity (KIP-345), None for a dynamic member.
+        session_timeout: Seconds without a heartbeat after which the coordinator removes the member.
+        heartbeat_interval: Seconds between heartbeats.
+        max_poll_interval: Seconds that a member may process records without asking for more, and that a rebalance waits
+            for it.
+        client_rack: Where the member runs; None if it does not say.
+    """
+
+    group_id: str
+    group_instance_id: str | None = None
+    session_timeout: float = 45.0
+    heartbeat_interval: float = 3.0
+    max_poll_interval: float = 300.0
+    client_rack: str | None = None

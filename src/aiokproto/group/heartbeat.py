@@ -1,0 +1,130 @@
+"""The session of a member: heartbeats keep it, and their responses say whether it still holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.errors import KafkaError, error_for
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.config import GroupConfig
+from aiokproto.group.membership import LOST, Membership, Phase
+from aiokproto.group.requests import AGAIN, GroupRequests
+
+log = logging.getLogger("aiokproto.group")
+
+_KNOWN = frozenset({Action.ACCEPT, Action.REJOIN})
+"""Responses to a member that the coordinator knows."""
+
+
+class Heartbeat:
+    """Sends heartbeats, however long records are processed.
+
+    Invariant: the session is confirmed only if the coordinator has answered a request that was sent within the session
+    timeout. After a silence longer than that (the coordinator is cut off, or this process was suspended) it may have
+    removed the member, so the session counts as unconfirmed until the coordinator answers again. The timer that
+    notices runs with the loop's first turn after a suspension, before any answer is read.
+
+    Attributes:
+        confirmed: Whether the coordinator has confirmed the session within the session timeout.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: GroupConfig,
+        membership: Membership,
+        requests: GroupRequests,
+        on_answer: Callable[[Action, KafkaError], None],
+        on_session: Callable[[bool], None],
+    ) -> None:
+        """``on_answer`` takes a response that changes something; ``on_session`` each change of :attr:`confirmed`."""
+        self.confirmed = True
+        self._cluster = cluster
+        self._config = config
+        self._membership = membership
+        self._requests = requests
+        self._on_answer = on_answer
+        self._on_session = on_session
+        self._sent_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        # Several attempts have to fit into a session, or one lost answer would end it.
+        self._timeout = min(cluster.config.request_timeout, config.session_timeout / 3)
+
+    def confirm(self, sent_at: float) -> None:
+        """The coordinator has answered a request that was sent at that loop time, and knows the member."""
+        self._sent_at = max(self._sent_at, sent_at)
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._sent_at >= self._config.session_timeout:
+            return
+        if self._timer is None:
+            self._timer = loop.call_at(self._sent_at + self._config.session_timeout, self._check_session)
+        self._set_confirmed(True)
+
+    async def run(self) -> None:
+        """Send heartbeats, for ever.
+
+        Raises:
+            KafkaError: The coordinator cannot be asked, for good.
+        """
+        failures = 0
+        try:
+            while True:
+                await asyncio.sleep(self._cluster.backoff(failures) if failures else self._config.heartbeat_interval)
+                # While a JoinGroup or SyncGroup waits at the coordinator, that keeps the session.
+                if self._membership.phase is Phase.STABLE:
+                    failures = 0 if await self._beat() else failures + 1
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def _beat(self) -> bool:
+        """One heartbeat; whether the coordinator has answered it."""
+        membership, sent_at = self._membership, asyncio.get_running_loop().time()
+        generation = membership.generation
+        situation = Situation(HeartbeatRequest.api_key, member=True)
+        try:
+            response = await self._requests.once(membership.heartbeat(), timeout=self._timeout)
+        except KafkaError as error:
+            action = classify(error, situation)
+            if action not in AGAIN:
+                raise
+            log.debug("group %s: heartbeat: %s", self._config.group_id, error)
+            self._requests.prepare_retry(action, f"Heartbeat: {error}")
+            return False
+        if not membership.is_current(generation):
+            return True
+        action = membership.answered(response.error_code, generation, HeartbeatRequest.api_key)
+        if action in _KNOWN:
+            self.confirm(sent_at)
+        if action is Action.ACCEPT:
+            return True
+        refusal = error_for(response.error_code, f"Heartbeat of group {self._config.group_id!r}")
+        self._requests.prepare_retry(action, str(refusal))
+        self._on_answer(action, refusal)
+        return action in LOST or action is Action.REJOIN
+
+    def _check_session(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        # A member that is joining is kept by its JoinGroup; one that is none has no session.
+        if self._membership.phase is not Phase.STABLE:
+            return
+        ends_at = self._sent_at + self._config.session_timeout
+        if loop.time() < ends_at:
+            self._timer = loop.call_at(ends_at, self._check_session)
+            return
+        log.warning(
+            "group %s: no heartbeat was answered in %.1f s: the session may be over",
+            self._config.group_id,
+            loop.time() - self._sent_at,
+        )
+        self._set_confirmed(False)
+
+    def _set_confirmed(self, confirmed: bool) -> None:
+        if confirmed != self.confirmed:
+            self.confirmed = confirmed
+            self._on_session(confirmed)

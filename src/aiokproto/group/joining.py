@@ -1,0 +1,148 @@
+"""Entering a generation, and leaving the group: the requests of one attempt, in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from aiokproto.cluster import Cluster, ClusterSnapshot, CoordinatorKind
+from aiokproto.codec.messages.join_group import JoinGroupRequest
+from aiokproto.codec.messages.leave_group import LeaveGroupRequest
+from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.errors import ConfigurationError, KafkaError, error_for
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.assignors import Assignor
+from aiokproto.group.config import GroupConfig
+from aiokproto.group.heartbeat import Heartbeat
+from aiokproto.group.leader import Leader
+from aiokproto.group.membership import Membership, Phase
+from aiokproto.group.protocol import decode_assignment, encode_subscription
+from aiokproto.group.requests import GroupRequests
+from aiokproto.net.timeouts import deadline as until
+from aiokproto.types import TopicPartition
+
+log = logging.getLogger("aiokproto.group")
+
+_JOIN_MARGIN = 5.0
+"""Seconds that the response to JoinGroup may take beyond the rebalance timeout, which the coordinator keeps."""
+
+_MANY_LEAVE = 3
+"""The first version of LeaveGroup that names several members (KIP-345)."""
+
+
+class JoinFailure(NamedTuple):
+    """Why an attempt to join did not work, and what to do about it."""
+
+    action: Action
+    error: KafkaError
+
+
+class Joining:
+    """From the wish to join to an assignment: JoinGroup, the leader's work, SyncGroup.
+
+    Invariant: an attempt changes nothing but the :class:`Membership`; partitions change hands only when the loop has
+    the changes carried out.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: GroupConfig,
+        assignors: Sequence[Assignor],
+        membership: Membership,
+        requests: GroupRequests,
+        heartbeat: Heartbeat,
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._membership = membership
+        self._requests = requests
+        self._heartbeat = heartbeat
+        self._leader = Leader(cluster, config.group_id)
+        # A strategy that wants everything revoked first decides for all: the group may agree on it.
+        self.cooperative = all(assignor.cooperative for assignor in assignors)
+
+    async def attempt(
+        self, topics: frozenset[str], owned: set[TopicPartition], reason: str
+    ) -> set[TopicPartition] | JoinFailure:
+        """One attempt: the partitions assigned, or what to do about its failure.
+
+        Raises:
+            KafkaError: The group refuses this member for good, or agreed on an assignor that it does not have.
+        """
+        membership, api = self._membership, JoinGroupRequest.api_key
+        timeout = self._config.max_poll_interval + _JOIN_MARGIN
+        try:
+            protocols = self._protocols(topics, owned)
+            joined = await self._requests.once(membership.join(protocols, reason), timeout=timeout)
+            action = membership.joined(joined)
+            if action is not Action.ACCEPT:
+                return self._failed(action, error_for(joined.error_code, f"JoinGroup of group {membership.group_id!r}"))
+            api, assignments = SyncGroupRequest.api_key, await self._assignments()
+            synced = await self._requests.once(membership.sync(assignments), timeout=timeout)
+            action = membership.synced(synced.error_code)
+            if action is not Action.ACCEPT:
+                return self._failed(action, error_for(synced.error_code, f"SyncGroup of group {membership.group_id!r}"))
+        except KafkaError as error:
+            return self._failed(classify(error, Situation(api, member=True)), error)
+        self._heartbeat.confirm(asyncio.get_running_loop().time())
+        assigned = set(decode_assignment(bytes(synced.assignment)))
+        self._assignor().on_assignment(sorted(assigned), membership.generation)
+        return assigned
+
+    def outdated(self, snapshot: ClusterSnapshot) -> str:
+        """Why the assignment that this member computed no longer fits the cluster; empty if it does, or another did."""
+        membership = self._membership
+        return self._leader.outdated(snapshot) if membership.leads and membership.phase is Phase.STABLE else ""
+
+    async def leave(self, reason: str, timeout: float) -> None:
+        """Leave the group at once, so that others need not wait for the session to end. Failures are only logged.
+
+        A static member stays: it is expected back (KIP-345).
+        """
+        request = self._membership.leave(reason)
+        self._membership.forget()
+        if request is None:
+            return
+        group_id, at = self._config.group_id, asyncio.get_running_loop().time() + timeout
+        try:
+            async with until(at, lambda: f"LeaveGroup of group {group_id!r}: not answered in {timeout:g} s"):
+                node = await self._cluster.coordinator(CoordinatorKind.GROUP, group_id, timeout=timeout)
+                if await self._cluster.version(LeaveGroupRequest, node) >= _MANY_LEAVE:
+                    request.member_id = ""
+                else:
+                    request.members = []
+                await self._cluster.send(request, node, timeout=timeout)
+        except KafkaError as error:
+            log.info("group %s: could not leave, the session will time out: %s", group_id, error)
+
+    def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
+        if action in (Action.STOP, Action.FAIL):
+            raise error
+        self._requests.prepare_retry(action, str(error))
+        return JoinFailure(action, error)
+
+    def _protocols(self, topics: frozenset[str], owned: set[TopicPartition]) -> dict[str, bytes]:
+        generation, rack = self._membership.generation, self._config.client_rack
+        return {
+            name: encode_subscription(topics, assignor.user_data(topics), owned, generation, rack)
+            for name, assignor in self._assignors.items()
+        }
+
+    async def _assignments(self) -> dict[str, bytes]:
+        assignor = self._assignor()
+        if not self._membership.leads or self._membership.skip_assignment:
+            return {}
+        return await self._leader.assign(assignor, self._membership.members)
+
+    def _assignor(self) -> Assignor:
+        protocol = self._membership.protocol
+        if protocol not in self._assignors:
+            raise ConfigurationError(
+                f"group {self._config.group_id!r} agreed on the assignor {protocol!r}, "
+                f"which is not in partition_assignment_strategy"
+            )
+        return self._assignors[protocol]

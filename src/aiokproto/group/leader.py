@@ -1,0 +1,69 @@
+"""The leader's work: from all members' subscriptions to all members' partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from aiokproto.cluster import Cluster, ClusterSnapshot
+from aiokproto.errors import BrokerError, DeadlineError, DecodeError
+from aiokproto.group.assignors import Assignor, Subscription
+from aiokproto.group.protocol import decode_subscription, encode_assignment
+
+log = logging.getLogger("aiokproto.group")
+
+# Less than the shortest session that brokers allow by default (6 s): the leader sends no heartbeat meanwhile.
+_TOPIC_TIMEOUT = 5.0
+
+
+class Leader:
+    """Computes the group's assignment.
+
+    Invariant: one member's mistake is not the others' trouble. A subscription that cannot be read, or a topic that does
+    not exist, yields no partitions; everybody else is assigned theirs.
+    """
+
+    def __init__(self, cluster: Cluster, group_id: str) -> None:
+        self._cluster = cluster
+        self._group_id = group_id
+        self._sizes: dict[str, int] = {}
+
+    async def assign(self, assignor: Assignor, members: Mapping[str, tuple[str | None, bytes]]) -> dict[str, bytes]:
+        """The encoded assignment of every member.
+
+        Args:
+            assignor: The one that the group agreed on.
+            members: Member id → (instance id, encoded subscription).
+        """
+        subscriptions = {member_id: self._decode(member_id, *encoded) for member_id, encoded in members.items()}
+        topics = sorted({topic for subscription in subscriptions.values() for topic in subscription.topics})
+        sizes = await asyncio.gather(*(self._size(topic) for topic in topics))
+        self._sizes = dict(zip(topics, sizes, strict=True))
+        existing = {topic: size for topic, size in self._sizes.items() if size}
+        assigned = assignor.assign(existing, subscriptions)
+        return {member_id: encode_assignment(assigned.get(member_id, [])) for member_id in subscriptions}
+
+    def outdated(self, snapshot: ClusterSnapshot) -> str:
+        """Why the last assignment no longer fits the cluster; empty if it does."""
+        for topic, size in self._sizes.items():
+            info = snapshot.topics.get(topic)
+            if info is not None and len(info.partitions) != size:
+                return f"topic {topic!r} has {len(info.partitions)} partitions, not {size}"
+        return ""
+
+    def _decode(self, member_id: str, instance_id: str | None, encoded: bytes) -> Subscription:
+        try:
+            return decode_subscription(encoded, instance_id)
+        except DecodeError as error:
+            log.warning("group %s: subscription of member %s: %s", self._group_id, member_id, error)
+            return Subscription(frozenset(), group_instance_id=instance_id)
+
+    async def _size(self, topic: str) -> int:
+        """Number of partitions; 0 for a topic that cannot be had."""
+        try:
+            info = await self._cluster.topic(topic, timeout=_TOPIC_TIMEOUT)
+        except (BrokerError, DeadlineError) as error:
+            log.warning("group %s: a member subscribes to topic %s: %s", self._group_id, topic, error)
+            return 0
+        return len(info.partitions)

@@ -1,0 +1,224 @@
+"""The membership loop: joins generation after generation, and has each change of partitions carried out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from aiokproto.cluster import Cluster
+from aiokproto.errors import KafkaError
+from aiokproto.failures import Action
+from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
+from aiokproto.group.config import GroupConfig
+from aiokproto.group.joining import JoinFailure, Joining
+from aiokproto.group.membership import LOST, Membership
+from aiokproto.types import TopicPartition
+
+log = logging.getLogger("aiokproto.group")
+
+_LEAVE_TIMEOUT = 3.0
+
+
+class RebalanceLoop:
+    """Moves the member from generation to generation.
+
+    What happens meanwhile (the subscription changes, a heartbeat or commit is answered) only leaves a note, by
+    :meth:`rejoin`, :meth:`lose` or :meth:`fail`; the loop acts on the notes one after the other.
+
+    Invariant: :attr:`owned` changes only in here, and each change is carried out by the owner before the next begins.
+    A partition is assigned, and then either revoked or lost, alternately.
+
+    Attributes:
+        owned: The partitions that are this member's.
+        generations: How many generations it has entered.
+        outside: Whether it is no member, and does not want to be.
+        settled: Set while no generation is being joined.
+        lost_reason: Why the group went on without this member, until the owner has been given the LOST change.
+        away: Why it is no member although it has a subscription.
+    """
+
+    def __init__(
+        self, cluster: Cluster, config: GroupConfig, membership: Membership, joining: Joining, owner: PartitionOwner
+    ) -> None:
+        self.owned: set[TopicPartition] = set()
+        self.generations = 0
+        self.outside = True
+        self.settled = asyncio.Event()
+        self.lost_reason = ""
+        self.away = ""
+        self._cluster = cluster
+        self._config = config
+        self._membership = membership
+        self._joining = joining
+        self._owner = owner
+        self._topics: frozenset[str] = frozenset()
+        self._rejoin_reason = "first join"
+        self._failure: BaseException | None = None
+        self._attempt: asyncio.Task[set[TopicPartition] | JoinFailure] | None = None
+        self._noted = asyncio.Event()
+
+    # Notes
+
+    def set_topics(self, topics: frozenset[str]) -> None:
+        """Subscribe to these topics; to none to leave the group."""
+        if topics != self._topics:
+            self._topics = topics
+            self.outside = self.outside and not topics
+            self.rejoin("the subscription changed")
+
+    def set_away(self, reason: str) -> None:
+        """Leave the group although there is a subscription; with an empty reason, join it again."""
+        self.away = reason
+        self.rejoin("records are asked for again")
+
+    def rejoin(self, reason: str) -> None:
+        """Join the next generation."""
+        self._rejoin_reason = reason
+        self._note()
+
+    def lose(self, error: KafkaError) -> None:
+        """The group went on without this member."""
+        self.lost_reason = str(error)
+        if self.owned:
+            self._owner.lost()
+        self.rejoin(str(error))
+
+    def fail(self, error: BaseException) -> None:
+        """The group refuses this member for good: :meth:`run` raises this."""
+        self._failure = self._failure or error
+        self._note()
+
+    def take(self, action: Action, error: KafkaError) -> None:
+        """Note what the response to a heartbeat or commit asks for."""
+        if action is Action.REJOIN:
+            self.rejoin("the group is rebalancing")
+        elif action in LOST:
+            self.lose(error)
+        elif action is Action.STOP:
+            self.fail(error)
+
+    def _note(self) -> None:
+        self._noted.set()
+        if not self._may_join() and self._attempt is not None:
+            # The coordinator may hold its response back for as long as a rebalance takes.
+            self._attempt.cancel()
+
+    def _may_join(self) -> bool:
+        return bool(self._topics) and not self.away and self._failure is None
+
+    # The loop
+
+    async def run(self) -> None:
+        """Be a member whenever there is a subscription, for ever.
+
+        Raises:
+            KafkaError: The group refuses this member for good.
+        """
+        while True:
+            self._noted.clear()
+            if self._failure is not None:
+                raise self._failure
+            if self.lost_reason:
+                await self._lose()
+            elif not self._may_join():
+                await self._stay_out()
+            else:
+                await self._rebalance()
+
+    async def _lose(self) -> None:
+        log.warning("group %s: lost all partitions: %s", self._config.group_id, self.lost_reason)
+        self.lost_reason = ""
+        await self._give_up(ChangeKind.LOST, set(self.owned))
+
+    async def _stay_out(self) -> None:
+        away = self.away
+        await self._give_up(ChangeKind.LOST if away else ChangeKind.REVOKE, set(self.owned))
+        if self._may_join() or self._failure is not None:
+            return
+        await self._joining.leave(away or "unsubscribed", _LEAVE_TIMEOUT)
+        self.outside = not self._topics
+        await self._owner.apply(Change(ChangeKind.LEFT, []))
+        if not self._may_join():
+            await self._noted.wait()
+
+    async def _rebalance(self) -> None:
+        gone = {each for each in self.owned if not self._joining.cooperative or each.topic not in self._topics}
+        await self._give_up(ChangeKind.REVOKE, gone)
+        if self.lost_reason or not self._may_join():
+            return
+        assigned = await self._join()
+        if assigned is None:
+            return
+        revoked, added = self.owned - assigned, assigned - self.owned
+        await self._give_up(ChangeKind.REVOKE, revoked)
+        if self.lost_reason:
+            return
+        self.owned |= added
+        self._log_generation(len(added), len(revoked))
+        await self._owner.apply(Change(ChangeKind.ASSIGN, sorted(added)))
+        if revoked:
+            # What was revoked can be assigned to its new owner only now (KIP-429).
+            self.rejoin("partitions were given up")
+        await self._noted.wait()
+
+    async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition]) -> None:
+        if not partitions:
+            return
+        # Less than the whole rebalance timeout: the heartbeat that said so came up to an interval late.
+        patience = max(self._config.max_poll_interval * 0.9 - self._config.heartbeat_interval, 0.1)
+        deadline = asyncio.get_running_loop().time() + patience
+        await self._owner.apply(Change(kind, sorted(partitions), deadline))
+        self.owned -= partitions
+
+    async def _join(self) -> set[TopicPartition] | None:
+        """Join until it works: the partitions assigned. None if what is owned is lost, or it must not join any more."""
+        failures = 0
+        self.settled.clear()
+        try:
+            while self._may_join():
+                self._noted.clear()
+                result = await self._attempt_to_join()
+                if result is None or isinstance(result, set):
+                    return result
+                action, error = result.action, result.error
+                failures += 1
+                if action in LOST and self.owned:
+                    self.lose(error)
+                    return None
+                # The first time the response has changed what to ask; after that the group needs time.
+                if action is not Action.REJOIN or failures > 1:
+                    level = logging.WARNING if failures % 10 == 3 else logging.DEBUG
+                    log.log(level, "group %s: attempt %d to join: %s", self._config.group_id, failures, error)
+                    await asyncio.sleep(self._cluster.backoff(failures))
+            return None
+        finally:
+            self.settled.set()
+
+    async def _attempt_to_join(self) -> set[TopicPartition] | JoinFailure | None:
+        """One attempt; None if it ended since the member must not join any more."""
+        self._attempt = asyncio.create_task(
+            self._joining.attempt(self._topics, self.owned, self._rejoin_reason), name="aiokproto-consumer-join"
+        )
+        try:
+            await asyncio.wait([self._attempt])
+            return None if self._attempt.cancelled() else self._attempt.result()
+        finally:
+            attempt, self._attempt = self._attempt, None
+            if attempt.cancel():
+                await asyncio.wait([attempt])
+
+    def _log_generation(self, added: int, revoked: int) -> None:
+        self.generations += 1
+        member = self._membership
+        log.info(
+            "group %s: generation %d as %s%s with %s: %d partitions, %d more, %d given up (%s)",
+            self._config.group_id,
+            member.generation,
+            member.member_id,
+            " (leader)" if member.leads else "",
+            member.protocol,
+            len(self.owned),
+            added,
+            revoked,
+            self._rejoin_reason,
+        )
