@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from aiokproto import Consumer, Producer
+from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
@@ -17,51 +15,7 @@ from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.errors import AuthenticationError, ClientClosedError, DeadlineError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
-
-Program = Callable[[Simulation, Cluster, dict[str, Any]], Awaitable[None]]
-
-
-def run(program: Program) -> None:
-    """Run a program with a cluster of one broker, whose topic t has two partitions with five records each."""
-    simulation = Simulation(1)
-
-    async def main() -> None:
-        async with Cluster(1, config={"group.min.session.timeout.ms": 500}) as cluster:
-            await cluster.create_topic("t", 2)
-            async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-                for number in range(10):
-                    await producer.send("t", b"%d" % number, partition=number % 2)
-            options: dict[str, Any] = {
-                "bootstrap_servers": cluster.bootstrap_servers,
-                "group_id": "g",
-                "auto_offset_reset": "earliest",
-                "heartbeat_interval_ms": 200,
-                "session_timeout_ms": 3000,
-            }
-            await program(simulation, cluster, options)
-
-    simulation.run(main())
-
-
-class Events:
-    """What rebalance callbacks were called with, in their order."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, int]] = []
-
-    def listeners(self) -> dict[str, Any]:
-        def listener(name: str) -> Callable[[list[TopicPartition]], None]:
-            return lambda partitions: self.seen.append((name, len(partitions)))
-
-        return {f"on_{name}": listener(name) for name in ("assigned", "revoked", "lost")}
-
-
-@asynccontextmanager
-async def subscribed(options: dict[str, Any], **listeners: Any) -> AsyncIterator[Consumer]:
-    consumer = Consumer(**options)
-    consumer.subscribe("t", **listeners)
-    async with consumer:
-        yield consumer
+from tests.simulation.members import Events, member_of, run, subscribed
 
 
 def test_a_commit_under_way_during_a_rebalance_is_repeated_for_what_is_still_owned() -> None:
@@ -90,9 +44,7 @@ def test_partitions_of_a_member_that_was_expelled_while_a_record_is_in_hand_are_
         events = Events()
         async with subscribed(options, **events.listeners()) as zombie:
             await anext(zombie)
-            group = cluster.group("g")
-            assert group is not None
-            (member,) = group.members
+            member = member_of(cluster)
             async with subscribed(options):
                 # The zombie is to give up everything, and still has a record in hand.
                 await asyncio.sleep(0.6)

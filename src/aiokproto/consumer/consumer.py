@@ -352,6 +352,7 @@ class Consumer:
         while (known := (cursor := self._assignment.get(wanted)).position) is None:
             if cursor.error is not None:
                 raise cursor.error.with_traceback(None)
+            self._engine.locator.ask_for(cursor)
             try:
                 await asyncio.wait_for(self._engine.moved(), max(deadline - loop.time(), 0))
             except asyncio.TimeoutError:

@@ -68,6 +68,12 @@ class Locator:
         self._reset = reset
         self._wake = asyncio.Event()
         self._attempts: dict[Cursor, _Attempt] = {}
+        self._asked_for: set[Cursor] = set()
+
+    def ask_for(self, cursor: Cursor) -> None:
+        """Locate it even while it is held: a rebalance callback waits for its position."""
+        self._asked_for.add(cursor)
+        self.wake()
 
     def wake(self) -> None:
         """There may be a cursor that does not know where to start."""
@@ -139,11 +145,13 @@ class Locator:
         return due, retry_at
 
     def _lost(self) -> list[Cursor]:
-        return [
+        lost = [
             cursor
             for cursor in self._assignment.cursors.values()
-            if cursor.fetch_offset is None and not cursor.held and cursor.error is None
+            if cursor.fetch_offset is None and cursor.error is None
         ]
+        self._asked_for.intersection_update(lost)
+        return [cursor for cursor in lost if not cursor.held or cursor in self._asked_for]
 
     async def _ask(self, source: int | None, cursors: list[Cursor]) -> None:
         """One attempt for these."""
