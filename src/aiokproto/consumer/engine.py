@@ -142,6 +142,7 @@ class Engine:
             raise trouble.with_traceback(None)
         if self.member is not None:
             self.member.come_back()
+            self.member.check_session()
 
     async def start(self) -> None:
         """Connect and begin. Raises what keeps it from that; then it is closed again."""

@@ -112,7 +112,7 @@ class Rebalancing:
     # Closing
 
     async def until_idle(self, timeout: float) -> None:
-        """Start no further callback, and wait for one that runs, no longer than that."""
+        """Carry out no further change, and wait for a callback that runs, no longer than that."""
         self._ending = True
         if not self._idle.is_set():
             waiting = asyncio.ensure_future(self._idle.wait())
@@ -127,11 +127,10 @@ class Rebalancing:
         Raises:
             Exception: What the callback raised.
         """
-        self._ending = False
         if not self.called_for:
             return
         kind = ChangeKind.LOST if lost else ChangeKind.REVOKE
-        call = asyncio.create_task(self._call(kind, sorted(self.called_for)), name="aiokproto-consumer-callback")
+        call = asyncio.create_task(self._invoke(kind, sorted(self.called_for)), name="aiokproto-consumer-callback")
         try:
             await asyncio.wait([call], timeout=timeout)
             if call.done():
@@ -158,9 +157,13 @@ class Rebalancing:
                 log.warning("consumer: commit before %s are revoked: %s", names(partitions), error)
 
     async def _call(self, kind: ChangeKind, partitions: list[TopicPartition]) -> None:
+        if not self._ending:
+            await self._invoke(kind, partitions)
         if self._ending:
-            # The consumer is being closed, which calls for all partitions at once.
+            # Closing calls back for all that is left, and a callback may have kept the cancellation for itself.
             raise asyncio.CancelledError
+
+    async def _invoke(self, kind: ChangeKind, partitions: list[TopicPartition]) -> None:
         if kind is ChangeKind.ASSIGN:
             self.called_for.update(partitions)
         else:

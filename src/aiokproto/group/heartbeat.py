@@ -25,8 +25,8 @@ class Heartbeat:
 
     Invariant: the session is confirmed only if the coordinator has answered a request that was sent within the session
     timeout. After a silence longer than that (the coordinator is cut off, or this process was suspended) it may have
-    removed the member, so the session counts as unconfirmed until the coordinator answers again. The timer that
-    notices runs with the loop's first turn after a suspension, before any answer is read.
+    removed the member, so the session counts as unconfirmed until the coordinator answers again. The timer notices with
+    the loop's first turn after a suspension, :meth:`check_session` before it.
 
     Attributes:
         confirmed: Whether the coordinator has confirmed the session within the session timeout.
@@ -61,7 +61,7 @@ class Heartbeat:
         if loop.time() - self._sent_at >= self._config.session_timeout:
             return
         if self._timer is None:
-            self._timer = loop.call_at(self._sent_at + self._config.session_timeout, self._check_session)
+            self._timer = loop.call_at(self._sent_at + self._config.session_timeout, self._session_ended)
         self._set_confirmed(True)
 
     async def run(self) -> None:
@@ -107,7 +107,17 @@ class Heartbeat:
         self._on_answer(action, refusal)
         return action in LOST or action is Action.REJOIN
 
-    def _check_session(self) -> None:
+    def check_session(self) -> None:
+        """Notice a session that is unconfirmed before the loop has had a turn in which the timer could."""
+        if (
+            self._timer is not None
+            and asyncio.get_running_loop().time() - self._sent_at >= self._config.session_timeout
+        ):
+            self._timer.cancel()
+            self._session_ended()
+
+    def _session_ended(self) -> None:
+        """The timer's end, unless the session was confirmed since."""
         loop = asyncio.get_running_loop()
         self._timer = None
         # A member that is joining is kept by its JoinGroup; one that is none has no session.
@@ -115,7 +125,7 @@ class Heartbeat:
             return
         ends_at = self._sent_at + self._config.session_timeout
         if loop.time() < ends_at:
-            self._timer = loop.call_at(ends_at, self._check_session)
+            self._timer = loop.call_at(ends_at, self._session_ended)
             return
         log.warning(
             "group %s: no heartbeat was answered in %.1f s: the session may be over",

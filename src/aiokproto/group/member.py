@@ -67,6 +67,10 @@ class GroupMember:
         if self._rebalance.away:
             self._rebalance.set_away("")
 
+    def check_session(self) -> None:
+        """Notice now if the session may be over: see :class:`~aiokproto.group.heartbeat.Heartbeat`."""
+        self._heartbeat.check_session()
+
     # What it is
 
     @property

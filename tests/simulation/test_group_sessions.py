@@ -1,0 +1,129 @@
+"""A member whose session may be over: it delivers nothing before the coordinator has confirmed it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokproto.broker import Cluster
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.consumer.rebalancing import UNCONFIRMED
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import AuthorizationError, CommitError, FencedError
+from aiokproto.simulation import Simulation
+from aiokproto.types import TopicPartition
+from tests.simulation.members import Events, member_of, run, subscribed
+
+FIRST = TopicPartition("t", 0)
+
+
+def test_after_a_stall_nothing_is_delivered_before_the_coordinator_has_confirmed_the_session() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        events = Events()
+        async with subscribed({**options, "enable_auto_commit": False}, **events.listeners()) as consumer:
+            await consumer.poll(5000, max_records=1)
+            heartbeats = cluster.faults.delay(HeartbeatRequest, 0.5)
+            member = member_of(cluster)
+            # The session ends while this process is suspended; then the answers are slow.
+            await asyncio.sleep(0.1)
+            simulation.loop.stall(6)
+            cluster.expire_session("g", member)
+            assert await consumer.poll(200) == []
+            assert UNCONFIRMED in str(consumer.partition_state(FIRST)) or not consumer.assignment()
+            heartbeats.remove()
+            records = await consumer.poll(5000)
+            assert records[0].offset == 0, "nothing was committed, so that it begins again"
+            assert events.seen == [("assigned", 2), ("lost", 2), ("assigned", 2)]
+
+    run(program)
+
+
+def test_after_a_stall_the_loops_next_turn_takes_opened_records_away() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "enable_auto_commit": False}) as consumer:
+            assert (await anext(consumer)).offset == 0
+            cluster.faults.drop(HeartbeatRequest)
+            simulation.loop.stall(6)
+            await asyncio.sleep(0)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(anext(consumer), 1)
+
+    run(program)
+
+
+def test_a_member_that_is_confirmed_after_a_silence_goes_on() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        events = Events()
+        async with subscribed(options, **events.listeners()) as consumer:
+            assert await consumer.poll(5000, max_records=1)
+            # The coordinator sees the session kept; this member does not hear of it.
+            silence = cluster.faults.drop(HeartbeatRequest, "answer")
+            await asyncio.sleep(2.5)
+            assert await consumer.poll(100, max_records=1)
+            await asyncio.sleep(1.5)
+            assert UNCONFIRMED in str(consumer.partition_state(FIRST))
+            assert await consumer.poll(100) == []
+            silence.remove()
+            assert await consumer.poll(3000)
+            assert events.seen == [("assigned", 2)]
+
+    run(program)
+
+
+def test_a_member_without_a_session_cannot_commit() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "enable_auto_commit": False}) as consumer:
+            await anext(consumer)
+            simulation.loop.stall(6)
+            cluster.expire_session("g", member_of(cluster))
+            with pytest.raises(CommitError):
+                await consumer.commit({FIRST: 1})
+
+    run(program)
+
+
+def test_a_fenced_commit_ends_the_consumer() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "group_instance_id": "static"}) as consumer:
+            await anext(consumer)
+            cluster.faults.fail(OffsetCommitRequest, ErrorCode.FENCED_INSTANCE_ID)
+            with pytest.raises(FencedError):
+                await consumer.commit({FIRST: 1})
+            await asyncio.sleep(0.1)
+            for call in (consumer.poll(1000), consumer.committed(FIRST), consumer.commit({FIRST: 1})):
+                with pytest.raises(FencedError):
+                    await call
+
+    run(program)
+
+
+def test_an_automatic_commit_that_is_fenced_ends_the_consumer() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        options |= {"group_instance_id": "static", "auto_commit_interval_ms": 200}
+        async with subscribed(options) as consumer:
+            cluster.faults.fail(OffsetCommitRequest, ErrorCode.FENCED_INSTANCE_ID)
+            await anext(consumer)
+            await anext(consumer)
+            await asyncio.sleep(1)
+            with pytest.raises(FencedError):
+                await consumer.poll(1000)
+
+    run(program)
+
+
+def test_an_automatic_commit_that_is_refused_is_raised_once_and_reading_goes_on() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "auto_commit_interval_ms": 1000}) as consumer:
+            refusal = cluster.faults.fail(OffsetCommitRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            assert await consumer.poll(1000, max_records=1)
+            assert await consumer.poll(1000, max_records=1)
+            await asyncio.sleep(1.5)
+            refusal.remove()
+            with pytest.raises(AuthorizationError, match="OffsetCommit"):
+                await consumer.poll(1000, max_records=1)
+            assert await consumer.poll(1000, max_records=1)
+
+    run(program)
