@@ -15,12 +15,15 @@ from aiokproto.types import TopicPartition
 Program = Callable[[Simulation, Cluster, dict[str, Any]], Awaitable[None]]
 
 
-def run(program: Program) -> None:
-    """Run a program with a cluster of one broker, whose topic t has two partitions with five records each."""
+def run(program: Program, release: str | None = None) -> None:
+    """Run a program with a cluster of one broker, whose topic t has two partitions with five records each.
+
+    ``release``: serve only the versions that this release of Kafka did.
+    """
     simulation = Simulation(1)
 
     async def main() -> None:
-        async with Cluster(1, config={"group.min.session.timeout.ms": 500}) as cluster:
+        async with Cluster(1, as_version=release, config={"group.min.session.timeout.ms": 500}) as cluster:
             await cluster.create_topic("t", 2)
             async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
                 for number in range(10):

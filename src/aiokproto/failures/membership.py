@@ -82,6 +82,7 @@ OFFSET_FETCH = Table(
     {
         **_OFFSETS,
         Code.UNKNOWN_TOPIC_OR_PARTITION: Row(Action.FAIL, "brokers say so of topics that may not be seen"),
+        Code.UNKNOWN_TOPIC_ID: Row(Action.REFRESH_METADATA, "it was deleted, or the coordinator does not know it yet"),
         **otherwise(Action.FAIL, "the offsets may not be read"),
     },
     when=(("member", _FORGOTTEN),),

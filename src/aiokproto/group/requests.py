@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from aiokproto.cluster import Cluster, CoordinatorKind
 from aiokproto.codec.schema import Request, Response
@@ -22,22 +21,30 @@ AGAIN = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_METAD
 """Actions after which the same is asked again."""
 
 
-class Exchange(NamedTuple, Generic[R]):
-    """A request, and how to read its response.
+class Exchange(Protocol, Generic[R]):
+    """A request for every version, and what its response says."""
 
-    Attributes:
-        request_type: Its class.
-        build: Makes it for a version.
-        failure: Its response's error code that decides what to do.
-        member: Whether it is sent as a member.
-        highest: The highest version to use.
-    """
+    @property
+    def request_type(self) -> type[Request[R]]:
+        """The class of the request."""
+        ...
 
-    request_type: type[Request[R]]
-    build: Callable[[int], Request[R]]
-    failure: Callable[[R], ErrorCode]
-    member: bool = False
-    highest: int | None = None
+    @property
+    def member(self) -> bool:
+        """Whether it is sent as a member."""
+        ...
+
+    def highest(self) -> int | None:
+        """The highest version that the next attempt can use; None for the newest."""
+        ...
+
+    def build(self, version: int) -> Request[R]:
+        """The request in the form of that version."""
+        ...
+
+    def failure(self, response: R) -> ErrorCode:
+        """The code that decides what to do about a response."""
+        ...
 
 
 class GroupRequests:
@@ -103,7 +110,7 @@ class GroupRequests:
 
     async def _attempt(self, exchange: Exchange[R], left: float) -> R:
         node = await self._cluster.coordinator(CoordinatorKind.GROUP, self.group_id, timeout=max(left, 0.001))
-        version = await self._cluster.version(exchange.request_type, node, max_version=exchange.highest)
+        version = await self._cluster.version(exchange.request_type, node, max_version=exchange.highest())
         return await self._cluster.send(exchange.build(version), node, max_version=version)
 
     def prepare_retry(self, action: Action, reason: str) -> None:

@@ -1,0 +1,193 @@
+"""OffsetCommit and OffsetFetch, in the form that each version has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from aiokproto.cluster import Cluster, ClusterSnapshot
+from aiokproto.codec.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from aiokproto.codec.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.group.membership import LOST, Membership
+from aiokproto.group.requests import AGAIN
+from aiokproto.types import OffsetAndMetadata, TopicPartition
+
+_BY_NAME = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics; from 10 on they go by id."""
+
+_GROUPS_FROM = 8
+"""The first version of OffsetFetch that asks for several groups."""
+
+_STABLE_FROM = 7
+"""The first version of OffsetFetch that can wait for transactions (KIP-447)."""
+
+NOT_ANSWERED = ErrorCode.UNKNOWN_SERVER_ERROR
+"""What a partition gets that a response leaves out."""
+
+
+class CommitExchange:
+    """OffsetCommit, as a member or from outside the group.
+
+    Attributes:
+        member: Whether it is sent as a member.
+        request: The request, which every version can carry.
+    """
+
+    request_type = OffsetCommitRequest
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        member: Membership | None,
+    ) -> None:
+        self.member = member is not None
+        self._cluster = cluster
+        self._partitions = list(offsets)
+        # For all attempts: ids that are looked up again after a refusal would be those of other topics.
+        self._ids = _topic_ids(cluster.snapshot, {topic for topic, _ in offsets})
+        self._names = {topic_id: name for name, topic_id in self._ids.items()}
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for (name, number), position in offsets.items():
+            topic_id = self._ids.get(name, ZERO_UUID)
+            topic = topics.setdefault(name, OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=[]))
+            topic.partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=number,
+                    committed_offset=position.offset,
+                    committed_leader_epoch=position.leader_epoch,
+                    committed_metadata=position.metadata,
+                )
+            )
+        self.request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=member.generation if member else -1,
+            member_id=member.member_id if member else "",
+            group_instance_id=member.instance_id if member else None,
+            topics=list(topics.values()),
+        )
+
+    def highest(self) -> int | None:
+        return None if self._ids else _BY_NAME
+
+    def build(self, version: int) -> OffsetCommitRequest:
+        return self.request
+
+    def failure(self, response: OffsetCommitResponse) -> ErrorCode:
+        situation = Situation(OffsetCommitRequest.api_key, member=self.member)
+        codes = self.codes(response)
+        return _worst([code for partition, code in codes.items() if not self._is_gone(partition, code)], situation)
+
+    def codes(self, response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
+        """The error code of each partition that was to be committed."""
+        answered = {
+            TopicPartition(topic.name or self._names.get(topic.topic_id, ""), entry.partition_index): entry.error_code
+            for topic in response.topics
+            for entry in topic.partitions
+        }
+        return {partition: ErrorCode(answered.get(partition, NOT_ANSWERED)) for partition in self._partitions}
+
+    def _is_gone(self, partition: TopicPartition, code: ErrorCode) -> bool:
+        """Whether it was refused since the topic was deleted: to repeat the commit would hold up all others."""
+        if classify(code, Situation(OffsetCommitRequest.api_key)) is not Action.REFRESH_METADATA:
+            return False
+        # The coordinator may be the one that has not heard of the topic yet.
+        self._cluster.invalidate(f"OffsetCommit for {partition}: {code.name}")
+        snapshot = self._cluster.snapshot
+        return snapshot.partition(*partition) is None or partition.topic in snapshot.recreated(self._ids)
+
+
+class FetchExchange:
+    """OffsetFetch.
+
+    Attributes:
+        partitions: The partitions asked for.
+    """
+
+    request_type = OffsetFetchRequest
+    member = False
+
+    def __init__(self, cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        self.partitions = list(partitions)
+        self._group_id = group_id
+        self._cluster = cluster
+        self._numbers: dict[str, list[int]] = {}
+        for topic, number in self.partitions:
+            self._numbers.setdefault(topic, []).append(number)
+        self._ids: dict[str, bytes] = {}
+        self._by_id = True
+
+    def highest(self) -> int | None:
+        self._ids = _topic_ids(self._cluster.snapshot, self._numbers) if self._by_id else {}
+        return None if self._ids else _BY_NAME
+
+    def build(self, version: int) -> OffsetFetchRequest:
+        # A broker before 2.5 cannot wait for transactions; read-process-write loops do not work with it anyway.
+        stable = version >= _STABLE_FROM
+        if version >= _GROUPS_FROM:
+            topics = [
+                OffsetFetchRequestTopics(name=name, topic_id=self._ids.get(name, ZERO_UUID), partition_indexes=numbers)
+                for name, numbers in self._numbers.items()
+            ]
+            groups = [OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)]
+            return OffsetFetchRequest(groups=groups, require_stable=stable)
+        old = [OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in self._numbers.items()]
+        return OffsetFetchRequest(group_id=self._group_id, topics=old, require_stable=stable)
+
+    def failure(self, response: OffsetFetchResponse) -> ErrorCode:
+        top, entries = self.entries(response)
+        code = _worst(
+            [ErrorCode(top), *(ErrorCode(entry.error_code) for entry in entries.values())],
+            Situation(OffsetFetchRequest.api_key),
+        )
+        # By name, nothing is committed for a topic that was deleted, and the others need not wait for fresh metadata.
+        self._by_id = self._by_id and code is not ErrorCode.UNKNOWN_TOPIC_ID
+        return code
+
+    def entries(self, response: OffsetFetchResponse) -> tuple[int, dict[TopicPartition, Any]]:
+        """The top-level code and the partitions, in whichever of its two forms the version has them."""
+        names = {topic_id: name for name, topic_id in self._ids.items()}
+        if response.groups:
+            group = response.groups[0]
+            return group.error_code, {
+                TopicPartition(topic.name or names.get(topic.topic_id, ""), entry.partition_index): entry
+                for topic in group.topics
+                for entry in topic.partitions
+            }
+        return response.error_code, {
+            TopicPartition(topic.name, entry.partition_index): entry
+            for topic in response.topics
+            for entry in topic.partitions
+        }
+
+
+def _topic_ids(snapshot: ClusterSnapshot, topics: Collection[str]) -> dict[str, bytes]:
+    """The ids of these topics, or none at all: a request has ids or names."""
+    ids = {name: snapshot.topics[name].topic_id for name in topics if name in snapshot.topics}
+    return ids if len(ids) == len(topics) and ZERO_UUID not in ids.values() else {}
+
+
+def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
+    """The code that decides about a response: first one that asks for another attempt, then one about the member."""
+
+    def rank(code: ErrorCode) -> int:
+        action = classify(code, situation)
+        ranks = (action in AGAIN, action in LOST, action is Action.REJOIN, action is Action.STOP, bool(code))
+        return ranks.index(True) if True in ranks else len(ranks)
+
+    return min(codes, key=rank, default=ErrorCode.NONE)

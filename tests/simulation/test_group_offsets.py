@@ -1,0 +1,90 @@
+"""Offsets by topic id: those of a topic that is gone are not taken for another's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokproto import Client
+from aiokproto.broker import Cluster
+from aiokproto.broker.control.call import Call, Serve
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
+from aiokproto.codec.schema import Response
+from aiokproto.codec.wire import ZERO_UUID
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import UnknownTopicError
+from aiokproto.simulation import Simulation
+from aiokproto.types import TopicPartition
+from tests.simulation.members import run, subscribed
+
+FIRST = TopicPartition("t", 0)
+
+
+async def create_again(cluster: Cluster) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), max_version=5)
+    await cluster.create_topic("t", 2)
+
+
+def test_a_commit_is_refused_for_a_topic_that_was_created_again() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "enable_auto_commit": False}) as consumer:
+            await consumer.poll(5000)
+            consumer.pause()
+            await create_again(cluster)
+            with pytest.raises(UnknownTopicError):
+                await consumer.commit({FIRST: 5}, timeout_ms=5000)
+            assert await consumer.committed(FIRST) == {FIRST: None}
+
+    run(program)
+
+
+def test_a_coordinator_that_has_not_heard_of_a_topic_yet_is_asked_again() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "enable_auto_commit": False}) as consumer:
+            await consumer.poll(5000)
+            cluster.faults.fail(OffsetCommitRequest, ErrorCode.UNKNOWN_TOPIC_ID, times=2)
+            await consumer.commit({FIRST: 5})
+            cluster.faults.fail(OffsetFetchRequest, ErrorCode.UNKNOWN_TOPIC_ID, times=2)
+            committed = (await consumer.committed(FIRST))[FIRST]
+            assert committed is not None
+            assert committed.offset == 5
+
+    run(program)
+
+
+@pytest.mark.parametrize(("release", "form"), [(None, ("", True)), ("4.1", ("t", False)), ("2.4", ("t", False))])
+def test_topics_go_by_id_where_the_coordinator_takes_ids(release: str | None, form: tuple[str, bool]) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        forms: set[tuple[str, bool]] = set()
+
+        async def note(call: Call, serve: Serve) -> Response | None:
+            assert isinstance(call.request, OffsetCommitRequest)
+            forms.update((topic.name, topic.topic_id != ZERO_UUID) for topic in call.request.topics)
+            return await serve(call.request)
+
+        async with subscribed({**options, "enable_auto_commit": False}) as consumer:
+            await consumer.poll(5000)
+            cluster.faults.intercept(OffsetCommitRequest, note)
+            await consumer.commit({FIRST: 1})
+            assert forms == {form}
+            committed = (await consumer.committed(FIRST))[FIRST]
+            assert committed is not None
+            assert committed.offset == 1
+
+    run(program, release)
+
+
+def test_one_topic_that_is_not_known_has_all_go_by_name() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "enable_auto_commit": False}) as consumer:
+            await consumer.poll(5000)
+            await cluster.create_topic("unread", 1)
+            unread = TopicPartition("unread", 0)
+            committed = await consumer.committed(FIRST, unread)
+            assert committed == {FIRST: None, unread: None}
+
+    run(program)
