@@ -226,9 +226,9 @@ def test_tests_do_not_sleep() -> None:
 
     The harness of real Kafka may poll: a Java process has no event to wait on. In a simulation sleeping takes no time.
     """
-    harness, simulation = ROOT / "tests" / "kafka", ROOT / "tests" / "simulation"
+    harness, virtual = ROOT / "tests" / "kafka", [ROOT / "tests" / "simulation", ROOT / "tests" / "group"]
     tests = (path for path in python_files("tests") if path.parent != harness or path.name.startswith("test_"))
-    assert not offenders((path for path in tests if path.parent != simulation), sleeps)
+    assert not offenders((path for path in tests if path.parent not in virtual), sleeps)
 
 
 def test_examples_are_run_by_a_test() -> None:

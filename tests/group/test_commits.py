@@ -1,0 +1,233 @@
+"""Commits: which offsets are sent, in which generation, and what a refusal means."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.messages.join_group import JoinGroupRequest
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import AuthorizationError, CommitError, DeadlineError, FencedError, UnknownTopicError
+from aiokproto.types import OffsetAndMetadata
+from tests.group.fake import committed, partitions, run
+from tests.group.test_rebalance import ALL, Scene, scene
+
+FIRST, SECOND = ALL
+OFFSETS = {FIRST: OffsetAndMetadata(1), SECOND: OffsetAndMetadata(2)}
+
+
+def sent(it: Scene) -> list[tuple[int, str, list[int]]]:
+    """Generation, member and partitions of each commit."""
+    return [
+        (
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            [entry.partition_index for topic in request.topics for entry in topic.partitions],
+        )
+        for request in it.cluster.sent(OffsetCommitRequest)
+    ]
+
+
+def test_a_commit_goes_as_the_member_in_its_generation() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await it.subscribe("t")
+            await it.member.commit(OFFSETS, 5.0)
+            assert sent(it) == [(1, "member-1", [0, 1])]
+
+    run(program())
+
+
+def test_what_is_not_owned_is_not_sent_and_the_rest_is() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await it.subscribe("t")
+            (other,) = partitions("u", 0)
+            with pytest.raises(CommitError, match=r"u-0 not committed: not assigned"):
+                await it.member.commit({FIRST: OffsetAndMetadata(1), other: OffsetAndMetadata(1)}, 5.0)
+            assert sent(it) == [(1, "member-1", [0])]
+
+    run(program())
+
+
+@pytest.mark.parametrize(
+    ("code", "losses"), [(ErrorCode.UNKNOWN_MEMBER_ID, 1), (ErrorCode.ILLEGAL_GENERATION, 1)], ids=str
+)
+def test_a_refusal_says_that_the_member_was_removed(code: ErrorCode, losses: int) -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [code]
+            with pytest.raises(CommitError):
+                await it.member.commit(OFFSETS, 5.0)
+            assert it.owner.losses == losses
+            await asyncio.sleep(1)
+            assert it.owner.kinds[1:] == ["ASSIGN", "LOST", "ASSIGN"]
+
+    run(program())
+
+
+def test_a_member_in_no_generation_does_not_commit_as_if_from_outside() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await it.subscribe("t")
+            it.owner.takes = dict.fromkeys(it.owner.takes, 0.0)
+            it.cluster.next[HeartbeatRequest] = [ErrorCode.UNKNOWN_MEMBER_ID]
+            it.cluster.next[JoinGroupRequest] = [None]
+            refused: list[str] = []
+            lost = it.owner.lost
+
+            def on_lost() -> None:
+                lost()
+                commit = asyncio.ensure_future(it.member.commit(OFFSETS, 5.0))
+                commit.add_done_callback(lambda task: refused.append(str(task.exception())))
+
+            it.owner.lost = on_lost  # type: ignore[method-assign]
+            await asyncio.sleep(4)
+            assert len(refused) == 1
+            assert "not" in refused[0]
+            assert sent(it) == []
+
+    run(program())
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_commit_that_meets_a_rebalance_is_repeated_in_the_next_generation(strategy: str) -> None:
+    async def program() -> None:
+        async with scene(strategy) as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            await it.member.commit(OFFSETS, 5.0)
+            assert sent(it) == [(1, "member-1", [0, 1]), (2, "member-1", [0, 1])]
+
+    run(program())
+
+
+def test_a_refusal_of_an_earlier_generation_says_nothing_about_this_one() -> None:
+    async def program() -> None:
+        async with scene("cooperative-sticky") as it:
+            await it.subscribe("t")
+
+            async def late(request: OffsetCommitRequest) -> OffsetCommitResponse:
+                it.group.rebalancing = True
+                await asyncio.sleep(5)
+                return committed(request, ErrorCode.ILLEGAL_GENERATION)
+
+            it.cluster.next[OffsetCommitRequest] = [late]
+            await it.member.commit(OFFSETS, 10.0)
+            assert [generation for generation, *_ in sent(it)] == [1, 2]
+            assert it.owner.losses == 0
+
+    run(program())
+
+
+def test_a_commit_waits_for_a_rebalance_until_its_deadline() -> None:
+    async def program() -> None:
+        async with scene("cooperative-sticky") as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            it.cluster.next[JoinGroupRequest] = [None]
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(DeadlineError, match="rebalance did not end"):
+                await it.member.commit(OFFSETS, 5.0)
+            assert asyncio.get_running_loop().time() - began == pytest.approx(5.0, abs=0.1)
+
+    run(program())
+
+
+def test_a_commit_that_may_not_wait_for_a_rebalance_is_refused_at_once() -> None:
+    async def program() -> None:
+        async with scene("cooperative-sticky") as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            with pytest.raises(CommitError, match="waits for the callback"):
+                await it.member.commit(OFFSETS, 5.0, may_wait=False)
+            assert len(sent(it)) == 1
+
+    run(program())
+
+
+def test_one_partition_that_is_refused_is_raised_after_the_others_were_committed() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [
+                lambda request: committed(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE)
+            ]
+            with pytest.raises(AuthorizationError, match="t-0"):
+                await it.member.commit(OFFSETS, 5.0)
+            assert len(sent(it)) == 1
+            assert not it.task.done()
+
+    run(program())
+
+
+def test_a_deleted_topic_is_raised_and_does_not_hold_up_the_others() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.UNKNOWN_TOPIC_ID] * 100
+            committing = asyncio.create_task(it.member.commit(OFFSETS, 60.0))
+            await asyncio.sleep(1)
+            assert not committing.done(), "the coordinator may not have heard of the topic yet"
+            assert it.cluster.invalidated
+            it.cluster.snapshot = it.cluster.snapshot.without({"t"})
+            with pytest.raises(UnknownTopicError):
+                await asyncio.wait_for(committing, 5)
+
+    run(program())
+
+
+def test_a_partition_that_the_answer_leaves_out_is_not_committed() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [lambda request: OffsetCommitResponse(topics=[])]
+            with pytest.raises(Exception, match="OffsetCommit"):
+                await it.member.commit(OFFSETS, 5.0)
+
+    run(program())
+
+
+def test_a_fenced_commit_ends_the_member() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [ErrorCode.FENCED_INSTANCE_ID]
+            with pytest.raises(FencedError):
+                await it.member.commit(OFFSETS, 5.0)
+            with pytest.raises(FencedError):
+                await asyncio.wait_for(it.task, 1)
+
+    run(program())
+
+
+def test_commits_go_one_after_the_other_and_wait_no_longer_than_their_deadline() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await it.subscribe("t")
+            it.cluster.next[OffsetCommitRequest] = [None]
+            first: Any = asyncio.create_task(it.member.commit(OFFSETS, 60.0))
+            await asyncio.sleep(0.1)
+            with pytest.raises(DeadlineError, match="another commit"):
+                await it.member.commit(OFFSETS, 1.0)
+            await first
+            assert len(sent(it)) == 2
+
+    run(program())
+
+
+def test_a_commit_from_outside_has_no_member() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            it.cluster.next[OffsetCommitRequest] = [lambda request: committed(request, 0)]
+            await it.member.commits.from_outside(OFFSETS, 5.0)
+            assert sent(it) == [(-1, "", [0, 1])]
+            with pytest.raises(Exception, match="UNKNOWN_MEMBER_ID"):
+                await it.member.commits.from_outside(OFFSETS, 5.0)
+
+    run(program())

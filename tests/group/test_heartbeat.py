@@ -1,0 +1,176 @@
+"""Heartbeats: what an answer, or none, means for the member."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.messages.join_group import JoinGroupResponse
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import AuthenticationError, BrokerConnectionError, KafkaError
+from aiokproto.failures import Action
+from aiokproto.group.heartbeat import Heartbeat
+from aiokproto.group.membership import Membership, Phase
+from aiokproto.group.requests import GroupRequests
+from tests.group.fake import CONFIG, FakeCluster, FakeOwner, run
+
+
+class Scene:
+    """A member in generation 1 that has a session, and its heartbeats."""
+
+    def __init__(self) -> None:
+        cluster: Any = FakeCluster()
+        self.cluster, self.owner = cluster, FakeOwner()
+        self.taken: list[Action] = []
+        self.member = Membership("g", None, CONFIG.session_timeout, CONFIG.max_poll_interval)
+        self.member.joined(JoinGroupResponse(generation_id=1, member_id="member-1", leader="member-1"))
+        self.member.synced(0)
+        cluster.group.member, cluster.group.generation = "member-1", 1
+        self.heartbeat = Heartbeat(
+            cluster, CONFIG, self.member, GroupRequests(cluster, "g"), self._take, self.owner.session
+        )
+        self.heartbeat.confirm(asyncio.get_running_loop().time())
+        self.task = asyncio.create_task(self.heartbeat.run())
+
+    def _take(self, action: Action, error: KafkaError) -> None:
+        self.taken.append(action)
+
+    @property
+    def beats(self) -> int:
+        return len(self.cluster.sent(HeartbeatRequest))
+
+
+@asynccontextmanager
+async def scene() -> AsyncIterator[Scene]:
+    made = Scene()
+    try:
+        yield made
+    finally:
+        made.task.cancel()
+        await asyncio.wait([made.task])
+
+
+def test_a_heartbeat_an_interval_keeps_the_session() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            await asyncio.sleep(31)
+            assert it.beats == 10
+            assert (it.taken, it.owner.sessions) == ([], [])
+
+    run(program())
+
+
+def test_no_heartbeat_is_sent_while_the_member_is_in_no_generation() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            it.member.join({}, "test")
+            await asyncio.sleep(30)
+            assert it.beats == 0
+            assert it.owner.sessions == [], "JoinGroup keeps the session"
+
+    run(program())
+
+
+@pytest.mark.parametrize(
+    ("code", "action"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, Action.REJOIN),
+        (ErrorCode.ILLEGAL_GENERATION, Action.REJOIN_LOST),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Action.REJOIN_AS_NEW),
+        (ErrorCode.FENCED_INSTANCE_ID, Action.STOP),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Action.STOP),
+    ],
+)
+def test_an_answer_about_the_member_is_passed_on(code: ErrorCode, action: Action) -> None:
+    async def program() -> None:
+        async with scene() as it:
+            it.cluster.next[HeartbeatRequest] = [code]
+            await asyncio.sleep(4)
+            assert it.taken == [action]
+
+    run(program())
+
+
+def test_an_answer_that_a_rebalance_has_overtaken_is_no_news() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            it.cluster.group.remove()
+            await asyncio.sleep(3.005)
+            it.member.join({}, "test")
+            await asyncio.sleep(1)
+            assert it.beats == 1
+            assert it.taken == []
+            assert it.member.phase is Phase.JOINING
+
+    run(program())
+
+
+@pytest.mark.parametrize("failure", [BrokerConnectionError("lost"), ErrorCode.NOT_COORDINATOR], ids=str)
+def test_a_lost_coordinator_is_looked_up_and_asked_at_once(failure: object) -> None:
+    async def program() -> None:
+        async with scene() as it:
+            it.cluster.next[HeartbeatRequest] = [failure]
+            await asyncio.sleep(3.5)
+            assert it.beats == 2
+            assert it.cluster.forgotten == 1
+            assert it.owner.sessions == []
+
+    run(program())
+
+
+def test_a_silent_coordinator_is_tried_again_within_the_session() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            it.cluster.next[HeartbeatRequest] = [None]
+            await asyncio.sleep(9)
+            assert it.beats >= 2
+            assert it.owner.sessions == []
+
+    run(program())
+
+
+def test_a_session_is_unconfirmed_after_its_timeout_and_confirmed_by_the_next_answer() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            it.cluster.next[HeartbeatRequest] = [None] * 4
+            await asyncio.sleep(9.9)
+            assert it.heartbeat.confirmed
+            await asyncio.sleep(0.2)
+            assert not it.heartbeat.confirmed
+            await asyncio.sleep(10)
+            assert it.heartbeat.confirmed
+            assert it.owner.sessions == [False, True]
+
+    run(program())
+
+
+def test_a_suspension_is_noticed_before_the_answer_to_a_heartbeat_sent_before_it() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            loop: Any = asyncio.get_running_loop()
+            await asyncio.sleep(3.005)
+            assert it.beats == 1, "sent, and not yet answered"
+            loop.stall(20)
+            it.heartbeat.check_session()
+            assert not it.heartbeat.confirmed
+            await asyncio.sleep(0.02)
+            assert it.owner.sessions == [False], "that answer is older than a session"
+            await asyncio.sleep(4)
+            assert it.owner.sessions == [False, True]
+
+    run(program())
+
+
+def test_what_ends_the_client_ends_the_heartbeats() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            it.cluster.next[HeartbeatRequest] = [AuthenticationError("refused")]
+            with pytest.raises(AuthenticationError):
+                await it.task
+
+    run(program())
