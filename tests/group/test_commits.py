@@ -225,9 +225,9 @@ def test_a_commit_from_outside_has_no_member() -> None:
     async def program() -> None:
         async with scene() as it:
             it.cluster.next[OffsetCommitRequest] = [lambda request: committed(request, 0)]
-            await it.member.commits.from_outside(OFFSETS, 5.0)
+            await it.member.commit_from_outside(OFFSETS, 5.0)
             assert sent(it) == [(-1, "", [0, 1])]
             with pytest.raises(Exception, match="UNKNOWN_MEMBER_ID"):
-                await it.member.commits.from_outside(OFFSETS, 5.0)
+                await it.member.commit_from_outside(OFFSETS, 5.0)
 
     run(program())

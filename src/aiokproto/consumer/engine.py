@@ -366,9 +366,9 @@ class Engine:
         if not offsets:
             return
         if self.subscription.partitions is None:
-            await self.member.commits.as_member(offsets, timeout, may_wait=not self.rebalancing.in_callback())
+            await self.member.commit(offsets, timeout, may_wait=not self.rebalancing.in_callback())
         else:
-            await self.member.commits.from_outside(offsets, timeout)
+            await self.member.commit_from_outside(offsets, timeout)
         self._committed.update({partition: position.offset for partition, position in offsets.items()})
 
     async def _auto_commit(self) -> None:

@@ -71,6 +71,8 @@ class Rebalancing:
 
     def in_callback(self) -> bool:
         """Whether the current task runs in a callback of this consumer, or was started there while that still runs."""
+        if self._idle.is_set():
+            return False
         call = _CALL.get()
         return call is not None and call.of is self and call.running
 

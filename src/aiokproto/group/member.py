@@ -44,7 +44,7 @@ class GroupMember:
         self._heartbeat = Heartbeat(cluster, config, self._membership, requests, self._take, owner.session)
         self._joining = Joining(cluster, config, assignors, self._membership, requests, self._heartbeat)
         self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner)
-        self.commits = Commits(cluster, self._membership, self._rebalance, config.group_id)
+        self._commits = Commits(cluster, self._membership, self._rebalance, config.group_id)
 
     # What the consumer says
 
@@ -119,11 +119,17 @@ class GroupMember:
         self._rebalance.owned.clear()
         await self._joining.leave(reason, timeout)
 
+    # Commits
+
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, may_wait: bool = True
     ) -> None:
-        """Commit; see :meth:`Commits.as_member <aiokproto.group.commits.Commits.as_member>`."""
-        await self.commits.as_member(offsets, timeout, may_wait=may_wait)
+        """Commit what this member owns; see :meth:`Commits.as_member <aiokproto.group.commits.Commits.as_member>`."""
+        await self._commits.as_member(offsets, timeout, may_wait=may_wait)
+
+    async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
+        """Commit for partitions that the group does not assign. Raises as :meth:`commit`."""
+        await self._commits.from_outside(offsets, timeout)
 
     def _take(self, action: Action, error: KafkaError) -> None:
         self._rebalance.take(action, error)
