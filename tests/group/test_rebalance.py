@@ -252,3 +252,41 @@ def test_leaving_ends_in_time_though_nobody_answers() -> None:
             assert asyncio.get_running_loop().time() - began <= 2.1
 
     run(program())
+
+
+def test_a_cooperative_member_that_cannot_reach_its_coordinator_to_join_is_unconfirmed() -> None:
+    async def program() -> None:
+        async with scene("cooperative-sticky") as it:
+            await it.subscribe("t")
+            it.cluster.next[JoinGroupRequest] = [BrokerConnectionError("lost")] * 1000
+            it.group.rebalancing = True
+            await asyncio.sleep(12)
+            assert it.owner.sessions == [], "it was confirmed by the heartbeat that said so"
+            await asyncio.sleep(4)
+            assert it.owner.sessions == [False]
+            it.cluster.next[JoinGroupRequest].clear()
+            await asyncio.sleep(60)
+            assert it.owner.sessions == [False, True]
+            assert it.owner.kinds[1:] == ["ASSIGN", "ASSIGN"]
+
+    run(program())
+
+
+def test_a_rebalance_that_takes_long_keeps_the_session() -> None:
+    async def program() -> None:
+        async with scene("cooperative-sticky") as it:
+            await it.subscribe("t")
+
+            async def hold(request: JoinGroupRequest) -> JoinGroupResponse:
+                await asyncio.sleep(40)
+                response = it.group.answer(request)
+                assert isinstance(response, JoinGroupResponse)
+                return response
+
+            it.cluster.next[JoinGroupRequest] = [hold]
+            it.group.rebalancing = True
+            await asyncio.sleep(60)
+            assert it.owner.sessions == []
+            assert it.owner.kinds[1:] == ["ASSIGN", "ASSIGN"]
+
+    run(program())

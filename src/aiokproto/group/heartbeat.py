@@ -127,11 +127,16 @@ class Heartbeat:
         if loop.time() < ends_at:
             self._timer = loop.call_at(ends_at, self._session_ended)
             return
-        log.warning(
-            "group %s: no heartbeat was answered in %.1f s: the session may be over",
-            self._config.group_id,
-            loop.time() - self._sent_at,
-        )
+        self.doubt(loop.time() - self._sent_at)
+
+    def doubt(self, silence: float) -> None:
+        """The coordinator has said nothing for as many seconds, more than a session."""
+        if self.confirmed:
+            log.warning(
+                "group %s: no word from the coordinator in %.1f s: the session may be over",
+                self._config.group_id,
+                silence,
+            )
         self._set_confirmed(False)
 
     def _set_confirmed(self, confirmed: bool) -> None:

@@ -87,7 +87,7 @@ class GroupRequests:
 
         def describe() -> str:
             return (
-                f"{self._name(exchange)} of group {self.group_id!r}: not done in {at - began:g} s, "
+                f"{self._name(exchange)} of group {self.group_id!r}: not done in {at - began:.3g} s, "
                 f"{attempt} failed attempts: {failure}"
             )
 
