@@ -46,8 +46,12 @@ PURE = (
     "producer.queue",
     "producer.stored",
     "consumer.subscription",
+    "consumer.buffer",
     "consumer.cursor",
+    "consumer.fetch_request",
+    "consumer.fetch_state",
     "consumer.session",
+    "consumer.start_lookup",
     "spark.offsets",
 )
 

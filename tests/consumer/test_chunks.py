@@ -8,7 +8,7 @@ import pytest
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
-from aiokproto.consumer.chunk import MOST_BATCHES, MOST_WORK, Chunk, chunks, expected_size
+from aiokproto.consumer.chunk import MOST_BATCHES, MOST_WORK, Chunk, Supply, chunks, expected_size
 from aiokproto.records import BatchBuilder, Compression
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition
@@ -100,21 +100,22 @@ def test_a_paused_partition_keeps_no_more_than_its_own_records() -> None:
     first, second = batch(0, b"a"), batch(1, b"b", compression=Compression.GZIP)
     answer[1000 : 1000 + len(first + second)] = first + second
     part = memoryview(answer)[1000 : 1000 + len(first + second)]
-    assignment = Assignment(Signals(*[lambda: None] * 3))
+    assignment = Assignment(Signals(*[lambda *_: None] * 3))
     assignment.add([AT], 0)
     cursor = assignment.get(AT)
     cursor.locate(0)
+    supply = Supply()
 
     def alive() -> int:
-        buffers = [it.raw.obj for chunk in cursor.chunks for it in chunk.batches]
+        buffers = [it.raw.obj for chunk in cursor.buffer.chunks for it in chunk.batches]
         return sum({id(buffer): memoryview(buffer).nbytes for buffer in buffers}.values())
 
-    cursor.fetched(*chunks(AT, 0, part, []))
+    cursor.received(next(chunks(AT, 0, part, [])), supply)
     assert alive() == len(answer)
     assignment.pause([AT], True)
     assert alive() == len(first + second)
     assignment.seek(AT, 0)
-    cursor.fetched(*chunks(AT, 0, part, []))  # was under way when it was paused
+    cursor.received(next(chunks(AT, 0, part, [])), supply)  # was under way when it was paused
     assert alive() == len(first + second)
-    values = [record.value for it in cursor.chunks[0].batches for record in it]
+    values = [record.value for it in cursor.buffer.chunks[0].batches for record in it]
     assert values == [b"a", b"b"]

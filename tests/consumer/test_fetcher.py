@@ -1,26 +1,300 @@
-"""Which partitions a broker is asked for."""
+"""Which broker each partition is read from, and what it is asked for."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from aiokproto.cluster import BrokerNode, ClusterSnapshot
+import pytest
+
+from aiokproto.cluster import BrokerNode, ClusterSnapshot, PartitionInfo, TopicInfo
+from aiokproto.codec.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from aiokproto.consumer.assignment import Assignment, Signals
-from aiokproto.consumer.fetcher import FetchConfig, Fetcher
+from aiokproto.consumer.broker_fetcher import MOST_CHANGES, BrokerFetcher
+from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.fetch_request import FetchConfig
+from aiokproto.consumer.fetcher import Fetcher
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerConnectionError, KafkaError
+from aiokproto.records import BatchBuilder
 from aiokproto.types import TopicPartition
 
-AT = TopicPartition("t", 0)
+TOPIC_ID = b"t" * 16
+Answer = Callable[[int, FetchRequest], FetchResponse | None]
+
+
+def batch(base: int) -> bytes:
+    builder = BatchBuilder()
+    builder.append(0, None, b"x")
+    return bytes(builder.close(base_offset=base))
+
+
+def at_once_what_is_new(node: int, request: FetchRequest) -> FetchResponse | None:
+    return FetchResponse(session_id=node + 1) if request.topics or not request.max_wait_ms else None
+
+
+class Kafka:
+    """Stands in for a :class:`aiokproto.cluster.Cluster`.
+
+    Attributes:
+        requests: What was asked, node first.
+        answer: How it is answered; None waits, as a long poll does, until :meth:`give`.
+        polling: Whether a request waits.
+    """
+
+    def __init__(self, size: int, nodes: int = 1, *, known: bool = True) -> None:
+        self.config = SimpleNamespace(max_response_size=100 << 20, request_timeout=30.0)
+        self.requests: list[tuple[int, FetchRequest]] = []
+        self.answer: Answer = at_once_what_is_new
+        self.invalidated: list[str] = []
+        self.asked = asyncio.Event()
+        self.polling = False
+        self._waiting: asyncio.Queue[FetchResponse | KafkaError] = asyncio.Queue()
+        parts = tuple(PartitionInfo(number % nodes, 1) for number in range(size))
+        self.snapshot = ClusterSnapshot(
+            brokers={node: BrokerNode(node, "localhost", 9092) for node in range(nodes + 1)},
+            topics={"t": TopicInfo("t", TOPIC_ID, parts)} if known else {},
+            topic_names={TOPIC_ID: "t"},
+            generation=1,
+        )
+
+    def backoff(self, attempt: int) -> float:
+        return 0.0
+
+    def invalidate(self, reason: str) -> None:
+        self.invalidated.append(reason)
+
+    async def send(self, request: FetchRequest, node: int, **_: Any) -> FetchResponse:
+        self.requests.append((node, request))
+        self.asked.set()
+        await asyncio.sleep(0)
+        at_once = self.answer(node, request)
+        if at_once is not None:
+            return at_once
+        self.polling = True
+        try:
+            answer = await self._waiting.get()
+        finally:
+            self.polling = False
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    def give(self, *parts: PartitionData, session_id: int = 1) -> None:
+        """Answer the long poll that waits."""
+        topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(parts))
+        self._waiting.put_nowait(FetchResponse(session_id=session_id, responses=[topic]))
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Answer it with an error on top."""
+        self._waiting.put_nowait(FetchResponse(error_code=code))
+
+    def fail(self, error: KafkaError) -> None:
+        """Have it fail."""
+        self._waiting.put_nowait(error)
+
+    async def request(self) -> FetchRequest:
+        """The next request that says anything new."""
+        while True:
+            while not self.requests:
+                self.asked.clear()
+                await self.asked.wait()
+            _, request = self.requests.pop(0)
+            if request.topics or request.forgotten_topics_data:
+                return request
+
+    async def idle(self) -> None:
+        """Wait until a request waits for records, and forget those before it."""
+        while not self.polling:
+            await asyncio.sleep(0)
+        self.requests.clear()
+
+
+def asked(request: FetchRequest) -> dict[int, int]:
+    """Partition → offset."""
+    return {part.partition: part.fetch_offset for topic in request.topics for part in topic.partitions}
+
+
+@asynccontextmanager
+async def fetching(kafka: Kafka, size: int, **config: Any) -> AsyncIterator[tuple[Fetcher, Assignment]]:
+    fetchers: list[Fetcher] = []
+
+    def changed(cursors: Any) -> None:
+        if fetchers:
+            fetchers[0].changed(cursors)
+
+    assignment = Assignment(Signals(changed, lambda: None, lambda: fetchers[0].room()))
+    fetcher = Fetcher(kafka, assignment, FetchConfig(**config), lambda cursor, why: False)  # type: ignore[arg-type]
+    fetchers.append(fetcher)
+    assignment.add([TopicPartition("t", number) for number in range(size)], 0)
+    for cursor in assignment.cursors.values():
+        assignment.located(cursor, 5)
+    task = asyncio.create_task(fetcher.run())
+    try:
+        yield fetcher, assignment
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often a partition was looked at."""
+    counted: Counter[str] = Counter()
+
+    def counting(owner: type, name: str) -> None:
+        inner = getattr(owner, name)
+
+        def call(*args: Any) -> Any:
+            counted[name] += 1
+            return inner(*args)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counting(BrokerFetcher, "_wanted")
+    counting(Fetcher, "_place")
+    return counted
+
+
+async def test_a_fetch_costs_what_has_changed(work: Counter[str]) -> None:
+    """However many partitions have nothing new."""
+    size = 5 * MOST_CHANGES // 2
+    kafka = Kafka(size)
+    async with fetching(kafka, size) as (_, assignment):
+        found: list[dict[int, int]] = []
+        while sum(map(len, found)) < size:
+            found.append(asked(await kafka.request()))
+        assert {number for partitions in found for number in partitions} == set(range(size))
+        assert max(map(len, found)) <= MOST_CHANGES
+        await kafka.idle()
+        kafka.answer = lambda node, request: None
+        work.clear()
+        for offset in range(5, 25):
+            kafka.give(PartitionData(partition_index=7, high_watermark=99, records=batch(offset)))
+            assert asked(await kafka.request()) == {7: offset + 1}
+        assert work == {"_wanted": 20}
+        assert assignment.get(TopicPartition("t", 7)).buffer.size == 20 * len(batch(0))
+
+
+async def test_no_partition_waits_for_the_long_poll_of_others_to_be_asked_for() -> None:
+    kafka = Kafka(2 * MOST_CHANGES)
+    async with fetching(kafka, 2 * MOST_CHANGES):
+        while not kafka.polling:
+            await asyncio.sleep(0)
+        said = [len(asked(request)) for _, request in kafka.requests]
+        assert sum(said) == 2 * MOST_CHANGES
+        waits = [request.max_wait_ms for (_, request), new in zip(kafka.requests, said, strict=True) if new]
+        assert set(waits[:-1]) == {0}
+
+
+async def test_a_partition_that_is_paused_or_removed_is_forgotten() -> None:
+    kafka = Kafka(3)
+    async with fetching(kafka, 3) as (_, assignment):
+        await kafka.idle()
+        assignment.pause([TopicPartition("t", 1)], True)
+        assignment.remove([TopicPartition("t", 2)])
+        assignment.seek(TopicPartition("t", 0), 50)
+        kafka.give()
+        request = await kafka.request()
+        assert [(topic.topic, sorted(topic.partitions)) for topic in request.forgotten_topics_data] == [("t", [1, 2])]
+        assert asked(request) == {0: 50}
+        await kafka.idle()
+        assignment.pause([TopicPartition("t", 1)], False)
+        kafka.give()
+        assert asked(await kafka.request()) == {1: 5}
+
+
+async def test_what_comes_for_a_partition_that_was_sought_meanwhile_is_dropped() -> None:
+    kafka = Kafka(1)
+    async with fetching(kafka, 1) as (_, assignment):
+        await kafka.idle()
+        assignment.seek(TopicPartition("t", 0), 5)
+        kafka.give(PartitionData(partition_index=0, records=batch(5)))
+        assert asked(await kafka.request()) == {0: 5}
+        assert not assignment.get(TopicPartition("t", 0)).buffer
+
+
+async def test_a_new_leader_is_asked_once_the_metadata_has_it() -> None:
+    kafka = Kafka(2, nodes=2)
+    async with fetching(kafka, 2) as (fetcher, _):
+        await kafka.idle()
+        kafka.snapshot = kafka.snapshot.with_leader("t", 0, leader=1, leader_epoch=2)
+        fetcher.metadata_changed()
+        kafka.answer = lambda node, request: FetchResponse(session_id=node + 1)
+        kafka.give()
+        kafka.give(session_id=2)
+        while not (moved := [node for node, request in kafka.requests if 0 in asked(request)]):
+            await asyncio.sleep(0)
+        assert moved == [1]
+
+
+async def test_after_a_lost_connection_everything_is_asked_for_again() -> None:
+    kafka = Kafka(2)
+    async with fetching(kafka, 2):
+        assert asked(await kafka.request()) == {0: 5, 1: 5}
+        await kafka.idle()
+        kafka.fail(BrokerConnectionError("gone"))
+        request = await kafka.request()
+        assert (request.session_epoch, asked(request)) == (0, {0: 5, 1: 5})
+        assert kafka.invalidated == ["fetch: gone"]
+
+
+async def test_a_session_that_the_broker_has_forgotten_begins_anew_at_once() -> None:
+    kafka = Kafka(1)
+    async with fetching(kafka, 1):
+        await kafka.idle()
+        kafka.refuse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        request = await kafka.request()
+        assert (request.session_id, request.session_epoch, asked(request)) == (0, 0, {0: 5})
+        assert not kafka.invalidated
+
+
+async def test_a_batch_that_is_cut_is_fetched_alone_and_the_session_stays() -> None:
+    """KIP-74: brokers before it cut batches that are too long for the partition's share."""
+    kafka = Kafka(2)
+    builder = BatchBuilder(max_bytes=1 << 20)
+    builder.append(0, None, bytes(3000))
+    whole = bytes(builder.close(base_offset=5))
+    async with fetching(kafka, 2, max_partition_bytes=1000) as (_, assignment):
+        await kafka.idle()
+        kafka.answer = lambda node, request: None
+        kafka.give(PartitionData(partition_index=0, records=whole[:1000]))
+        alone = await kafka.request()
+        assert (alone.session_id, alone.session_epoch, asked(alone)) == (0, -1, {0: 5})
+        assert [part.partition_max_bytes for topic in alone.topics for part in topic.partitions] == [len(whole)]
+        kafka.give(PartitionData(partition_index=0, records=whole), session_id=0)
+        cursor = assignment.get(TopicPartition("t", 0))
+        while not cursor.buffer:
+            await asyncio.sleep(0)
+        assignment.seek(TopicPartition("t", 0), 7)
+        request = await kafka.request()
+        assert (request.session_id, asked(request)) == (1, {0: 7})
 
 
 async def test_a_follower_is_read_from_while_the_metadata_has_no_such_topic() -> None:
-    cluster: Any = SimpleNamespace(snapshot=ClusterSnapshot(brokers={1: BrokerNode(1, "localhost", 9092)}))
-    assignment = Assignment(Signals(*[lambda: None] * 3))
-    assignment.add([AT], 0)
-    cursor = assignment.get(AT)
-    cursor.locate(5)
-    cursor.replica = (1, float("inf"))
-    fetcher = Fetcher(cluster, assignment, FetchConfig(), lambda cursor, why: None)
-    mine, asked, _ = fetcher._due(1)
-    assert mine
-    assert [entry.offset for entry in asked.values()] == [5]
+    kafka = Kafka(0, known=False)
+    async with fetching(kafka, 1) as (fetcher, assignment):
+        cursor = assignment.get(TopicPartition("t", 0))
+        cursor.fetch.replica = (1, float("inf"))
+        fetcher.changed([cursor])
+        assert asked(await kafka.request()) == {0: 5}
+
+
+async def test_nothing_is_fetched_behind_what_is_damaged() -> None:
+    kafka = Kafka(1)
+    async with fetching(kafka, 1) as (_, assignment):
+        await kafka.idle()
+        damaged = bytearray(batch(6))
+        damaged[16] = 9
+        kafka.give(PartitionData(partition_index=0, records=batch(5) + bytes(damaged)))
+        cursor: Cursor = assignment.get(TopicPartition("t", 0))
+        while not cursor.buffer:
+            await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert cursor.buffer.damaged
+        assert not any(asked(request) for _, request in kafka.requests)

@@ -14,7 +14,7 @@ import pytest
 
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import Batch
-from aiokproto.consumer.chunk import chunks
+from aiokproto.consumer.chunk import Supply, chunks
 from aiokproto.consumer.cursor import COMMITTED
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
 from aiokproto.consumer.unpacked import UnpackedBatch
@@ -40,7 +40,7 @@ class Desk:
     """A reader of one partition, and the threads it makes use of."""
 
     def __init__(self, *, check_crcs: bool = True) -> None:
-        def nothing() -> None:
+        def nothing(*_: object) -> None:
             pass
 
         self.assignment = Assignment(Signals(nothing, nothing, nothing))
@@ -51,9 +51,9 @@ class Desk:
         self.threads = Counting()
 
     def feed(self, data: bytes | bytearray) -> None:
-        assert self.cursor.fetch_offset is not None
-        for chunk in chunks(AT, self.cursor.fetch_offset, memoryview(data), []):
-            self.cursor.fetched(chunk)
+        assert self.cursor.fetch.offset is not None
+        for chunk in chunks(AT, self.cursor.fetch.offset, memoryview(data), []):
+            self.cursor.received(chunk, Supply())
             self.assignment.arrived(self.cursor)
 
     async def batch(self, *, decompress: bool = True) -> Batch:

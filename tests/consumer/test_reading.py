@@ -7,7 +7,7 @@ import pytest
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import Batch
-from aiokproto.consumer.chunk import Chunk, chunks, open_batch
+from aiokproto.consumer.chunk import Chunk, Supply, chunks, open_batch
 from aiokproto.consumer.cursor import COMMITTED, Cursor
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchBuilder, RecordBatch, decode
@@ -53,10 +53,10 @@ def offsets(part: Chunk) -> list[int]:
 
 def read(cursor: Cursor) -> list[int]:
     """Open the next batch and hand out all of it."""
-    batch = cursor.chunks[0].batches[0]
-    cursor.opened(open_batch(batch, AT, cursor.end, check_crcs=True), batch)
-    found = [record.offset for record in reversed(cursor.records)]
-    cursor.records.clear()
+    batch = cursor.buffer.chunks[0].batches[0]
+    cursor.buffer.opened(open_batch(batch, AT, cursor.buffer.end, check_crcs=True), batch)
+    found = [record.offset for record in reversed(cursor.buffer.records)]
+    cursor.buffer.records.clear()
     return found
 
 
@@ -89,18 +89,18 @@ def test_aborted_transactions_are_left_out() -> None:
 def test_a_chunk_of_nothing_but_markers_moves_the_position() -> None:
     cursor = Cursor(AT, COMMITTED)
     cursor.locate(5)
-    cursor.fetched(chunk(marker(5, 1, committed=True), 5))
-    assert (cursor.position, cursor.fetch_offset, cursor.ready) == (6, 6, False)
+    cursor.received(chunk(marker(5, 1, committed=True), 5), Supply())
+    assert (cursor.position, cursor.fetch.offset, cursor.ready) == (6, 6, False)
 
 
 def test_markers_at_the_end_are_passed_with_the_last_records() -> None:
     cursor = Cursor(AT, COMMITTED)
     cursor.locate(0)
-    cursor.fetched(chunk(stored(0, 2, 1) + marker(2, 1, committed=True)))
-    cursor.fetched(chunk(marker(3, 2, committed=True), 3))
+    cursor.received(chunk(stored(0, 2, 1) + marker(2, 1, committed=True)), Supply())
+    cursor.received(chunk(marker(3, 2, committed=True), 3), Supply())
     assert read(cursor) == [0, 1]
     assert cursor.position == 3 or cursor.position == 4
-    assert (cursor.fetch_offset, cursor.ready) == (4, False)
+    assert (cursor.fetch.offset, cursor.ready) == (4, False)
 
 
 def test_damage_comes_after_the_good_records_before_it() -> None:
@@ -109,11 +109,11 @@ def test_damage_comes_after_the_good_records_before_it() -> None:
     bad[16] = 9
     cursor = Cursor(AT, COMMITTED)
     cursor.locate(0)
-    cursor.fetched(chunk(good + bytes(bad)))
+    cursor.received(chunk(good + bytes(bad)), Supply())
     assert read(cursor) == [0, 1, 2]
     assert cursor.ready
     assert not cursor.fetchable
-    assert "magic 9" in str(cursor.chunks[0].damage)
+    assert "magic 9" in str(cursor.buffer.chunks[0].damage)
 
 
 def test_a_wrong_checksum_is_noticed() -> None:
@@ -128,17 +128,17 @@ def test_a_seek_makes_earlier_answers_useless() -> None:
     cursor = Cursor(AT, COMMITTED)
     cursor.locate(0)
     version = cursor.version
-    cursor.fetched(chunk(stored(0, 3)))
+    cursor.received(chunk(stored(0, 3)), Supply())
     cursor.locate(7)
     assert cursor.version > version
-    assert (cursor.position, cursor.buffered, cursor.ready) == (7, 0, False)
+    assert (cursor.position, cursor.buffer.size, cursor.ready) == (7, 0, False)
 
 
 class Desk:
     """An assignment, and the two steps with which a consumer hands out."""
 
     def __init__(self, *partitions: TopicPartition) -> None:
-        def nothing() -> None:
+        def nothing(*_: object) -> None:
             pass
 
         self.assignment = Assignment(Signals(nothing, nothing, nothing))
@@ -146,10 +146,10 @@ class Desk:
 
     def feed(self, partition: TopicPartition, data: bytes, position: int = 0) -> Cursor:
         cursor = self.assignment.get(partition)
-        if cursor.fetch_offset is None:
+        if cursor.fetch.offset is None:
             cursor.locate(position)
         for part in chunks(partition, position, memoryview(data), []):
-            cursor.fetched(part)
+            cursor.received(part, Supply())
         self.assignment.arrived(cursor)
         return cursor
 
@@ -158,9 +158,9 @@ class Desk:
         cursor = self.assignment.next_cursor()
         if cursor is None:
             return False
-        if not cursor.records:
-            batch = cursor.chunks[0].batches[0]
-            cursor.opened(open_batch(batch, cursor.partition, cursor.end, check_crcs=True), batch)
+        if not cursor.buffer.records:
+            batch = cursor.buffer.chunks[0].batches[0]
+            cursor.buffer.opened(open_batch(batch, cursor.partition, cursor.buffer.end, check_crcs=True), batch)
         self.assignment.serve(cursor)
         return True
 

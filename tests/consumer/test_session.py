@@ -5,27 +5,47 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.consumer.session import FetchSession, Wanted
-from aiokproto.error_codes import ErrorCode
+from aiokproto.consumer.session import FetchSession, Wanted, outside
 from aiokproto.types import TopicPartition
 
+ONE, TWO = TopicPartition("x", 0), TopicPartition("x", 1)
+
 partitions = st.builds(TopicPartition, st.sampled_from("xy"), st.integers(0, 2))
-wanted_values = st.builds(
-    Wanted, st.sampled_from([b"1" * 16, b"2" * 16]), st.integers(0, 3), st.just(0), st.just(1 << 20)
+values = st.builds(
+    Wanted,
+    st.sampled_from([b"1" * 16, b"2" * 16]),
+    st.integers(0, 3),
+    st.just(0),
+    st.just(1 << 20),
+    st.just(1),
 )
 steps = st.lists(
-    st.tuples(st.dictionaries(partitions, wanted_values), st.sampled_from(["ok", "lost", "forgotten", "epoch"])),
+    st.tuples(
+        st.dictionaries(partitions, st.none() | values), st.sampled_from(["ok", "lost", "forgotten", "no session"])
+    ),
     max_size=20,
 )
 
 
+def wanted(offset: int, topic_id: bytes = b"1" * 16) -> Wanted:
+    return Wanted(topic_id, offset, 0, 1, 1)
+
+
 @given(steps)
-def test_the_broker_knows_what_is_wanted(script: list[tuple[dict[TopicPartition, Wanted], str]]) -> None:
+def test_the_broker_knows_what_is_wanted(script: list[tuple[dict[TopicPartition, Wanted | None], str]]) -> None:
     session = FetchSession()
     remembered: dict[tuple[TopicPartition, bytes], Wanted] = {}
+    desired: dict[TopicPartition, Wanted] = {}
     session_id, epoch = 0, 0
-    for wanted, outcome in script:
-        plan = session.plan(wanted)
+    again: list[TopicPartition] = []
+    for changes, outcome in script:
+        for partition, value in changes.items():
+            if value is None:
+                desired.pop(partition, None)
+            else:
+                desired[partition] = value
+        plan = session.plan({partition: desired.get(partition) for partition in [*again, *changes]})
+        again = []
         if plan.epoch == 0:
             remembered = {}
             session_id, epoch = session_id + 1, 0
@@ -35,35 +55,64 @@ def test_the_broker_knows_what_is_wanted(script: list[tuple[dict[TopicPartition,
             del remembered[key, value.topic_id]
         for key, value in plan.partitions.items():
             remembered[key, value.topic_id] = value
+        assert session.wanted == desired
         if outcome == "ok":
             epoch += 1
-            session.answered(0, session_id)
-            assert remembered == {(key, value.topic_id): value for key, value in wanted.items()}
-        elif outcome == "lost":
-            session.failed()
-        elif outcome == "forgotten":
-            session.answered(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-            assert session.plan(wanted).session_id == 0
+            session.answered(session_id)
+            assert remembered == {(key, value.topic_id): value for key, value in desired.items()}
+        elif outcome == "no session":
+            session.answered(0) if plan.epoch == 0 else session.answered(session_id)
+            epoch += 1
         else:
-            session.answered(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
+            again = session.restart(known=outcome == "lost")
+            assert again == list(desired)
 
 
-def test_only_news_is_told() -> None:
+def test_only_news_is_sent() -> None:
     session = FetchSession()
-    one, two = TopicPartition("x", 0), TopicPartition("x", 1)
-    before = {one: Wanted(b"", 0, 0, 1), two: Wanted(b"", 0, 0, 1)}
+    before = {ONE: wanted(0), TWO: wanted(0)}
     assert session.plan(before).partitions == before
-    session.answered(0, 7)
-    plan = session.plan({one: Wanted(b"", 5, 0, 1), two: before[two]})
-    assert (plan.session_id, plan.epoch, plan.partitions, plan.forgotten) == (7, 1, {one: Wanted(b"", 5, 0, 1)}, {})
-    session.answered(0, 7)
-    assert session.plan({one: Wanted(b"", 5, 0, 1)}).forgotten == {two: before[two]}
+    session.answered(7)
+    plan = session.plan({ONE: wanted(5), TWO: wanted(0)})
+    assert (plan.session_id, plan.epoch, plan.partitions, plan.forgotten) == (7, 1, {ONE: wanted(5)}, {})
+    session.answered(7)
+    assert session.plan({}).partitions == {}
+    session.answered(7)
+    assert session.plan({TWO: None}).forgotten == {TWO: wanted(0)}
 
 
 def test_a_broker_without_room_gets_full_requests() -> None:
     session = FetchSession()
-    wanted = {TopicPartition("x", 0): Wanted(b"", 0, 0, 1)}
-    for _ in range(3):
-        plan = session.plan(wanted)
-        assert (plan.session_id, plan.epoch, plan.partitions) == (0, 0, wanted)
-        session.answered(0, 0)
+    for changes in ({ONE: wanted(0)}, {TWO: wanted(3)}, {}):
+        plan = session.plan(changes)
+        session.answered(0)
+        assert (plan.session_id, plan.epoch) == (0, 0)
+        assert plan.partitions == session.wanted
+    assert session.wanted == {ONE: wanted(0), TWO: wanted(3)}
+
+
+def test_a_topic_created_again_is_another_one() -> None:
+    session = FetchSession()
+    session.plan({ONE: wanted(5)})
+    session.answered(7)
+    plan = session.plan({ONE: wanted(0, b"2" * 16)})
+    assert (plan.partitions, plan.forgotten) == ({ONE: wanted(0, b"2" * 16)}, {ONE: wanted(5)})
+    assert [session.topic(topic_id * 16) for topic_id in (b"1", b"2", b"3")] == ["x", "x", ""]
+
+
+def test_topics_are_named_while_an_id_is_missing() -> None:
+    session = FetchSession()
+    assert session.plan({ONE: wanted(0)}).by_name is False
+    session.answered(7)
+    assert session.plan({TWO: wanted(0, bytes(16))}).by_name is True
+    session.answered(7)
+    assert session.plan({}).by_name is True, "the session has it"
+    session.answered(7)
+    assert session.plan({TWO: wanted(0)}).by_name is True, "it has to be forgotten by its name"
+    session.answered(7)
+    assert session.plan({}).by_name is False
+
+
+def test_one_partition_outside_of_the_session() -> None:
+    plan = outside(ONE, wanted(4))
+    assert (plan.session_id, plan.epoch, plan.partitions, plan.forgotten) == (0, -1, {ONE: wanted(4)}, {})

@@ -19,15 +19,15 @@ from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
 
 class Signals(NamedTuple):
-    """Who is told what has happened here.
+    """What is called when something has happened here.
 
     Attributes:
-        changed: Partitions came, went, moved, or may be fetched again.
-        arrived: There is something to hand out.
+        changed: These came, went, moved, or may be fetched or read now, or not any more.
+        arrived: There is something to deliver.
         room: Records were opened: there is room for others.
     """
 
-    changed: Callable[[], None]
+    changed: Callable[[Collection[Cursor]], None]
     arrived: Callable[[], None]
     room: Callable[[], None]
 
@@ -60,63 +60,84 @@ class Assignment(Hand):
 
     def add(self, partitions: Iterable[TopicPartition], start: int, held: str = "") -> None:
         """Begin partitions that are not there yet; while ``held``, nothing of them is fetched."""
-        for partition in partitions:
-            if partition not in self.cursors:
-                cursor = self.cursors[partition] = Cursor(partition, start)
-                cursor.held = held
-        self._signals.changed()
+        added = [Cursor(partition, start, held) for partition in partitions if partition not in self.cursors]
+        self.cursors.update((cursor.partition, cursor) for cursor in added)
+        self._signals.changed(added)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """End partitions: nothing of them is handed out any more."""
-        for partition in partitions:
-            cursor = self.cursors.pop(partition, None)
-            if cursor is not None:
-                self._interrupt(cursor)
-                cursor.held = "not assigned"
-                cursor.seek(cursor.start)
-        self._signals.changed()
+        """End partitions: nothing of them is delivered any more."""
+        removed = [cursor for partition in partitions if (cursor := self.cursors.pop(partition, None)) is not None]
+        for cursor in removed:
+            self._interrupt(cursor)
+            cursor.hold("not assigned")
+            cursor.seek(cursor.lookup.start)
+        self._signals.changed(removed)
 
     def hold(self, partitions: Iterable[TopicPartition], why: str) -> None:
-        """Hand out nothing of these until :meth:`release`."""
-        for partition in partitions:
-            if (cursor := self.cursors.get(partition)) is not None:
-                cursor.held = why
-                self._interrupt(cursor)
+        """Deliver nothing of these until :meth:`release`."""
+        held = self._present(partitions)
+        for cursor in held:
+            cursor.hold(why)
+            self._interrupt(cursor)
+        self._signals.changed(held)
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """End :meth:`hold`."""
-        for partition in partitions:
-            if (cursor := self.cursors.get(partition)) is not None:
-                cursor.held = ""
-                self.enqueue(cursor)
-        self._signals.changed()
+        released = self._present(partitions)
+        for cursor in released:
+            cursor.hold("")
+            self.enqueue(cursor)
+        self._signals.changed(released)
+
+    def _present(self, partitions: Iterable[TopicPartition]) -> list[Cursor]:
+        return [self.cursors[partition] for partition in partitions if partition in self.cursors]
 
     # What the user does with them
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         """Pause or resume; what is fetched already is kept."""
-        for cursor in [self.get(partition) for partition in partitions]:
+        cursors = [self.get(partition) for partition in partitions]
+        for cursor in cursors:
+            cursor.pause(paused)
             if paused:
-                cursor.pause()
                 self._interrupt(cursor)
             else:
-                cursor.resume()
                 self.enqueue(cursor)
-        self._signals.changed()
+        self._signals.changed(cursors)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on from an offset."""
         cursor = self.get(partition)
         self._interrupt(cursor)
         cursor.locate(offset)
-        self._signals.changed()
+        self._signals.changed([cursor])
 
     def seek_to(self, partitions: Iterable[TopicPartition], start: int) -> None:
         """Go on from ``EARLIEST``, ``LATEST``, or a time in ms."""
-        for cursor in [self.get(partition) for partition in partitions]:
+        cursors = [self.get(partition) for partition in partitions]
+        for cursor in cursors:
             self._interrupt(cursor)
             cursor.seek(start)
-        self._signals.changed()
+        self._signals.changed(cursors)
+
+    # What is found out about them
+
+    def located(self, cursor: Cursor, offset: int, leader_epoch: int = -1) -> None:
+        """It is known where a partition starts."""
+        cursor.locate(offset, leader_epoch)
+        self._signals.changed([cursor])
+
+    def reset(self, cursor: Cursor, start: int) -> None:
+        """The position of a partition means nothing in its log: it starts anew."""
+        self._interrupt(cursor)
+        cursor.seek(start)
+        self._signals.changed([cursor])
+
+    def fail(self, cursor: Cursor, error: KafkaError) -> None:
+        """A partition cannot go on until the user seeks; the next read raises the error."""
+        cursor.fail(error)
+        self._signals.changed([cursor])
+        self.arrived(cursor)
 
     # Handing out
 
@@ -130,10 +151,6 @@ class Assignment(Hand):
         """Records of it have come, or its error."""
         self.enqueue(cursor)
         self._signals.arrived()
-
-    def moved(self) -> None:
-        """Cursors know where to start."""
-        self._signals.changed()
 
     def next_cursor(self) -> Cursor | None:
         """Whose turn it is; it stays first until :meth:`serve` or :meth:`yield_turn`. None: nobody has anything."""
@@ -150,7 +167,7 @@ class Assignment(Hand):
         """Hand out its opened records from now on."""
         self.yield_turn(cursor)
         self._serving = cursor
-        self.open = cursor.records
+        self.open = cursor.buffer.records
         self._signals.room()
 
     def handed(self, cursor: Cursor) -> None:
@@ -172,7 +189,7 @@ class Assignment(Hand):
         self.yield_turn(cursor)
         if isinstance(error, UnknownTopicError):
             cursor.retry()
-            self._signals.changed()
+            self._signals.changed([cursor])
         else:
             # Behind the others, or their records would never come again.
             self.enqueue(cursor)
@@ -228,7 +245,5 @@ class Assignment(Hand):
     def _yield_serving(self) -> None:
         cursor, self._serving, self.open = self._serving, None, []
         if cursor is not None:
-            if not cursor.records:
-                # It is a view of all that the fetch brought, which may be the partition's last for long.
-                cursor.batch = None
+            cursor.buffer.delivered()
             self.enqueue(cursor)

@@ -24,6 +24,26 @@ MOST_BATCHES = 256
 _UNPACKED = 4
 
 
+class Supply:
+    """What one broker has sent and nobody has opened yet.
+
+    Attributes:
+        waiting: Bytes that can be delivered.
+        parked: Bytes that cannot for now, as their partition is paused.
+    """
+
+    __slots__ = ("parked", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.parked = 0
+
+    @property
+    def size(self) -> int:
+        """All bytes."""
+        return self.waiting + self.parked
+
+
 class Chunk:
     """Some of what a Fetch brought for a partition, without control batches and aborted transactions.
 
@@ -36,13 +56,16 @@ class Chunk:
         damage: What follows the last good batch, if it cannot be read.
         wanted_size: Where even the first batch was cut, the bytes that a fetch has to bring for more of it to be seen:
             all of it, once its size is; else 0.
+        parked: Whether it cannot be delivered for now.
     """
 
-    __slots__ = ("batches", "damage", "end", "partition", "position", "size", "wanted_size")
+    __slots__ = ("_supply", "batches", "damage", "end", "parked", "partition", "position", "size", "wanted_size")
 
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
         self.position = position
+        self._supply: Supply | None = None
+        self.parked = False
         self.end = position
         self.size = 0
         self.batches: deque[RecordBatch] = deque()
@@ -54,21 +77,68 @@ class Chunk:
         """Whether there is nothing left to open."""
         return not self.batches and self.damage is None
 
-    def detach(self) -> None:
-        """Keep no more alive than this: batches are views of a whole answer, most of which may be others' records."""
-        if self.batches and 2 * self.size < memoryview(self.batches[0].raw.obj).nbytes:
-            own = b"".join(batch.raw for batch in self.batches)
-            self.batches = deque(decode(memoryview(own), check_crc=False))
+    def add(self, batch: RecordBatch) -> None:
+        """Add a batch at the end."""
+        self.batches.append(batch)
+        self.size += batch.size_in_bytes
+
+    def count_in(self, supply: Supply) -> None:
+        """From now on, what is not opened of it counts as a broker's supply."""
+        size, self.size, self._supply = self.size, 0, supply
+        self._resize(size)
 
     def take(self) -> int:
         """Take the first batch out, which was opened. Returns the offset to go on from after it."""
         batch = self.batches.popleft()
-        self.size -= batch.size_in_bytes
+        self._resize(-batch.size_in_bytes)
         return batch.next_offset if self.batches or self.damage else self.end
+
+    def take_all(self) -> list[RecordBatch]:
+        """Take all batches out."""
+        batches = list(self.batches)
+        self.batches.clear()
+        self._resize(-self.size)
+        return batches
+
+    def drop(self) -> None:
+        """It is not wanted any more."""
+        self.take_all()
+
+    def park(self) -> None:
+        """It cannot be delivered for now. Keep no more alive than its batches: they are views of a whole response, most
+        of which may be other partitions' records."""
+        if self.parked:
+            return
+        size = self.size
+        self._resize(-size)
+        self.parked = True
+        self._resize(size)
+        if self.batches and 2 * size < memoryview(self.batches[0].raw.obj).nbytes:
+            own = b"".join(batch.raw for batch in self.batches)
+            self.batches = deque(decode(memoryview(own), check_crc=False))
+
+    def unpark(self) -> None:
+        """End :meth:`park`."""
+        size = self.size
+        self._resize(-size)
+        self.parked = False
+        self._resize(size)
+
+    def _resize(self, by: int) -> None:
+        self.size += by
+        if self._supply is None:
+            return
+        if self.parked:
+            self._supply.parked += by
+        else:
+            self._supply.waiting += by
 
 
 def chunks(
-    partition: TopicPartition, position: int, data: memoryview, aborted: Sequence[AbortedTransaction]
+    partition: TopicPartition,
+    position: int,
+    data: memoryview,
+    aborted: Sequence[AbortedTransaction],
 ) -> Iterator[Chunk]:
     """What is in a record set, a part at a time, so that none takes long: neither to make, nor to read all of it.
 
@@ -96,8 +166,7 @@ def chunks(
 
     try:
         for batch in visible(wanted(), aborted):
-            chunk.batches.append(batch)
-            chunk.size += batch.size_in_bytes
+            chunk.add(batch)
             work += expected_size(batch)
             if work >= MOST_WORK or len(chunk.batches) == MOST_BATCHES:
                 yield chunk

@@ -10,7 +10,7 @@ from typing import Any
 from aiokproto.cluster import Cluster, TopicInfo
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
-from aiokproto.consumer.cursor import COMMITTED, EARLIEST
+from aiokproto.consumer.cursor import COMMITTED, EARLIEST, Cursor
 from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.locator import Locator
 from aiokproto.consumer.offsets import OffsetLookup
@@ -79,10 +79,10 @@ class Engine:
 
     # Signals
 
-    def _changed(self) -> None:
+    def _changed(self, cursors: Collection[Cursor] = ()) -> None:
         self._moved.set()
-        self.fetcher.wake()
-        self.locator.wake()
+        self.fetcher.changed(cursors)
+        self.locator.changed(cursors)
         self.reader.wake()
 
     def _arrived(self) -> None:
@@ -246,8 +246,8 @@ class Engine:
                 self.member.on_metadata(snapshot)
             elif self.subscription.by_topic:
                 self._follow.set()
-            self.fetcher.wake()
-            self.locator.wake()
+            self.fetcher.metadata_changed()
+            self.locator.metadata_changed()
 
     async def _follow_subscription(self) -> None:
         """Carry out what the user wants, and see to it when the cluster's topics change."""

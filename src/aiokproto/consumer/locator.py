@@ -1,18 +1,26 @@
-"""Where to start: each cursor that does not know asks the group, then the log, as ``auto_offset_reset`` says."""
+"""Where partitions start whose position is not known: the group is asked, then the log, as ``auto_offset_reset`` says.
+
+Each broker is asked by itself: one that does not answer holds up its own partitions alone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from aiokproto.cluster import Cluster
+from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.consumer.assignment import Assignment
+from aiokproto.consumer.broker_fetcher import wait_until
 from aiokproto.consumer.cursor import COMMITTED, EARLIEST, LATEST, Cursor
-from aiokproto.consumer.fetcher import MISSING_FOR, wait_until
+from aiokproto.consumer.fetch_response import MISSING_FOR
 from aiokproto.consumer.offsets import OffsetLookup, may_pass
+from aiokproto.consumer.start_lookup import StartLookup
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerError, DeadlineError, KafkaError, UnknownTopicError, error_for
+from aiokproto.errors import DeadlineError, KafkaError, UnknownTopicError, error_for
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.offsets import GroupOffsets
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
@@ -21,83 +29,81 @@ log = logging.getLogger("aiokproto.consumer")
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 """``auto_offset_reset`` → what to ask ListOffsets; None to raise."""
 
+MOST_AT_ONCE = 1000
+"""Partitions that one request asks about: a millisecond or two to write, and to read what it answers."""
 
 _GROUP = -1
-"""Whom to ask about a cursor that starts where the group has committed; others are numbers of brokers."""
-
-
-@dataclass
-class _Attempt:
-    """Finding a cursor's position.
-
-    Attributes:
-        version: The cursor's: after a seek it is another errand.
-        under_way: Whether somebody is being asked.
-        count: Failures in a row.
-        retry_at: Loop time before which nobody is asked again, ...
-        generation: ... unless the metadata is newer than this.
-    """
-
-    version: int
-    under_way: bool = False
-    count: int = 0
-    retry_at: float = 0.0
-    generation: int = -1
+"""Stands for the coordinator, among brokers' ids."""
 
 
 class Locator:
-    """Gives cursors their first position, and a new one after they fell out of the log.
-
-    Attributes:
-        resets: How often ``auto_offset_reset`` was made use of.
-    """
+    """Gives partitions their first position, and a new one after they fell out of the log."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        assignment: Assignment,
-        lookup: OffsetLookup,
-        group: GroupOffsets | None,
-        reset: str,
+        self, cluster: Cluster, assignment: Assignment, lookup: OffsetLookup, group: GroupOffsets | None, reset: str
     ) -> None:
-        self.resets = 0
+        """Make a locator; :meth:`run` has to be called.
+
+        Args:
+            cluster: Metadata.
+            assignment: The partitions.
+            lookup: Asks leaders.
+            group: The group's offsets, if there is a group.
+            reset: The policy: a key of :data:`RESETS`.
+        """
         self._cluster = cluster
         self._assignment = assignment
         self._lookup = lookup
         self._group = group
         self._reset = reset
         self._wake = asyncio.Event()
-        self._attempts: dict[Cursor, _Attempt] = {}
-        self._asked_for: set[Cursor] = set()
+        # A dictionary for its order.
+        self._unresolved: dict[Cursor, None] = {}
+
+    # What others say
+
+    def changed(self, cursors: Iterable[Cursor]) -> None:
+        """These have come or gone, or have to be located now."""
+        for cursor in cursors:
+            if cursor.unresolved and self._assignment.cursors.get(cursor.partition) is cursor:
+                self._unresolved[cursor] = None
+                self._wake.set()
+            else:
+                self._unresolved.pop(cursor, None)
+
+    def metadata_changed(self) -> None:
+        """There is a newer snapshot."""
+        if self._unresolved:
+            self._wake.set()
 
     def ask_for(self, cursor: Cursor) -> None:
         """Locate it even while it is held: a rebalance callback waits for its position."""
-        self._asked_for.add(cursor)
-        self.wake()
-
-    def wake(self) -> None:
-        """There may be a cursor that does not know where to start."""
+        cursor.lookup.needed = True
         self._wake.set()
 
-    def reset(self, cursor: Cursor, why: str) -> None:
-        """A position means nothing in the log: go on as ``auto_offset_reset`` says, or fail."""
-        if cursor.records or cursor.chunks:
-            # What was fetched before is still good and comes first; asking again after it tells the same.
-            cursor.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(1)
-            return
+    def reset(self, cursor: Cursor, why: str) -> bool:
+        """A position means nothing in the log: go on as ``auto_offset_reset`` says, or fail.
+
+        Returns:
+            Whether it did; not while records are buffered that were fetched before: these are good, and come first.
+        """
+        if cursor.buffer:
+            return False
         self._apply_policy(cursor, why)
+        return True
 
     def _apply_policy(self, cursor: Cursor, why: str) -> None:
         start = RESETS[self._reset]
         if start is None:
             context = f"{cursor.partition}: {why}"
-            cursor.fail(error_for(ErrorCode.OFFSET_OUT_OF_RANGE, context, "auto_offset_reset is 'none'"))
-            self._assignment.arrived(cursor)
+            self._assignment.fail(
+                cursor, error_for(ErrorCode.OFFSET_OUT_OF_RANGE, context, "auto_offset_reset is 'none'")
+            )
             return
-        self.resets += 1
         log.info("%s: %s; going on from the %s", cursor.partition, why, self._reset)
-        cursor.seek(start)
-        self.wake()
+        self._assignment.reset(cursor, start)
+
+    # Work
 
     async def run(self) -> None:
         """Locate, for ever. Raises what ends it."""
@@ -110,9 +116,12 @@ class Locator:
                     task.result()
                 due, retry_at = self._due()
                 for source, cursors in due.items():
-                    task = asyncio.create_task(self._ask(source, cursors), name="aiokproto-locate")
-                    task.add_done_callback(lambda _: self._wake.set())
-                    asking.add(task)
+                    for begin in range(0, len(cursors), MOST_AT_ONCE):
+                        task = asyncio.create_task(
+                            self._ask(source, cursors[begin : begin + MOST_AT_ONCE]), name="aiokproto-locate"
+                        )
+                        task.add_done_callback(lambda _: self._wake.set())
+                        asking.add(task)
                 await wait_until(self._wake, retry_at)
         finally:
             for task in asking:
@@ -120,125 +129,106 @@ class Locator:
             await asyncio.gather(*asking, return_exceptions=True)
 
     def _due(self) -> tuple[dict[int | None, list[Cursor]], float | None]:
-        """Whom to ask about which cursors now, and when to look again. Each broker is asked by itself: one that does
-        not answer holds up its own partitions alone."""
+        """Which brokers to ask about which partitions now, and when to look again."""
         snapshot = self._cluster.snapshot
         now = asyncio.get_running_loop().time()
-        before, self._attempts = self._attempts, {}
         due: dict[int | None, list[Cursor]] = {}
         retry_at: float | None = None
-        for cursor in self._lost():
-            attempt = before.get(cursor)
-            if attempt is None or attempt.version != cursor.version:
-                attempt = _Attempt(cursor.version)
-            self._attempts[cursor] = attempt
-            if attempt.under_way:
+        for cursor in self._unresolved:
+            lookup = cursor.lookup
+            if lookup.under_way or (cursor.held and not lookup.needed):
                 continue
             # Newer metadata ends the wait: it may have the missing leader.
-            if attempt.retry_at > now and attempt.generation == snapshot.generation:
-                retry_at = attempt.retry_at if retry_at is None else min(retry_at, attempt.retry_at)
+            if lookup.retry_at > now and lookup.generation == snapshot.generation:
+                retry_at = lookup.retry_at if retry_at is None else min(retry_at, lookup.retry_at)
                 continue
-            source = _GROUP if cursor.start == COMMITTED else snapshot.leader(*cursor.partition)
+            source = _GROUP if lookup.start == COMMITTED else snapshot.leader(*cursor.partition)
             due.setdefault(source, []).append(cursor)
-            attempt.under_way = True
-            attempt.generation = snapshot.generation
+            lookup.under_way = True
+            lookup.generation = snapshot.generation
         return due, retry_at
-
-    def _lost(self) -> list[Cursor]:
-        lost = [
-            cursor
-            for cursor in self._assignment.cursors.values()
-            if cursor.fetch_offset is None and cursor.error is None
-        ]
-        self._asked_for.intersection_update(lost)
-        return [cursor for cursor in lost if not cursor.held or cursor in self._asked_for]
 
     async def _ask(self, source: int | None, cursors: list[Cursor]) -> None:
         """One attempt for these."""
-        attempts = [self._attempts[cursor] for cursor in cursors]
-        versions = {cursor: cursor.version for cursor in cursors}
-        again = await (self._from_group if source == _GROUP else self._from_log)(cursors, versions)
+        lookups = {cursor: cursor.lookup for cursor in cursors}
+        again = await (self._from_group if source == _GROUP else self._from_log)(lookups)
         now = asyncio.get_running_loop().time()
-        for attempt in attempts:
-            attempt.under_way = False
-            attempt.count = attempt.count + 1 if again else 0
-            attempt.retry_at = now + self._cluster.backoff(attempt.count) if again else 0.0
-        self._assignment.moved()
+        for lookup in lookups.values():
+            lookup.under_way = False
+            lookup.attempts = lookup.attempts + 1 if again else 0
+            lookup.retry_at = now + self._cluster.backoff(lookup.attempts) if again else 0.0
 
-    async def _from_log(self, cursors: list[Cursor], versions: dict[Cursor, int]) -> bool:
+    async def _from_log(self, lookups: Mapping[Cursor, StartLookup]) -> bool:
         """Ask the leader, the same for all; True if some are to be tried again."""
-        by_name = {cursor.partition: cursor for cursor in cursors}
-        wanted = {cursor.partition: cursor.start for cursor in cursors}
+        by_name = {cursor.partition: cursor for cursor in lookups}
+        wanted = {cursor.partition: lookup.start for cursor, lookup in lookups.items()}
         found, failures = await self._lookup.once(wanted, self._cluster.config.request_timeout)
         again = False
         for partition, answer in found.items():
             cursor = by_name[partition]
-            if self._is_current(cursor, versions):
+            if _is_current(cursor, lookups):
                 if answer.offset < 0:
                     # No record is that late: whatever comes next is the first one.
-                    cursor.start = LATEST
+                    cursor.lookup.start = LATEST
                 else:
-                    cursor.locate(answer.offset, answer.leader_epoch)
+                    self._assignment.located(cursor, answer.offset, answer.leader_epoch)
         for partition, failure in failures.items():
-            if self._is_current(by_name[partition], versions):
+            if _is_current(by_name[partition], lookups):
                 again |= self._not_located(by_name[partition], failure)
         return again
 
-    def _is_current(self, cursor: Cursor, versions: dict[Cursor, int]) -> bool:
-        return versions[cursor] == cursor.version and cursor.fetch_offset is None
-
     def _not_located(self, cursor: Cursor, failure: KafkaError) -> bool:
-        cursor.failure = str(failure)
-        now = asyncio.get_running_loop().time()
-        known = self._cluster.snapshot.partition(*cursor.partition)
-        missing = known is None or isinstance(failure, UnknownTopicError)
-        if not missing:
-            cursor.missing_since = None
-        elif cursor.missing_since is None:
-            cursor.missing_since = now
-        elif now - cursor.missing_since >= MISSING_FOR:
+        """Note a failure; whether another attempt can go better."""
+        lookup = cursor.lookup
+        lookup.failed(str(failure))
+        if self._cluster.snapshot.partition(*cursor.partition) is not None and not isinstance(
+            failure, UnknownTopicError
+        ):
+            lookup.missing_since = None
+        elif lookup.is_missing(asyncio.get_running_loop().time(), MISSING_FOR):
             context = f"ListOffsets of {cursor.partition}"
-            failure = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, context)
-            cursor.fail(failure)
-            self._assignment.arrived(cursor)
+            self._assignment.fail(cursor, error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, context))
             return False
-        if may_pass(failure):
+        if may_pass(failure, Situation(ListOffsetsRequest.api_key)):
             return True
-        cursor.fail(failure)
-        self._assignment.arrived(cursor)
+        self._assignment.fail(cursor, failure)
         return False
 
-    async def _from_group(self, cursors: list[Cursor], versions: dict[Cursor, int]) -> bool:
+    async def _from_group(self, lookups: Mapping[Cursor, StartLookup]) -> bool:
         """Start where the group has committed; where it has not, as the policy says. True if to be tried again."""
-        committed: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
         if self._group is not None:
             try:
                 committed = await self._group.committed(
-                    [cursor.partition for cursor in cursors], self._cluster.config.api_timeout
+                    [cursor.partition for cursor in lookups], self._cluster.config.api_timeout
                 )
-            except (DeadlineError, BrokerError, ConnectionError) as error:
+            except KafkaError as error:
                 # Never the reset policy because of a failure: that would skip records, or repeat all.
-                return self._group_failed(cursors, versions, error)
-        for cursor in cursors:
-            if not self._is_current(cursor, versions):
+                return self._group_failed(lookups, error)
+        for cursor in lookups:
+            if not _is_current(cursor, lookups):
                 continue
             position = committed.get(cursor.partition)
             if position is not None:
-                cursor.locate(position.offset, position.leader_epoch)
+                self._assignment.located(cursor, position.offset, position.leader_epoch)
             elif (start := RESETS[self._reset]) is not None:
-                cursor.start = start
+                cursor.lookup.start = start
             else:
                 self._apply_policy(cursor, "nothing is committed to start from")
         return False
 
-    def _group_failed(
-        self, cursors: list[Cursor], versions: dict[Cursor, int], error: DeadlineError | BrokerError | ConnectionError
-    ) -> bool:
-        for cursor in cursors:
-            if self._is_current(cursor, versions):
-                cursor.failure = str(error)
-                if isinstance(error, BrokerError) and not error.retriable:
-                    cursor.fail(error)
-                    self._assignment.arrived(cursor)
+    def _group_failed(self, lookups: Mapping[Cursor, StartLookup], error: KafkaError) -> bool:
+        action = classify(error, Situation(OffsetFetchRequest.api_key))
+        if action is Action.STOP and not isinstance(error, DeadlineError):
+            raise error
         log.warning("committed offsets: %s", error)
-        return not (isinstance(error, BrokerError) and not error.retriable)
+        for cursor in lookups:
+            if _is_current(cursor, lookups):
+                cursor.lookup.failed(str(error))
+                if action is Action.FAIL:
+                    self._assignment.fail(cursor, error)
+        return action is not Action.FAIL
+
+
+def _is_current(cursor: Cursor, lookups: Mapping[Cursor, StartLookup]) -> bool:
+    return cursor.lookup is lookups[cursor] and cursor.unresolved

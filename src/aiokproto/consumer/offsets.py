@@ -14,8 +14,11 @@ from aiokproto.codec.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import BrokerConnectionError, BrokerError, DeadlineError, KafkaError, error_for
+from aiokproto.errors import DeadlineError, KafkaError, error_for
+from aiokproto.failures import Action, Situation, classify
 from aiokproto.types import TopicPartition
+
+_LIST_OFFSETS = Situation(ListOffsetsRequest.api_key)
 
 
 class FoundOffset(NamedTuple):
@@ -55,7 +58,7 @@ class OffsetLookup:
             answered, failures = await self.once(left, remaining)
             found |= answered
             for failure in failures.values():
-                if not may_pass(failure):
+                if not may_pass(failure, _LIST_OFFSETS):
                     raise failure
             left = {partition: left[partition] for partition in failures}
             if left:
@@ -105,7 +108,10 @@ class OffsetLookup:
             response = await self._cluster.send(
                 request, node, timeout=min(timeout, self._cluster.config.request_timeout)
             )
-        except (BrokerConnectionError, DeadlineError) as error:
+        except KafkaError as error:
+            action = classify(error, _LIST_OFFSETS)
+            if action in (Action.STOP, Action.FAIL):
+                raise
             self._cluster.invalidate(f"ListOffsets: {error}")
             return {}, dict.fromkeys(wanted, error)
         found: dict[TopicPartition, FoundOffset] = {}
@@ -113,13 +119,14 @@ class OffsetLookup:
         for topic in response.topics:
             for entry in topic.partitions:
                 partition = TopicPartition(topic.name, entry.partition_index)
-                if entry.error_code:
-                    code = ErrorCode(entry.error_code)
-                    failures[partition] = error_for(code, f"ListOffsets of {partition} from broker {node}")
-                    if code.refresh_metadata:
-                        self._cluster.invalidate(str(failures[partition]))
-                else:
+                code = ErrorCode(entry.error_code)
+                action = classify(code, _LIST_OFFSETS)
+                if action is Action.ACCEPT:
                     found[partition] = _found(entry)
+                    continue
+                failures[partition] = error_for(code, f"ListOffsets of {partition} from broker {node}")
+                if action is Action.REFRESH_METADATA:
+                    self._cluster.invalidate(str(failures[partition]))
         for partition in wanted.keys() - found.keys() - failures.keys():
             failures[partition] = error_for(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"ListOffsets of {partition} from broker {node}"
@@ -137,9 +144,9 @@ class OffsetLookup:
         return list(topics.values())
 
 
-def may_pass(failure: KafkaError) -> bool:
+def may_pass(failure: KafkaError, situation: Situation) -> bool:
     """Whether another attempt can go better."""
-    return failure.retriable if isinstance(failure, BrokerError) else True
+    return classify(failure, situation) not in (Action.FAIL, Action.STOP)
 
 
 def _found(entry: ListOffsetsPartitionResponse) -> FoundOffset:

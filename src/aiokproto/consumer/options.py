@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
-from aiokproto.consumer.fetcher import FetchConfig
+from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.locator import RESETS
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import Assignor, make_assignors

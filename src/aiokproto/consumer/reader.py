@@ -70,7 +70,7 @@ class Reader:
         try:
             await self._turn.pause()
             while (cursor := await self._next(deadline)) is not None:
-                if cursor.records or await self._open(cursor):
+                if cursor.buffer.records or await self._open(cursor):
                     self._assignment.serve(cursor)
                     return True
             return False
@@ -83,17 +83,18 @@ class Reader:
             return False
         cursor = self._assignment.next_cursor()
         while cursor is not None and cursor.error is None:
-            if not cursor.records:
-                if not cursor.chunks[0].batches or expected_size(cursor.chunks[0].batches[0]) > OFF_LOOP:
+            buffer = cursor.buffer
+            if not buffer.records:
+                if not buffer.chunks[0].batches or expected_size(buffer.chunks[0].batches[0]) > OFF_LOOP:
                     return False
-                batch = cursor.chunks[0].batches[0]
-                position = cursor.end
+                batch = buffer.chunks[0].batches[0]
+                position = buffer.end
                 try:
-                    cursor.opened(open_batch(batch, cursor.partition, position, self._check_crcs), batch)
+                    buffer.opened(open_batch(batch, cursor.partition, position, self._check_crcs), batch)
                 except (CorruptRecordError, UnsupportedCompressionError):
                     # The next call finds it again, and raises it with nothing else in hand.
                     return False
-            if cursor.records:
+            if buffer.records:
                 self._assignment.serve(cursor)
                 return True
             cursor = self._assignment.next_cursor()
@@ -108,12 +109,12 @@ class Reader:
         try:
             await self._turn.pause()
             while (cursor := await self._next(deadline)) is not None:
-                version = cursor.version
-                batches = [cursor.batch] if cursor.records and cursor.batch else []
-                if cursor.chunks:
-                    batches += cursor.chunks[0].batches
+                version, buffer = cursor.version, cursor.buffer
+                batches = [buffer.batch] if buffer.records and buffer.batch else []
+                if buffer.chunks:
+                    batches += buffer.chunks[0].batches
                 if not batches:
-                    self._fail(cursor, cursor.chunks[0].damage or CorruptRecordError("no batch"))
+                    self._fail(cursor, buffer.chunks[0].damage or CorruptRecordError("no batch"))
                     continue
                 try:
                     prepared = await self._prepared(batches, decompress)
@@ -125,9 +126,9 @@ class Reader:
                     continue
                 base = cursor.position
                 assert base is not None
-                cursor.taken()
+                buffer.take()
                 self._assignment.handed(cursor)
-                result = Batch(cursor.partition, base, cursor.end, prepared)
+                result = Batch(cursor.partition, base, buffer.end, prepared)
                 self._assignment.hand = result
                 return result
             return None
@@ -175,12 +176,12 @@ class Reader:
 
     async def _open(self, cursor: Cursor) -> bool:
         """Open the next batch of a cursor. False if that brought nothing, for whatever reason."""
-        chunk = cursor.chunks[0]
+        chunk = cursor.buffer.chunks[0]
         if not chunk.batches:
             self._fail(cursor, chunk.damage or CorruptRecordError("no batch"))
             return False
         batch = chunk.batches[0]
-        work = partial(open_batch, batch, cursor.partition, cursor.end, self._check_crcs)
+        work = partial(open_batch, batch, cursor.partition, cursor.buffer.end, self._check_crcs)
         version = cursor.version
         try:
             if expected_size(batch) > OFF_LOOP:
@@ -194,7 +195,7 @@ class Reader:
         # Sought, revoked or paused meanwhile.
         if cursor.version != version or not cursor.ready:
             return False
-        cursor.opened(records, batch)
+        cursor.buffer.opened(records, batch)
         return bool(records)
 
     async def _prepared(self, batches: list[RecordBatch], decompress: bool) -> list[RecordBatch]:
@@ -213,7 +214,7 @@ class Reader:
         return prepare()
 
     def _fail(self, cursor: Cursor, error: KafkaError) -> None:
-        if isinstance(error, BrokerError):
-            cursor.fail(error)  # it has its context
-        else:
-            cursor.fail(type(error)(f"{cursor.partition} at offset {cursor.end}: {error}"))
+        if not isinstance(error, BrokerError):
+            # Errors of brokers have their context.
+            error = type(error)(f"{cursor.partition} at offset {cursor.buffer.end}: {error}")
+        self._assignment.fail(cursor, error)

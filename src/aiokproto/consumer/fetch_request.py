@@ -1,0 +1,76 @@
+"""Fetch requests. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from aiokproto.consumer.session import FetchPlan, Wanted
+from aiokproto.types import TopicPartition
+
+BY_NAME = 12
+"""The last version of Fetch that names topics; from 13 on they go by id."""
+
+
+@dataclass(frozen=True)
+class FetchConfig:
+    """How to fetch; durations in seconds."""
+
+    min_bytes: int = 1
+    max_bytes: int = 50 * 1024 * 1024
+    max_partition_bytes: int = 1024 * 1024
+    max_wait: float = 0.5
+    buffer_bytes: int = 64 * 1024 * 1024
+    read_committed: bool = False
+    rack: str = ""
+
+
+def fetch_request(plan: FetchPlan, config: FetchConfig, *, max_bytes: int, max_wait: float, rack: str) -> FetchRequest:
+    """The request for a plan.
+
+    Args:
+        plan: What it has to say.
+        config: The options.
+        max_bytes: For the whole response.
+        max_wait: Seconds that the broker may wait for records.
+        rack: Where this consumer is, for the leader to name a nearer replica (KIP-392); empty to read from leaders.
+    """
+    return FetchRequest(
+        max_wait_ms=int(max_wait * 1000),
+        min_bytes=config.min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=int(config.read_committed),
+        session_id=plan.session_id,
+        session_epoch=plan.epoch,
+        topics=_topics(plan.partitions),
+        forgotten_topics_data=_forgotten(plan.forgotten),
+        rack_id=rack,
+    )
+
+
+def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[FetchTopic]:
+    topics: dict[str, FetchTopic] = {}
+    for (name, number), wanted in partitions.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = FetchTopic(topic=name, topic_id=wanted.topic_id, partitions=[])
+        topic.partitions.append(
+            FetchPartition(
+                partition=number,
+                current_leader_epoch=wanted.leader_epoch,
+                fetch_offset=wanted.offset,
+                partition_max_bytes=wanted.max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(partitions: Mapping[TopicPartition, Wanted]) -> list[ForgottenTopic]:
+    topics: dict[tuple[str, bytes], ForgottenTopic] = {}
+    for (name, number), wanted in partitions.items():
+        key = (name, wanted.topic_id)
+        if key not in topics:
+            topics[key] = ForgottenTopic(topic=name, topic_id=wanted.topic_id, partitions=[])
+        topics[key].partitions.append(number)
+    return list(topics.values())
