@@ -18,8 +18,9 @@ from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.handing import RecordIterator
 from aiokproto.consumer.options import ConsumerConfig
 from aiokproto.consumer.subscription import Listener, Subscription, to_partition, to_topics
-from aiokproto.errors import ConfigurationError, DeadlineError
+from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import Assignor
+from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import OffsetAndMetadata, OffsetAndTimestamp, Record, TopicPartition
 
 if TYPE_CHECKING:
@@ -347,16 +348,13 @@ class Consumer:
         """
         self._engine.check_running()
         wanted = to_partition(partition)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._seconds(timeout_ms)
-        while (known := (cursor := self._assignment.get(wanted)).position) is None:
-            if cursor.error is not None:
-                raise cursor.error.with_traceback(None)
-            self._engine.locator.ask_for(cursor)
-            try:
-                await asyncio.wait_for(self._engine.moved(), max(deadline - loop.time(), 0))
-            except asyncio.TimeoutError:
-                raise DeadlineError(f"position of {wanted}: {self.partition_state(wanted)}") from None
+        at = asyncio.get_running_loop().time() + self._seconds(timeout_ms)
+        async with until(at, lambda: f"position of {wanted}: {self.partition_state(wanted)}"):
+            while (known := (cursor := self._assignment.get(wanted)).position) is None:
+                if cursor.error is not None:
+                    raise cursor.error.with_traceback(None)
+                self._engine.locator.ask_for(cursor)
+                await self._engine.moved()
         return known
 
     def lag(self, partition: tuple[str, int]) -> int | None:
