@@ -43,12 +43,15 @@ class Desk:
         def nothing(*_: object) -> None:
             pass
 
-        self.assignment = Assignment(Signals(nothing, nothing, nothing))
+        self.assignment = Assignment(Signals(nothing, lambda: self.reader.wake(), nothing))
         self.assignment.add([AT], COMMITTED)
         self.cursor = self.assignment.get(AT)
         self.cursor.locate(0)
-        self.reader = Reader(self.assignment, check_crcs, nothing)
         self.threads = Counting()
+        self.reader = Reader(self.assignment, check_crcs, nothing, self.run_in_thread)
+
+    def run_in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     def feed(self, data: bytes | bytearray) -> None:
         assert self.cursor.fetch.offset is not None
@@ -65,7 +68,6 @@ class Desk:
 @asynccontextmanager
 async def desk(**options: bool) -> AsyncIterator[Desk]:
     made = Desk(**options)
-    asyncio.get_running_loop().set_default_executor(made.threads)
     with made.threads:
         yield made
 

@@ -7,6 +7,7 @@ chunk's records, one batch at a time, last one first, so that delivering one is 
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from aiokproto.consumer.chunk import Chunk
 from aiokproto.records import RecordBatch
@@ -23,16 +24,18 @@ class RecordBuffer:
         batch: The batch they are from.
         end: The position once those are delivered; -1 before the first is known.
         chunks: What is fetched and not opened.
+        opening: What a thread is opening, or has opened, and its result; None if nothing is too large for the loop.
         leader_epoch: Epoch of the last batch opened, for commits; -1 if not known.
     """
 
-    __slots__ = ("batch", "chunks", "end", "leader_epoch", "records")
+    __slots__ = ("batch", "chunks", "end", "leader_epoch", "opening", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.batch: RecordBatch | None = None
         self.end = -1
         self.chunks: deque[Chunk] = deque()
+        self.opening: tuple[object, Any] | None = None
         self.leader_epoch = -1
 
     def __bool__(self) -> bool:
@@ -58,6 +61,7 @@ class RecordBuffer:
         """Drop everything; the position is ``offset``."""
         self.records = []
         self.batch = None
+        self.opening = None
         while self.chunks:
             self.chunks.popleft().drop()
         self.end = offset

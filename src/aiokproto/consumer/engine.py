@@ -56,7 +56,7 @@ class Engine:
         self.subscription = subscription
         self._config = config
         self.assignment = Assignment(Signals(self._changed, self._arrived, self._room))
-        self.reader = Reader(self.assignment, config.check_crcs, self.check)
+        self.reader = Reader(self.assignment, config.check_crcs, self.check, cluster.run_in_thread)
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
         self.offsets = GroupOffsets(cluster, group.group_id) if group else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any, TypeVar
 
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import Batch
@@ -14,12 +15,18 @@ from aiokproto.consumer.turn import Turn
 from aiokproto.consumer.unpacked import is_packed, unpack
 from aiokproto.errors import BrokerError, CorruptRecordError, KafkaError, UnsupportedCompressionError
 from aiokproto.records import RecordBatch
+from aiokproto.types import Record
 
 OFF_LOOP = 256 * 1024
 """Bytes of records from which on they are decompressed and decoded in a thread, so that the loop can go on."""
 
 CHECKED_ON_LOOP = 2 * 1024 * 1024
 """Bytes whose checksums are compared within a turn of the loop, in some tenths of a millisecond."""
+
+T = TypeVar("T")
+
+RunInThread = Callable[[Callable[[], Any]], "asyncio.Future[Any]"]
+"""Runs what takes long in one of the client's threads."""
 
 
 class Reader:
@@ -32,13 +39,16 @@ class Reader:
         waiting: Whether somebody is waiting for it.
     """
 
-    def __init__(self, assignment: Assignment, check_crcs: bool, check: Callable[[], None]) -> None:
+    def __init__(
+        self, assignment: Assignment, check_crcs: bool, check: Callable[[], None], run_in_thread: RunInThread
+    ) -> None:
         """``check`` raises what keeps the consumer from going on, if anything does."""
         self.asked = 0
         self.waiting = False
         self._assignment = assignment
         self._check_crcs = check_crcs
         self._check = check
+        self._run_in_thread = run_in_thread
         self._arrived = asyncio.Event()
         self._put_down = asyncio.Event()
         self._turn = Turn()
@@ -70,7 +80,7 @@ class Reader:
         try:
             await self._turn.pause()
             while (cursor := await self._next(deadline)) is not None:
-                if cursor.buffer.records or await self._open(cursor):
+                if cursor.buffer.records or self._open(cursor):
                     self._assignment.serve(cursor)
                     return True
             return False
@@ -109,7 +119,7 @@ class Reader:
         try:
             await self._turn.pause()
             while (cursor := await self._next(deadline)) is not None:
-                version, buffer = cursor.version, cursor.buffer
+                buffer = cursor.buffer
                 batches = [buffer.batch] if buffer.records and buffer.batch else []
                 if buffer.chunks:
                     batches += buffer.chunks[0].batches
@@ -117,12 +127,11 @@ class Reader:
                     self._fail(cursor, buffer.chunks[0].damage or CorruptRecordError("no batch"))
                     continue
                 try:
-                    prepared = await self._prepared(batches, decompress)
+                    prepared = self._prepared(cursor, batches, decompress)
                 except CorruptRecordError as error:
-                    if cursor.version == version:
-                        self._fail(cursor, error)
+                    self._fail(cursor, error)
                     continue
-                if cursor.version != version or not cursor.ready:
+                if prepared is None:
                     continue
                 base = cursor.position
                 assert base is not None
@@ -174,7 +183,7 @@ class Reader:
             handle.cancel()
         return True
 
-    async def _open(self, cursor: Cursor) -> bool:
+    def _open(self, cursor: Cursor) -> bool:
         """Open the next batch of a cursor. False if that brought nothing, for whatever reason."""
         chunk = cursor.buffer.chunks[0]
         if not chunk.batches:
@@ -182,25 +191,22 @@ class Reader:
             return False
         batch = chunk.batches[0]
         work = partial(open_batch, batch, cursor.partition, cursor.buffer.end, self._check_crcs)
-        version = cursor.version
         try:
-            if expected_size(batch) > OFF_LOOP:
-                records = await asyncio.get_running_loop().run_in_executor(None, work)
+            if expected_size(batch) <= OFF_LOOP:
+                records: list[Record] | None = work()
             else:
-                records = work()
+                records = self._in_thread(cursor, id(batch), work)
         except (CorruptRecordError, UnsupportedCompressionError) as error:
-            if cursor.version == version:
-                self._fail(cursor, error)
+            self._fail(cursor, error)
             return False
-        # Sought, revoked or paused meanwhile.
-        if cursor.version != version or not cursor.ready:
+        if records is None:
             return False
         cursor.buffer.opened(records, batch)
         return bool(records)
 
-    async def _prepared(self, batches: list[RecordBatch], decompress: bool) -> list[RecordBatch]:
+    def _prepared(self, cursor: Cursor, batches: list[RecordBatch], decompress: bool) -> list[RecordBatch] | None:
         """The batches, as correct as their checksums tell; if wanted, decompressed where one would keep the loop
-        busy."""
+        busy. None while a thread does it."""
         packed = decompress and any(is_packed(batch) and expected_size(batch) > OFF_LOOP for batch in batches)
 
         def prepare() -> list[RecordBatch]:
@@ -210,8 +216,32 @@ class Reader:
             return unpack(batches) if packed else batches
 
         if packed or (self._check_crcs and sum(batch.size_in_bytes for batch in batches) > CHECKED_ON_LOOP):
-            return await asyncio.get_running_loop().run_in_executor(None, prepare)
+            return self._in_thread(cursor, (decompress, *map(id, batches)), prepare)
         return prepare()
+
+    def _in_thread(self, cursor: Cursor, what: object, work: Callable[[], list[T]]) -> list[T] | None:
+        """What the work brings; None while a thread is busy with it: then other partitions have their turn.
+
+        It is begun once: a call that ends before it is done leaves it to the next one. ``what`` says which work it is.
+        """
+        buffer = cursor.buffer
+        if buffer.opening is None or buffer.opening[0] != what:
+            future = self._run_in_thread(work)
+            buffer.opening = (what, future)
+            future.add_done_callback(partial(self._opened_in_thread, cursor))
+        future = buffer.opening[1]
+        if not future.done():
+            self._assignment.yield_turn(cursor)
+            return None
+        buffer.opening = None
+        result: list[T] = future.result()
+        return result
+
+    def _opened_in_thread(self, cursor: Cursor, future: asyncio.Future[Any]) -> None:
+        # An error is looked at here, or it would be logged where nobody wants it any more, after a seek.
+        if future.cancelled() or (future.exception() is not None and cursor.buffer.opening is None):
+            return
+        self._assignment.arrived(cursor)
 
     def _fail(self, cursor: Cursor, error: KafkaError) -> None:
         if not isinstance(error, BrokerError):
