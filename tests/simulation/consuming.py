@@ -13,8 +13,8 @@ from aiokproto.broker import Cluster
 from aiokproto.errors import CommitError, DeadlineError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
-from tests.simulation.faults import Fault, World, carry_out, draw
-from tests.simulation.producing import stored_records
+from tests.simulation.faults import Fault, carry_out, draw
+from tests.simulation.world import World, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
 APIS = (

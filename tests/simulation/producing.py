@@ -9,9 +9,9 @@ from random import Random
 from aiokproto import Producer
 from aiokproto.broker import Cluster
 from aiokproto.errors import ClientClosedError, KafkaError
-from aiokproto.records import decode
 from aiokproto.simulation import Simulation
-from tests.simulation.faults import Fault, World, carry_out, draw
+from tests.simulation.faults import Fault, carry_out, draw
+from tests.simulation.world import World, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 3, 4.0
 MAX_BLOCK, SLACK = 30.0, 0.1
@@ -51,7 +51,10 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     random, ledger = simulation.random, Ledger()
     async with Cluster(BROKERS) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
-        world = World(simulation, cluster, "t")
+        # With acks=1 a leader that dies takes with it what it has acknowledged, and only what is sent one by one keeps
+        # its order.
+        acks = random.choice((-1, -1, -1, -1, 1))
+        world = World(simulation, cluster, "t", acks)
         # With the short one, answers come after batches have expired.
         delivery_timeout = random.choice((1.5, 60.0, 60.0))
         options = {"linger_ms": random.choice((0, 5)), "batch_size": random.choice((100, 200, 16384))}
@@ -61,6 +64,8 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
                 request_timeout_ms=2000,
                 delivery_timeout_ms=1000 * delivery_timeout,
                 max_block_ms=1000 * MAX_BLOCK,
+                acks=acks,  # type: ignore[arg-type]
+                max_in_flight_requests_per_connection=1 if acks == 1 else 5,
                 compression_type=random.choice(("none", "lz4")),
                 **options,  # type: ignore[arg-type]
             )
@@ -78,7 +83,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             happening.cancel()
             for producer in producers:
                 await producer.close()
-        _check(cluster, ledger)
+        _check(world, ledger)
         stalled = sum(fault.seconds for fault in faults if fault.kind == "stall")
         assert ledger.slowest <= delivery_timeout + MAX_BLOCK + SLACK + stalled, f"a call took {ledger.slowest} s"
         died = [error for error in ledger.failed.values() if isinstance(error, ClientClosedError)]
@@ -118,32 +123,38 @@ async def _produce(simulation: Simulation, which: int, producer: Producer, ledge
     await asyncio.gather(*waiting)
 
 
-def stored_records(cluster: Cluster, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
-    """What is in a log, whoever can read it."""
-    log = cluster._running.state.partition(topic, partition).log
-    data = log.find(log.start_offset, 1 << 30, at_least_one=True).read()
-    return [(record.offset, record.value) for batch in decode(data) if not batch.is_control for record in batch]
-
-
-def _check(cluster: Cluster, ledger: Ledger) -> None:
+def _check(world: World, ledger: Ledger) -> None:
     for partition in range(PARTITIONS):
-        stored = stored_records(cluster, "t", partition)
-        values = [value for _, value in stored]
+        stored = stored_records(world.cluster, "t", partition)
+        lost = world.lost[partition] if world.acks == 1 else set[bytes | None]()
         at = dict(stored)
         for value, (where, offset) in ledger.written.items():
-            if where == partition and offset >= 0:
+            if where == partition and offset >= 0 and value not in lost:
                 assert at.get(offset) == value, (
                     f"{value!r} was acknowledged at {offset}, and {at.get(offset)!r} is there"
                 )
         for (which, number), calls in ledger.calls.items():
-            if number != partition:
-                continue
-            mine = [value for value in values if value is not None and value.startswith(b"%d/" % which)]
-            assert len(set(mine)) == len(mine), f"written twice: {sorted({v for v in mine if mine.count(v) > 1})}"
-            for value in calls:
-                if value in ledger.written:
-                    assert value in mine, f"{value!r} was acknowledged, and is not in the log"
-            acknowledged = [value for value in calls if value in ledger.written]
-            in_log = [value for value in mine if value in ledger.written]
-            assert in_log == acknowledged, f"partition {partition}: the log has {in_log}, the calls were {acknowledged}"
-            assert set(mine) <= set(calls), "nothing is written that was not sent"
+            if number == partition:
+                mine = [value for _, value in stored if value is not None and value.startswith(b"%d/" % which)]
+                _check_calls(partition, calls, mine, ledger, lost, idempotent=world.acks == -1)
+
+
+def _check_calls(
+    partition: int,
+    calls: list[bytes],
+    stored: list[bytes],
+    ledger: Ledger,
+    lost: set[bytes | None],
+    *,
+    idempotent: bool,
+) -> None:
+    """What one producer was asked to write to a partition, and what of it is in the log."""
+    found = list(dict.fromkeys(stored))
+    twice = sorted({value for value in found if stored.count(value) > 1})
+    assert not twice or not idempotent, f"written twice: {twice}"
+    acknowledged = [value for value in calls if value in ledger.written and value not in lost]
+    missing = [value for value in acknowledged if value not in found]
+    assert not missing, f"{missing} were acknowledged, and are not in the log"
+    in_log = [value for value in found if value in ledger.written and value not in lost]
+    assert in_log == acknowledged, f"partition {partition}: the log has {in_log}, the calls were {acknowledged}"
+    assert set(found) <= set(calls), "nothing is written that was not sent"

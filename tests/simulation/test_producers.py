@@ -18,8 +18,8 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError, UnknownTopicError
 from aiokproto.producer.partitioner import key_hash
 from aiokproto.simulation import Link, Simulation
-from tests.simulation.producing import stored_records
 from tests.simulation.test_seeds import TURNS_A_SECOND
+from tests.simulation.world import stored_records
 
 Program = Callable[[Simulation, Cluster, Producer], Awaitable[None]]
 

@@ -16,7 +16,8 @@ DEFAULT_WORKERS = 6
 
 
 class _Pool:
-    def __init__(self, workers: int) -> None:
+    def __init__(self, default: bool, workers: int) -> None:
+        self.default = default
         self.free = workers
         self.waiting: deque[Callable[[], None]] = deque()
 
@@ -33,14 +34,20 @@ class Threads:
         self._random = random
         self._pools: dict[int | None, _Pool] = {}
         self._held = False
+        self._default_held = False
 
-    def hold(self) -> None:
-        """Let nothing finish until :meth:`release`, as when all threads are busy with other work."""
-        self._held = True
+    def hold(self, *, default_only: bool = False) -> None:
+        """Start nothing until :meth:`release`, as when all threads are busy with other work.
+
+        Args:
+            default_only: Whether it is the loop's default executor alone that is busy.
+        """
+        self._held |= not default_only
+        self._default_held = True
 
     def release(self) -> None:
         """End :meth:`hold`."""
-        self._held = False
+        self._held = self._default_held = False
         for pool in list(self._pools.values()):
             self._start_waiting(pool)
 
@@ -50,7 +57,7 @@ class Threads:
         """See ``run_in_executor`` of event loops."""
         key = None if executor is None else id(executor)
         if key not in self._pools:
-            self._pools[key] = _Pool(DEFAULT_WORKERS if executor is None else executor._max_workers)
+            self._pools[key] = _Pool(key is None, DEFAULT_WORKERS if executor is None else executor._max_workers)
         pool = self._pools[key]
         future: asyncio.Future[T] = loop.create_future()
 
@@ -69,7 +76,8 @@ class Threads:
         return future
 
     def _start_waiting(self, pool: _Pool) -> None:
-        while pool.waiting and pool.free and not self._held:
+        held = self._default_held if pool.default else self._held
+        while pool.waiting and pool.free and not held:
             pool.waiting.popleft()()
 
 

@@ -1,0 +1,126 @@
+"""What brokers do wrong by themselves: they die, hand over, lose what they had, and know of no leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiokproto import Client
+from aiokproto.broker.control.call import Call, Serve
+from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from aiokproto.codec.messages.fetch import FetchRequest
+from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
+from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.messages.join_group import JoinGroupRequest
+from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
+from aiokproto.codec.messages.metadata import MetadataRequest
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
+from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from tests.simulation.world import World, stored_batches
+
+LED = (ProduceRequest, FetchRequest, ListOffsetsRequest)
+COORDINATED = (HeartbeatRequest, JoinGroupRequest, SyncGroupRequest, OffsetCommitRequest, OffsetFetchRequest)
+
+
+async def kill(world: World, seconds: float, broker: int, noticed_after: float) -> None:
+    if broker in world.running():
+        await world.cluster.kill_broker(broker, noticed_after)
+        await asyncio.sleep(seconds)
+        await world.cluster.start_broker(broker)
+
+
+async def stop(world: World, seconds: float, broker: int) -> None:
+    if broker in world.running():
+        await world.cluster.stop_broker(broker)
+        await asyncio.sleep(seconds)
+        await world.cluster.start_broker(broker)
+
+
+async def move_leader(world: World, seconds: float, partition: int) -> None:
+    if len(world.running()) > 1:
+        await world.cluster.move_leader(world.topic, partition)
+
+
+async def move_coordinator(world: World, seconds: float, loads: bool) -> None:
+    """To another broker, which at first may be busy reading what the last one has written."""
+    if len(world.running()) > 1 and world.cluster.coordinator("g") >= 0:
+        to = await world.cluster.move_coordinator("g")
+        if loads:
+            with world.cluster.faults.fail(COORDINATED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, node=to):
+                await asyncio.sleep(seconds)
+
+
+async def grow(world: World, seconds: float, partitions: int) -> None:
+    async with Client(bootstrap_servers=world.cluster.bootstrap_servers) as client:
+        topic = CreatePartitionsTopic(name=world.topic, count=partitions, assignments=None)
+        await client.request(CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=False))
+
+
+async def forget_brokers(world: World, seconds: float) -> None:
+    """Metadata as of a broker that has just started: it has heard of nobody else yet."""
+
+    async def empty(call: Call, serve: Serve) -> Response | None:
+        answer: Any = await serve(call.request)
+        answer.brokers = []
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                partition.leader_id, partition.error_code = -1, ErrorCode.LEADER_NOT_AVAILABLE
+        return answer  # type: ignore[no-any-return]
+
+    with (
+        world.cluster.faults.intercept(MetadataRequest, empty),
+        world.cluster.faults.fail(FindCoordinatorRequest, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ):
+        # A client that starts gives up after ten seconds.
+        await asyncio.sleep(min(seconds, 5))
+
+
+async def lose_tail(world: World, seconds: float, partition: int) -> None:
+    """A leader is cut off from its followers; after a while another takes over, which lacks what came meanwhile.
+
+    Until then the leader appends, and acknowledges nothing (``acks=all``): records that are not replicated cannot be
+    read either. With ``acks=1`` it acknowledges them, and they are lost all the same.
+    """
+    cluster, leader = world.cluster, world.cluster.leader(world.topic, partition)
+    begins = cluster.partition(world.topic, partition).end_offset
+    if leader < 0:
+        return
+    if world.acks == 1:
+        await asyncio.sleep(seconds)
+        _take_over(world, partition, begins)
+        return
+    withheld: set[int] = set()
+
+    async def unacknowledged(call: Call, serve: Serve) -> Response | None:
+        if isinstance(call.request, ProduceRequest):
+            answer: Any = await serve(call.request)
+            for topic in answer.responses:
+                withheld.update(each.base_offset for each in topic.partition_responses if each.index == partition)
+        return None
+
+    with cluster.faults.intercept(LED, unacknowledged, node=leader):
+        await asyncio.sleep(seconds)
+    tail = cluster.partition(world.topic, partition).end_offset
+    # What got past, as it was under way already, is acknowledged: nothing before it may go.
+    for base_offset, _ in reversed(stored_batches(cluster, world.topic, partition)):
+        if base_offset not in withheld:
+            break
+        tail = base_offset
+    _take_over(world, partition, tail)
+    for link in world.links(leader):
+        link.reset()
+
+
+def _take_over(world: World, partition: int, to_offset: int) -> None:
+    batches = stored_batches(world.cluster, world.topic, partition)
+    tail = [record for base_offset, records in batches if base_offset >= to_offset for record in records]
+    world.lost[partition].update(value for _, value in tail)
+    world.simulation.trace.note("lose", f"{world.topic}-{partition}: {len(tail)} records")
+    world.cluster.diverge_log(world.topic, partition, to_offset)
+    others = sorted(world.running() - {world.cluster.leader(world.topic, partition)})
+    if others:
+        world.cluster._running.state.move_leader(world.topic, partition, others[0])

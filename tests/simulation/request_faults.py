@@ -1,0 +1,153 @@
+"""What becomes of single requests: refused, lost, late, served twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from aiokproto.broker.control.call import Call, Serve
+from aiokproto.codec.registry import lookup
+from aiokproto.codec.schema import Request, Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.failures import Action, Situation, classify
+from aiokproto.failures.policy import TABLES
+from tests.simulation.world import World
+
+APIS = (
+    "Produce",
+    "InitProducerId",
+    "Metadata",
+    "Fetch",
+    "ListOffsets",
+    "FindCoordinator",
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "OffsetCommit",
+    "OffsetFetch",
+)
+
+TRANSIENT = {
+    Action.RETRY,
+    Action.BACKOFF,
+    Action.REFRESH_METADATA,
+    Action.REBOOTSTRAP,
+    Action.FIND_COORDINATOR,
+    Action.NEW_SESSION,
+    Action.RESTART_SEQUENCE,
+    Action.NEW_PRODUCER_ID,
+    Action.VALIDATE_OFFSET,
+    Action.REJOIN,
+    Action.REJOIN_LOST,
+    Action.REJOIN_AS_NEW,
+}
+
+GENERAL: dict[str, tuple[ErrorCode, ...]] = {
+    "Produce": (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+    ),
+    "InitProducerId": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR),
+    "Metadata": (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    "Fetch": (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    ),
+    "ListOffsets": (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+    ),
+    "FindCoordinator": (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    "JoinGroup": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
+    "SyncGroup": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
+    "Heartbeat": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
+    "OffsetCommit": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
+    "OffsetFetch": (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,),
+}
+"""Codes without a row in an API's own table, that brokers answer it with: Kafka's general classification holds."""
+
+
+IMPOSSIBLE = {
+    ErrorCode.STALE_MEMBER_EPOCH,  # of the consumer protocol alone (KIP-848)
+    # Nobody but the producer itself begins its next epoch: a batch that may be in the log is never refused so.
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+}
+"""What no broker answers to these clients in the workloads here."""
+
+
+def request_class(api: str) -> type[Request[Any]]:
+    """The request of that API."""
+    return cast("type[Request[Any]]", lookup(f"{api}Request"))
+
+
+def _transient(api: str) -> tuple[ErrorCode, ...]:
+    key = request_class(api).api_key
+    table = TABLES[key]
+    # The member's id is in commits, and not in questions for offsets.
+    situation = Situation(key, idempotent=True, member=api != "OffsetFetch")
+    layers = [table.rows, *(rows for flag, rows in table.when if getattr(situation, flag))]
+    named = {kind for rows in layers for kind in rows if isinstance(kind, ErrorCode)}
+    codes = sorted(named | set(GENERAL[api]))
+    return tuple(code for code in codes if code not in IMPOSSIBLE and classify(code, situation) in TRANSIENT)
+
+
+UNMENDED = {
+    ("JoinGroup", ErrorCode.UNKNOWN_SERVER_ERROR): "ends the consumer",
+    ("SyncGroup", ErrorCode.UNKNOWN_SERVER_ERROR): "ends the consumer",
+    ("Heartbeat", ErrorCode.UNKNOWN_SERVER_ERROR): "ends the consumer",
+    ("ListOffsets", ErrorCode.UNKNOWN_SERVER_ERROR): "is raised, at the first of them",
+}
+"""What the client does not get over yet, and why: left out of schedules, and in the tests an expected failure."""
+
+REFUSALS = {api: _transient(api) for api in APIS}
+"""The error codes that brokers answer an API with though nothing is wrong with the request."""
+
+
+async def refuse(world: World, seconds: float, api: str, code: ErrorCode, times: int) -> None:
+    with world.cluster.faults.fail(request_class(api), code, times=times):
+        await asyncio.sleep(seconds)
+
+
+async def drop(world: World, seconds: float, api: str, what: str, times: int) -> None:
+    with world.cluster.faults.drop(request_class(api), what, times=times):  # type: ignore[arg-type]
+        await asyncio.sleep(seconds)
+
+
+async def delay_answers(world: World, seconds: float, api: str, by: float) -> None:
+    with world.cluster.faults.delay(request_class(api), by):
+        await asyncio.sleep(seconds)
+
+
+async def serve_twice(world: World, seconds: float, api: str) -> None:
+    """As when a request arrives again after its answer got lost."""
+
+    async def twice(call: Call, serve: Serve) -> Response | None:
+        await serve(call.request)
+        return await serve(call.request)
+
+    with world.cluster.faults.intercept(request_class(api), twice):
+        await asyncio.sleep(seconds)
+
+
+async def throttle(world: World, seconds: float, api: str, by_ms: int) -> None:
+    async def throttled(call: Call, serve: Serve) -> Response | None:
+        response: Any = await serve(call.request)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = by_ms
+        return cast("Response | None", response)
+
+    with world.cluster.faults.intercept(request_class(api), throttled):
+        await asyncio.sleep(seconds)

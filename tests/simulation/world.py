@@ -1,0 +1,53 @@
+"""What faults have an effect on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from aiokproto.broker import Cluster
+from aiokproto.records import decode
+from aiokproto.simulation import Link, Simulation
+
+
+@dataclass
+class World:
+    """What faults have an effect on.
+
+    Attributes:
+        simulation: The network, the threads, the clock.
+        cluster: The brokers.
+        topic: What the workload reads or writes.
+        acks: What its producers wait for: with 1, brokers may lose what they have acknowledged.
+        lost: Of each partition, the values that were cut off its log.
+    """
+
+    simulation: Simulation
+    cluster: Cluster
+    topic: str
+    acks: int = -1
+    lost: dict[int, set[bytes | None]] = field(default_factory=lambda: defaultdict(set))
+
+    def links(self, broker: int) -> list[Link]:
+        """The links of all clients to a broker."""
+        port = int(self.cluster.bootstrap_servers.split(",")[broker].rpartition(":")[2])
+        return self.simulation.network.links(server=("127.0.0.1", port))
+
+    def running(self) -> set[int]:
+        """The brokers that run."""
+        return set(self.cluster._servers)
+
+
+def stored_records(cluster: Cluster, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
+    """What is in a log, whoever can read it."""
+    return [record for _, records in stored_batches(cluster, topic, partition) for record in records]
+
+
+def stored_batches(cluster: Cluster, topic: str, partition: int) -> list[tuple[int, list[tuple[int, bytes | None]]]]:
+    """The batches in a log: the base offset and the records of each. Control records are left out."""
+    log = cluster._running.state.partition(topic, partition).log
+    data = log.find(log.start_offset, 1 << 30, at_least_one=True).read()
+    return [
+        (batch.base_offset, [] if batch.is_control else [(record.offset, record.value) for record in batch])
+        for batch in decode(data)
+    ]
