@@ -1,0 +1,85 @@
+"""Every error code that passes, as the answer to each API: two of them, and everything works on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from aiokproto import Consumer, Producer
+from aiokproto.broker import Cluster
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import CommitError
+from aiokproto.simulation import Simulation
+from aiokproto.types import TopicPartition
+from tests.simulation.request_faults import REFUSALS, UNMENDED, request_class
+
+RECORDS = 30
+PARTITION = TopicPartition("t", 0)
+
+
+def _case(api: str, code: ErrorCode, at: float) -> Any:
+    # Who is at work does not join.
+    unmended = (api, code) in UNMENDED and (not at or api not in ("JoinGroup", "SyncGroup"))
+    marks = [pytest.mark.xfail(strict=True, reason=UNMENDED[api, code])] if unmended else []
+    return pytest.param(api, code, at, id=f"{api} {code.name} {'at work' if at else 'starting'}", marks=marks)
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "at"),
+    [_case(api, code, at) for api, codes in REFUSALS.items() for code in codes for at in (0.0, 3)],
+)
+def test_a_client_gets_over_two_refusals(api: str, code: ErrorCode, at: float) -> None:
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(1, config={"group.min.session.timeout.ms": 500}) as cluster:
+            await cluster.create_topic("t", 1)
+            refusing = asyncio.create_task(_refuse(cluster, api, code, at))
+            writing = asyncio.create_task(_write(cluster))
+            assert await _read(cluster) == set(range(RECORDS))
+            await writing
+            await refusing
+
+    simulation.run(main())
+    assert simulation.time() < 30
+
+
+async def _refuse(cluster: Cluster, api: str, code: ErrorCode, at: float) -> None:
+    await asyncio.sleep(at)
+    with cluster.faults.fail(request_class(api), code, times=2):
+        await asyncio.sleep(10)
+
+
+async def _write(cluster: Cluster) -> None:
+    async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number in range(RECORDS):
+            assert (await producer.send("t", b"%d" % number)).offset == number
+            await asyncio.sleep(0.2)
+
+
+async def _read(cluster: Cluster) -> set[int]:
+    """Each record, commits, and the offsets of the log."""
+    options: dict[str, Any] = {
+        "group_id": "g",
+        "auto_offset_reset": "earliest",
+        "heartbeat_interval_ms": 300,
+        # A member that is told that it is none joins as another, and the group waits for the one that it was.
+        "session_timeout_ms": 3000,
+    }
+    offsets: set[int] = set()
+    async with Consumer("t", bootstrap_servers=cluster.bootstrap_servers, **options) as consumer:
+        while len(offsets) < RECORDS:
+            offset = (await asyncio.wait_for(anext(consumer), 15)).offset
+            assert offset <= len(offsets), "without a gap"
+            offsets.add(offset)
+            if len(offsets) % 10 == 0:
+                try:
+                    await consumer.commit()
+                except CommitError:
+                    continue
+                found = await consumer.committed(PARTITION)
+                assert found[PARTITION] is not None
+                assert (await consumer.end_offsets(PARTITION))[PARTITION] >= len(offsets)
+    return offsets
