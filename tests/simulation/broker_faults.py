@@ -79,19 +79,20 @@ async def forget_brokers(world: World, seconds: float) -> None:
         await asyncio.sleep(min(seconds, 5))
 
 
-async def lose_tail(world: World, seconds: float, partition: int) -> None:
+async def lose_tail(world: World, seconds: float, partition: int, before: int) -> None:
     """A leader is cut off from its followers; after a while another takes over, which lacks what came meanwhile.
 
     Until then the leader appends, and acknowledges nothing (``acks=all``): records that are not replicated cannot be
-    read either. With ``acks=1`` it acknowledges them, and they are lost all the same.
+    read either. With ``acks=1`` it acknowledges them, and they are lost all the same; and if the election is unclean,
+    batches that came before as well.
     """
-    cluster, leader = world.cluster, world.cluster.leader(world.topic, partition)
-    begins = cluster.partition(world.topic, partition).end_offset
+    cluster = world.cluster
+    leader, epoch, *_, begins, _ = cluster.partition(world.topic, partition)
     if leader < 0:
         return
     if world.acks == 1:
         await asyncio.sleep(seconds)
-        _take_over(world, partition, begins)
+        _take_over(world, partition, min(begins, cluster.partition(world.topic, partition).end_offset))
         return
     withheld: set[int] = set()
 
@@ -104,12 +105,19 @@ async def lose_tail(world: World, seconds: float, partition: int) -> None:
 
     with cluster.faults.intercept(LED, unacknowledged, node=leader):
         await asyncio.sleep(seconds)
-    tail = cluster.partition(world.topic, partition).end_offset
+    now = cluster.partition(world.topic, partition)
+    if now.leader_epoch != epoch:
+        # Another has taken over in order, and has it all.
+        return
+    tail = now.end_offset
     # What got past, as it was under way already, is acknowledged: nothing before it may go.
     for base_offset, _ in reversed(stored_batches(cluster, world.topic, partition)):
         if base_offset not in withheld:
             break
         tail = base_offset
+    if world.unclean:
+        kept = [base for base, _ in stored_batches(cluster, world.topic, partition) if base < tail]
+        tail = ([tail, *reversed(kept)])[min(before, len(kept))]
     _take_over(world, partition, tail)
     for link in world.links(leader):
         link.reset()

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation import broker_faults, host_faults, network_faults, request_faults
-from tests.simulation.request_faults import REFUSALS, UNMENDED
+from tests.simulation.request_faults import REFUSALS, SPLITTING, UNMENDED
 from tests.simulation.world import World
 
 
@@ -53,6 +53,12 @@ WEIGHTS = {
 }
 """How often each kind is drawn, relative to the others."""
 
+DRAWN = {
+    api: [code for code in (*codes, *SPLITTING.get(api, ())) if (api, code) not in UNMENDED]
+    for api, codes in REFUSALS.items()
+}
+"""The codes that refusals are drawn from."""
+
 MODULES = (broker_faults, host_faults, network_faults, request_faults)
 KINDS: dict[str, Callable[..., Awaitable[None]]] = {
     name: getattr(module, name) for name in WEIGHTS for module in MODULES if hasattr(module, name)
@@ -70,13 +76,13 @@ def draw(random: Random, until: float, brokers: int, partitions: int, apis: tupl
         "kill": lambda: (broker, random.choice((0.0, 1.0, 5.0))),
         "move_leader": lambda: (random.randrange(partitions),),
         "move_coordinator": lambda: (random.random() < 0.5,),
-        "lose_tail": lambda: (random.randrange(partitions),),
+        "lose_tail": lambda: (random.randrange(partitions), random.choice((1, 3, 1000))),
         "forget_brokers": lambda: (),
         "silence": lambda: (broker, *random.choice(((True, True), (True, False), (False, True)))),
         "delay": lambda: (broker, random.choice((0.05, 0.5))),
         "refuse": lambda: (
             api,
-            random.choice([code for code in REFUSALS[api] if (api, code) not in UNMENDED]),
+            random.choice(DRAWN[api]),
             random.randint(1, 5),
         ),
         "drop": lambda: (api, random.choice(("request", "answer")), random.randint(1, 3)),

@@ -54,7 +54,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         # With acks=1 a leader that dies takes with it what it has acknowledged, and only what is sent one by one keeps
         # its order.
         acks = random.choice((-1, -1, -1, -1, 1))
-        world = World(simulation, cluster, "t", acks)
+        world = World(simulation, cluster, "t", acks, unclean=random.random() < 0.3)
         # With the short one, answers come after batches have expired.
         delivery_timeout = random.choice((1.5, 60.0, 60.0))
         options = {"linger_ms": random.choice((0, 5)), "batch_size": random.choice((100, 200, 16384))}
@@ -126,7 +126,7 @@ async def _produce(simulation: Simulation, which: int, producer: Producer, ledge
 def _check(world: World, ledger: Ledger) -> None:
     for partition in range(PARTITIONS):
         stored = stored_records(world.cluster, "t", partition)
-        lost = world.lost[partition] if world.acks == 1 else set[bytes | None]()
+        lost = world.lost[partition] if world.acks == 1 or world.unclean else set[bytes | None]()
         at = dict(stored)
         for value, (where, offset) in ledger.written.items():
             if where == partition and offset >= 0 and value not in lost:

@@ -104,6 +104,9 @@ def _transient(api: str) -> tuple[ErrorCode, ...]:
     return tuple(code for code in codes if code not in IMPOSSIBLE and classify(code, situation) in TRANSIENT)
 
 
+SPLITTING = {"Produce": (ErrorCode.MESSAGE_TOO_LARGE,)}
+"""Codes that have a batch divided. One that holds a single record fails."""
+
 UNMENDED = {
     ("JoinGroup", ErrorCode.UNKNOWN_SERVER_ERROR): "ends the consumer",
     ("SyncGroup", ErrorCode.UNKNOWN_SERVER_ERROR): "ends the consumer",

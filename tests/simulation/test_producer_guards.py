@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
+from aiokproto.broker.control.call import Call, Serve
 from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.refusal import refuse
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import DeadlineError
 from aiokproto.simulation import Simulation
-from tests.simulation.test_producers import run
+from tests.simulation.test_producers import links, run
 from tests.simulation.world import stored_records
 
 LARGE = 80_000
@@ -67,3 +73,94 @@ def test_a_broker_that_closes_connections_is_tried_less_and_less_often() -> None
         await waiting
 
     run(program, linger_ms=0, retry_backoff_ms=100, retry_backoff_max_ms=1000)
+
+
+def test_nothing_goes_to_a_new_leader_that_knows_nothing_before_the_old_one_has_answered() -> None:
+    """A leader by unclean election takes any sequence number of a producer whose records it lacks."""
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        old = cluster.leader("t", 0)
+        for link in links(simulation, cluster, 0):
+            link.silence()
+        waiting = [await producer.post("t", b"0", partition=0)]
+        await asyncio.sleep(0.1)
+        cluster.diverge_log("t", 0, 0)
+        await cluster.move_leader("t", 0, (old + 1) % 3)
+        await asyncio.sleep(2)
+        waiting += [await producer.post("t", b"%d" % number, partition=0) for number in range(1, 4)]
+        await asyncio.sleep(1)
+        assert stored_records(cluster, "t", 0) == []
+        for link in simulation.network.links():
+            link.restore()
+        for delivery in waiting:
+            await delivery
+        assert [value for _, value in stored_records(cluster, "t", 0)] == [b"0", b"1", b"2", b"3"]
+
+    run(program, linger_ms=0, batch_size=100, metadata_max_age_ms=500)
+
+
+def test_a_failed_batch_makes_no_other_be_refused() -> None:
+    """The numbers after it begin again before a broker complains of the gap."""
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        answers = _answers(cluster, {})
+        with cluster.faults.drop(ProduceRequest), pytest.raises(DeadlineError):
+            await producer.send("t", b"lost", partition=0)
+        for number in range(3):
+            await producer.send("t", b"%d" % number, partition=0)
+        assert set(answers) == {0}
+
+    run(program, delivery_timeout_ms=1500, request_timeout_ms=1000)
+
+
+def test_a_batch_that_is_refused_behind_another_gives_that_one_no_new_number() -> None:
+    """It may be in the log: under another number it would be written again."""
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        _answers(cluster, {1: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 2: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
+        waiting = [await producer.post("t", b"%d" % number, partition=0) for number in range(2)]
+        for delivery in waiting:
+            await delivery
+        assert [value for _, value in stored_records(cluster, "t", 0)] == [b"first", b"0", b"1"]
+
+    run(program, linger_ms=0, batch_size=60)
+
+
+def test_a_retry_is_in_flight_alone() -> None:
+    """The next one could get ahead of it, at a broker that has lost all it knew of the producer."""
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        answers = _answers(cluster, {1: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 3: ErrorCode.NOT_ENOUGH_REPLICAS})
+        waiting = [await producer.post("t", b"%d" % number, partition=0) for number in range(2)]
+        await waiting[1]
+        assert len(answers) == 2
+        cluster.diverge_log("t", 0, 0)
+        waiting += [await producer.post("t", b"%d" % number, partition=0) for number in range(2, 4)]
+        for delivery in waiting:
+            await delivery
+        assert [value for _, value in stored_records(cluster, "t", 0)] == [b"0", b"2", b"3"]
+
+    run(program, linger_ms=0, batch_size=60)
+
+
+def _answers(cluster: Cluster, errors: dict[int, ErrorCode]) -> list[int]:
+    """The codes that Produce requests are answered with from now on. Some of them, counted from 1, get an error: after
+    they were served if that is what it says, else instead."""
+    answers: list[int] = []
+    count = 0
+
+    async def answer(call: Call, serve: Serve) -> Response | None:
+        nonlocal count
+        count += 1
+        error = errors.get(count)
+        after = error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        response: Any = refuse(call.request, call.version, error) if error and not after else await serve(call.request)
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                if after:
+                    partition.error_code, partition.base_offset = error, -1
+                answers.append(partition.error_code)
+        return response  # type: ignore[no-any-return]
+
+    cluster.faults.intercept(ProduceRequest, answer)
+    return answers

@@ -18,7 +18,8 @@ class World:
         simulation: The network, the threads, the clock.
         cluster: The brokers.
         topic: What the workload reads or writes.
-        acks: What its producers wait for: with 1, brokers may lose what they have acknowledged.
+        acks: What its producers wait for: with 1, leaders may lose what they have acknowledged.
+        unclean: Whether replicas may lead that are not in sync: what all of those had is lost as well then.
         lost: Of each partition, the values that were cut off its log.
     """
 
@@ -26,6 +27,7 @@ class World:
     cluster: Cluster
     topic: str
     acks: int = -1
+    unclean: bool = False
     lost: dict[int, set[bytes | None]] = field(default_factory=lambda: defaultdict(set))
 
     def links(self, broker: int) -> list[Link]:
