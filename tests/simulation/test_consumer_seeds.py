@@ -1,36 +1,52 @@
-"""Groups of consumers under the faults of many seeds: what they promise holds in all of them.
+"""Consumers under the faults of many seeds, in groups and without: what they promise holds in all of them.
 
-``SIMULATION_SEEDS`` and ``SIMULATION_FIRST`` choose the seeds, as for producers; half as many, since runs are longer.
+``SIMULATION_SEEDS`` and ``SIMULATION_FIRST`` choose the seeds, as for producers; fewer of them, since runs are longer.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.simulation import consuming
+from tests.simulation import consuming, reading
 from tests.simulation.faults import Fault
 from tests.simulation.shrinking import shrunk
-from tests.simulation.test_seeds import BLOCKS, FIRST, SEEDS, TURNS_A_SECOND, broken
+from tests.simulation.test_seeds import BLOCKS, FIRST, SEEDS, TURNS_A_SECOND, broken, in_another_process
+
+WORKLOADS = {"groups": (consuming, 2), "assigned": (reading, 3)}
+"""Each workload, and of how many seeds it gets one."""
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_groups(block: int) -> None:
-    for seed in range(FIRST + block, FIRST + SEEDS // 2, BLOCKS):
-        schedule = consuming.schedule(seed)
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_consumers(name: str, block: int) -> None:
+    workload, part = WORKLOADS[name]
+    for seed in range(FIRST + block, FIRST + SEEDS // part, BLOCKS):
+        schedule = workload.schedule(seed)
 
         def fails(faults: list[Fault], seed: int = seed) -> bool:
-            return broken(lambda: consuming.run(seed, faults)) is not None
+            return broken(lambda: workload.run(seed, faults)) is not None
 
-        error = broken(lambda: consuming.run(seed, schedule))  # noqa: B023 - called at once
+        error = broken(lambda: workload.run(seed, schedule))  # noqa: B023 - called at once
         if error is not None:
             shortest = "\n".join(f"    {fault}," for fault in shrunk(schedule, fails))
-            pytest.fail(f"{error}\n\nconsuming.run({seed}, [\n{shortest}\n])", pytrace=False)
+            pytest.fail(f"{error}\n\n{workload.__name__}.run({seed}, [\n{shortest}\n])", pytrace=False)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_seed_gives_the_same_run_again(seed: int) -> None:
-    first, second = (consuming.run(seed, consuming.schedule(seed)).trace.hash for _ in range(2))
-    assert first == second
+def traces(name: str) -> list[str]:
+    workload, _ = WORKLOADS[name]
+    return [workload.run(seed, workload.schedule(seed)).trace.hash for seed in range(3)]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_seed_gives_the_same_run_again(name: str) -> None:
+    assert traces(name) == traces(name)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_seed_gives_the_same_run_in_another_process(name: str) -> None:
+    """Whose sets have another order."""
+    program = f"from tests.simulation.test_consumer_seeds import traces; print(traces({name!r}))"
+    assert in_another_process(program, "1") == in_another_process(program, "2") == str(traces(name))
 
 
 def test_no_member_spins_while_brokers_are_silent() -> None:

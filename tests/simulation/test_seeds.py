@@ -62,11 +62,16 @@ def test_a_seed_gives_the_same_run_in_another_process() -> None:
     program = "from tests.simulation.test_seeds import trace; print([trace(seed) for seed in range(5)])"
     expected = str([trace(seed) for seed in range(5)])
     for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-        )
-        assert done.stdout.strip() == expected
+        assert in_another_process(program, hash_seed) == expected
+
+
+def in_another_process(program: str, hash_seed: str) -> str:
+    """What a program prints."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
 
 
 def test_nobody_spins_while_a_broker_is_silent() -> None:
