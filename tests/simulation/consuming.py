@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable
 from random import Random
-from typing import Any, TypeVar
 
-from aiokproto import Consumer, Producer
+from aiokproto import Producer
 from aiokproto.broker import Cluster
-from aiokproto.errors import CommitError, DeadlineError
 from aiokproto.simulation import Simulation
-from aiokproto.types import Record, TopicPartition
 from tests.simulation.faults import Fault, carry_out, draw
+from tests.simulation.member import Ledger, Member
 from tests.simulation.world import World, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
@@ -30,132 +26,10 @@ APIS = (
 )
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 RECORDS = 120
-SLACK = 1.0
-"""Virtual seconds that a call may take beyond its deadline."""
 ALL_READ_WITHIN = 180.0
 """Virtual seconds after the last fault within which a group has read all there is."""
 
 OWN_TASKS = ("aiokproto-consumer", "aiokproto-fetch", "aiokproto-heartbeat", "aiokproto-locate")
-
-T = TypeVar("T")
-
-
-class Ledger:
-    """What the members of a group were given, and what they did with it.
-
-    Attributes:
-        processed: Offsets that some member has finished, by partition.
-        deliveries: How often each record was handed out.
-        owners: Who reads a partition, by the callbacks: assigned, and not yet revoked or lost.
-    """
-
-    def __init__(self) -> None:
-        self.processed: dict[int, set[int]] = defaultdict(set)
-        self.deliveries: dict[tuple[int, int], int] = defaultdict(int)
-        self.owners: dict[int, set[Member]] = defaultdict(set)
-
-
-class Member:
-    """One consumer, from its start to its end.
-
-    Attributes:
-        held: What its callbacks say that it reads.
-        next: The offset that has to come next of each partition in ``held``, once one has come.
-    """
-
-    def __init__(self, simulation: Simulation, ledger: Ledger, faults: list[Fault], options: dict[str, Any]) -> None:
-        self.held: set[int] = set()
-        self.next: dict[int, int] = {}
-        self._simulation = simulation
-        self._ledger = ledger
-        self._calm = not faults
-        self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
-        self._by_itself: bool = options["enable_auto_commit"]
-        self._callback_seconds = simulation.random.choice((0, 0, 0.5))
-        self._unfinished: list[Record] = []
-        self._stopped = False
-        self.consumer = Consumer(**options)
-        self.consumer.subscribe("t", on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
-
-    async def live(self, until: float, seconds_a_record: float) -> None:
-        """Read, process and commit until that virtual time; then close."""
-        random = self._simulation.random
-        await self.consumer.start()
-        try:
-            while self._simulation.time() < until and not self._stopped:
-                timeout = random.choice((0.1, 1.0))
-                self._finish()
-                for record in await self._in_time(
-                    self.consumer.poll(timeout * 1000, random.choice((1, 5, 500))), timeout, "poll"
-                ):
-                    self._receive(record)
-                await asyncio.sleep(seconds_a_record * len(self._unfinished))
-                if not self._by_itself:
-                    await self._commit()
-        finally:
-            self._finish()
-            await self._in_time(self.consumer.close(8000), 8.0, "close")
-            assert not self.held, f"closed, and {self.held} were never revoked"
-
-    def stop(self) -> None:
-        """Close soon."""
-        self._stopped = True
-
-    async def _commit(self) -> None:
-        self._finish()
-        try:
-            await self._in_time(self.consumer.commit(timeout_ms=2000), 2.0, "commit")
-        except (CommitError, DeadlineError):
-            assert not self._calm, "without a fault, commits work"
-
-    async def _in_time(self, call: Awaitable[T], seconds: float, name: str) -> T:
-        began = self._simulation.time()
-        try:
-            return await call
-        finally:
-            took = self._simulation.time() - began
-            # What a callback takes is the user's own.
-            allowed = seconds + self._slack + 2 * self._callback_seconds
-            assert took <= allowed, f"{name} took {took:.1f} s, {seconds:g} were given"
-
-    def _receive(self, record: Record) -> None:
-        assert record.partition in self.held, f"{record} was handed out, and is not assigned"
-        expected = self.next.get(record.partition, record.offset)
-        assert record.offset == expected, f"partition {record.partition}: {record.offset} came, not {expected}"
-        self.next[record.partition] = record.offset + 1
-        self._ledger.deliveries[record.partition, record.offset] += 1
-        self._unfinished.append(record)
-
-    def _finish(self) -> None:
-        for record in self._unfinished:
-            self._ledger.processed[record.partition].add(record.offset)
-        self._unfinished = []
-
-    async def _on_assigned(self, partitions: list[TopicPartition]) -> None:
-        for partition in partitions:
-            number = partition.partition
-            others = self._ledger.owners[number]
-            assert not others or not self._calm, f"partition {number} is read by two members"
-            assert number not in self.held, f"partition {number} was assigned twice"
-            self.held.add(number)
-            others.add(self)
-        await asyncio.sleep(self._callback_seconds)
-
-    async def _on_revoked(self, partitions: list[TopicPartition]) -> None:
-        await asyncio.sleep(self._callback_seconds)
-        self._give_up(partitions)
-
-    async def _on_lost(self, partitions: list[TopicPartition]) -> None:
-        assert not self._calm, "without a fault, nothing is lost"
-        await self._on_revoked(partitions)
-
-    def _give_up(self, partitions: list[TopicPartition]) -> None:
-        for partition in partitions:
-            number = partition.partition
-            assert number in self.held, f"partition {number} was revoked or lost, and was not assigned"
-            self.held.remove(number)
-            self.next.pop(number, None)
-            self._ledger.owners[number].discard(self)
 
 
 def schedule(seed: int) -> list[Fault]:
@@ -196,6 +70,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             for life in range(random.randint(1, 2)):
                 until = simulation.time() + random.uniform(0.5, UNTIL / 2)
                 await member(10 * number + life).live(until, random.choice((0, 0.01, 0.1)))
+                _check_commits(cluster, ledger)
 
         happening = asyncio.create_task(carry_out(World(simulation, cluster, "t"), faults))
         try:

@@ -1,0 +1,166 @@
+"""A member of a group, from its start to its end, and the books that all members keep together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from aiokproto import Consumer
+from aiokproto.errors import CommitError, DeadlineError
+from aiokproto.simulation import Simulation
+from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
+from tests.simulation.faults import Fault
+
+SLACK = 1.0
+"""Virtual seconds that a call may take beyond its deadline."""
+
+T = TypeVar("T")
+Offsets = dict[tuple[str, int], int | OffsetAndMetadata]
+
+
+class Ledger:
+    """What the members of a group were given, and what they did with it.
+
+    Attributes:
+        processed: Offsets that some member has finished, by partition.
+        deliveries: How often each record was handed out.
+        owners: Who reads a partition, by the callbacks: assigned, and not yet revoked or lost.
+    """
+
+    def __init__(self) -> None:
+        self.processed: dict[int, set[int]] = defaultdict(set)
+        self.deliveries: dict[tuple[int, int], int] = defaultdict(int)
+        self.owners: dict[int, set[Member]] = defaultdict(set)
+
+
+class Member:
+    """One consumer, from its start to its end.
+
+    Attributes:
+        held: What its callbacks say that it reads.
+        next: The offset that has to come next of each partition in ``held``, once one has come.
+    """
+
+    def __init__(self, simulation: Simulation, ledger: Ledger, faults: list[Fault], options: dict[str, Any]) -> None:
+        self.held: set[int] = set()
+        self.next: dict[int, int] = {}
+        self._simulation = simulation
+        self._ledger = ledger
+        self._calm = not faults
+        self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
+        self._by_itself: bool = options["enable_auto_commit"]
+        self._callback_seconds = simulation.random.choice((0, 0, 0.5))
+        self._unfinished: list[Record] = []
+        self._finished: dict[int, int] = {}
+        self._stopped = self._closing = False
+        self.consumer = Consumer(**options)
+        self.consumer.subscribe("t", on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
+
+    async def live(self, until: float, seconds_a_record: float) -> None:
+        """Read, process and commit until that virtual time; then close."""
+        random = self._simulation.random
+        await self.consumer.start()
+        try:
+            while self._simulation.time() < until and not self._stopped:
+                await self._read(random.choice(("poll", "poll", "anext", "batch")), random.choice((0.1, 1.0)))
+                await asyncio.sleep(seconds_a_record * len(self._unfinished))
+                if not self._by_itself:
+                    self._finish()
+                    await self._commit()
+        finally:
+            self._finish()
+            self._closing = True
+            await self._in_time(self.consumer.close(8000), 8.0, "close")
+            assert not self.held, f"closed, and {self.held} were never revoked"
+
+    async def _read(self, way: str, timeout: float) -> None:
+        self._finish()
+        if way == "poll":
+            count = self._simulation.random.choice((1, 5, 500))
+            for record in await self._in_time(self.consumer.poll(timeout * 1000, count), timeout, way):
+                self._receive(record)
+            return
+        try:
+            if way == "anext":
+                for _ in range(5):
+                    self._finish()
+                    self._receive(await self._in_time(asyncio.wait_for(anext(self.consumer), timeout), timeout, way))
+            else:
+                batches = self.consumer.batches()
+                for record in await self._in_time(asyncio.wait_for(anext(batches), timeout), timeout, way):
+                    self._receive(record)
+        except asyncio.TimeoutError:
+            pass
+
+    def stop(self) -> None:
+        """Close soon."""
+        self._stopped = True
+
+    async def _commit(self, offsets: Offsets | None = None) -> None:
+        try:
+            await self._in_time(self.consumer.commit(offsets, timeout_ms=2000), 2.0, "commit")
+        except CommitError:
+            # Others have some of them already: without a fault, since a rebalance was under way.
+            pass
+        except DeadlineError:
+            # Who closes while it joins, commits in a generation that is over: an expected failure has its test.
+            assert not self._calm or self._closing, "without a fault, commits are answered"
+
+    async def _in_time(self, call: Awaitable[T], seconds: float, name: str) -> T:
+        began = self._simulation.time()
+        try:
+            return await call
+        finally:
+            took = self._simulation.time() - began
+            # What a callback takes is the user's own.
+            allowed = seconds + self._slack + 2 * self._callback_seconds
+            assert took <= allowed, f"{name} took {took:.1f} s, {seconds:g} were given"
+
+    def _receive(self, record: Record) -> None:
+        assert record.partition in self.held, f"{record} was handed out, and is not assigned"
+        expected = self.next.get(record.partition, record.offset)
+        assert record.offset == expected, f"partition {record.partition}: {record.offset} came, not {expected}"
+        self.next[record.partition] = record.offset + 1
+        self._ledger.deliveries[record.partition, record.offset] += 1
+        self._unfinished.append(record)
+
+    def _finish(self) -> None:
+        for record in self._unfinished:
+            self._ledger.processed[record.partition].add(record.offset)
+            self._finished[record.partition] = record.offset + 1
+        self._unfinished = []
+
+    async def _on_assigned(self, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            number = partition.partition
+            others = self._ledger.owners[number]
+            assert not others or not self._calm, f"partition {number} is read by two members"
+            assert number not in self.held, f"partition {number} was assigned twice"
+            self.held.add(number)
+            others.add(self)
+        await asyncio.sleep(self._callback_seconds)
+
+    async def _on_revoked(self, partitions: list[TopicPartition]) -> None:
+        await asyncio.sleep(self._callback_seconds)
+        finished: Offsets = {
+            where: self._finished[where.partition] for where in partitions if where.partition in self._finished
+        }
+        if not self._by_itself and finished:
+            await self._commit(finished)
+        self._give_up(partitions)
+
+    async def _on_lost(self, partitions: list[TopicPartition]) -> None:
+        assert not self._calm, "without a fault, nothing is lost"
+        await asyncio.sleep(self._callback_seconds)
+        self._give_up(partitions)
+
+    def _give_up(self, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            number = partition.partition
+            assert number in self.held, f"partition {number} was revoked or lost, and was not assigned"
+            self.held.remove(number)
+            self.next.pop(number, None)
+            self._finished.pop(number, None)
+            self._ledger.owners[number].discard(self)
