@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from aiokproto.broker import Cluster
-from aiokproto.records import decode
+from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.simulation import Link, Simulation
 
 
@@ -34,6 +34,11 @@ class World:
         """The links of all clients to a broker."""
         port = int(self.cluster.bootstrap_servers.split(",")[broker].rpartition(":")[2])
         return self.simulation.network.links(server=("127.0.0.1", port))
+
+    def append(self, partition: int, value: bytes) -> None:
+        """Write a record to the log, past all requests."""
+        data = encode([BatchRecord(0, 0, None, value)])
+        self.cluster._running.state.partition(self.topic, partition).append(data, 0)
 
     def running(self) -> set[int]:
         """The brokers that run."""

@@ -1,0 +1,199 @@
+"""Single schedules for groups: what is healthy goes on, topics that come again are read again, and closing is quick."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from aiokproto import Client, Consumer, Producer
+from aiokproto.broker import Cluster
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
+from aiokproto.codec.messages.join_group import JoinGroupRequest
+from aiokproto.errors import KafkaError, UnknownTopicError
+from aiokproto.simulation import Simulation
+from aiokproto.types import TopicPartition
+from tests.simulation.test_seeds import TURNS_A_SECOND
+from tests.simulation.world import World
+
+Program = Callable[[World, dict[str, Any]], Awaitable[None]]
+BROKERS = 3
+
+
+def run(program: Program) -> Simulation:
+    """Run a program with a cluster, whose topic t has a partition led by each broker."""
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(BROKERS, config={"group.min.session.timeout.ms": 500}) as cluster:
+            await cluster.create_topic("t", BROKERS, replication=1)
+            options: dict[str, Any] = {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "group_id": "g",
+                "auto_offset_reset": "earliest",
+                "heartbeat_interval_ms": 200,
+                "session_timeout_ms": 3000,
+            }
+            await program(World(simulation, cluster, "t"), options)
+
+    simulation.run(main())
+    return simulation
+
+
+async def produce(world: World, count: int, seconds: float) -> None:
+    """To every partition, so many records so far apart."""
+    for number in range(count):
+        for partition in range(BROKERS):
+            world.append(partition, b"%d" % number)
+        await asyncio.sleep(seconds)
+
+
+@pytest.mark.parametrize("silent", range(BROKERS))
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_healthy_partitions_go_on_while_one_broker_is_silent(silent: int, group_id: str | None) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        # Whatever is said to a silent coordinator takes that long to fail.
+        options |= {"group_id": group_id, "request_timeout_ms": 2000, "session_timeout_ms": 60_000}
+        if silent == world.cluster.coordinator("g"):
+            await world.cluster.move_coordinator("g", (silent + 1) % BROKERS)
+        async with Consumer("t", **options) as consumer:
+            writing = asyncio.create_task(produce(world, 60, 0.5))
+            found: set[int] = set()
+            while found != set(range(BROKERS)):
+                found |= await seen(consumer, 1.0)
+            for link in world.links(silent):
+                link.silence()
+            last = dict.fromkeys(set(range(BROKERS)) - {silent}, world.simulation.time())
+            until = world.simulation.time() + 20
+            while world.simulation.time() < until:
+                for partition in await seen(consumer, 0.2):
+                    if partition in last:
+                        last[partition] = world.simulation.time()
+                waited = world.simulation.time() - min(last.values())
+                assert waited < 1.5, f"{last}"
+            for link in world.links(silent):
+                link.restore()
+            await writing
+
+    run(program)
+
+
+async def seen(consumer: Consumer, seconds: float) -> set[int]:
+    """The partitions of what comes next."""
+    return {record.partition for record in await consumer.poll(seconds * 1000)}
+
+
+@pytest.mark.parametrize("partitions", [BROKERS, 1])
+@pytest.mark.parametrize("pause", [0.0, 8.0])
+def test_a_topic_that_comes_again_under_a_group_is_read_again(partitions: int, pause: float) -> None:
+    """Also with fewer partitions, and where offsets of the one before are committed."""
+
+    async def program(world: World, options: dict[str, Any]) -> None:
+        options |= {"metadata_max_age_ms": 500, "auto_commit_interval_ms": 200}
+        async with Consumer("t", **options) as consumer:
+            await produce(world, 10, 0)
+            got = 0
+            while got < 10 * BROKERS:
+                got += len(await consumer.poll(1000))
+            await asyncio.sleep(1)
+            async with Client(bootstrap_servers=world.cluster.bootstrap_servers) as client:
+                await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), max_version=5)
+            turns, began = world.simulation.loop.turns, world.simulation.time()
+            await asyncio.sleep(pause)
+            await world.cluster.create_topic("t", partitions)
+            async with Producer(bootstrap_servers=world.cluster.bootstrap_servers) as producer:
+                for number in range(20):
+                    await producer.send("t", b"new%d" % number, partition=number % partitions)
+            values: list[bytes | None] = []
+            while len(values) < 20:
+                assert world.simulation.time() - began < pause + 30, f"{len(values)} of 20 came"
+                try:
+                    values += [record.value for record in await consumer.poll(1000)]
+                except UnknownTopicError:
+                    pass
+            assert sorted(values, key=str) == sorted((b"new%d" % number for number in range(20)), key=str)
+            seconds = world.simulation.time() - began
+            assert world.simulation.loop.turns - turns < 2000 + 10 * TURNS_A_SECOND * seconds
+
+    run(program)
+
+
+@pytest.mark.xfail(strict=True, reason="a commit in a generation that is over is repeated until its deadline")
+def test_closing_while_it_joins_does_not_wait() -> None:
+    """The coordinator has begun the next generation: nothing of this one can be committed any more."""
+
+    async def program(world: World, options: dict[str, Any]) -> None:
+        options["partition_assignment_strategy"] = "cooperative-sticky"
+        await produce(world, 5, 0)
+        first = Consumer("t", client_id="first", **options)
+        await first.start()
+        while not await first.poll(1000, 1):
+            pass
+        world.cluster.faults.drop(JoinGroupRequest, "answer", client_id="first")
+        async with Consumer("t", **options):
+            await asyncio.sleep(1)
+            began = world.simulation.time()
+            await first.close(8000)
+            assert world.simulation.time() - began < 1
+
+    run(program)
+
+
+def test_a_stall_of_twice_the_session_loses_partitions_once_and_reads_on() -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        events: list[str] = []
+        consumer = Consumer(**options)
+        consumer.subscribe(
+            "t",
+            on_assigned=lambda partitions: events.append("assigned") if partitions else None,
+            on_revoked=lambda _: events.append("revoked"),
+            on_lost=lambda _: events.append("lost"),
+        )
+        async with consumer:
+            writing = asyncio.create_task(produce(world, 100, 0.1))
+            got: set[tuple[int, int]] = set()
+            while len(got) < 20:
+                got |= {(record.partition, record.offset) for record in await consumer.poll(500)}
+            world.simulation.loop.stall(6)
+            while len(got) < 100 * BROKERS:
+                got |= {(record.partition, record.offset) for record in await consumer.poll(5000)}
+            await writing
+        assert events in (["assigned", "lost", "assigned", "revoked"], ["assigned", "revoked"])
+
+    run(program)
+
+
+@pytest.mark.parametrize("which", ["on_assigned", "on_revoked"])
+def test_a_callback_that_raises_ends_its_member_alone(which: str) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        def fail(_: list[TopicPartition]) -> None:
+            raise ValueError("a bug")
+
+        await produce(world, 20, 0)
+        broken = Consumer(**options)
+        callbacks: dict[str, Any] = {which: fail}
+        broken.subscribe("t", **callbacks)
+        await broken.start()
+        got: set[tuple[int, int]] = set()
+        if which == "on_revoked":
+            got |= {(record.partition, record.offset) for record in await broken.poll(5000, 1)}
+        async with Consumer("t", **options) as healthy:
+            failed = False
+            until = world.simulation.time() + 30
+            while len(got) < 20 * BROKERS and world.simulation.time() < until:
+                got |= {(record.partition, record.offset) for record in await healthy.poll(200)}
+                if not failed:
+                    try:
+                        await broken.poll(100, 1)
+                    except KafkaError:
+                        failed = True
+                        try:
+                            await broken.close(1000)
+                        except ValueError:
+                            pass
+        assert failed
+        assert len(got) == 20 * BROKERS
+
+    run(program)
