@@ -54,6 +54,7 @@ class Member:
         self._callback_seconds = simulation.random.choice((0, 0, 0.5))
         self._unfinished: list[Record] = []
         self._finished: dict[int, int] = {}
+        self._announced: set[int] = set()
         self._stopped = self._closing = False
         self.consumer = Consumer(**options)
         self.consumer.subscribe("t", on_assigned=self._on_assigned, on_revoked=self._on_revoked, on_lost=self._on_lost)
@@ -119,7 +120,7 @@ class Member:
             assert took <= allowed, f"{name} took {took:.1f} s, {seconds:g} were given"
 
     def _receive(self, record: Record) -> None:
-        assert record.partition in self.held, f"{record} was handed out, and is not assigned"
+        assert record.partition in self._announced, f"{record} was handed out, and is not assigned"
         expected = self.next.get(record.partition, record.offset)
         assert record.offset == expected, f"partition {record.partition}: {record.offset} came, not {expected}"
         self.next[record.partition] = record.offset + 1
@@ -141,6 +142,7 @@ class Member:
             self.held.add(number)
             others.add(self)
         await asyncio.sleep(self._callback_seconds)
+        self._announced.update(partition.partition for partition in partitions)
 
     async def _on_revoked(self, partitions: list[TopicPartition]) -> None:
         await asyncio.sleep(self._callback_seconds)
@@ -161,6 +163,7 @@ class Member:
             number = partition.partition
             assert number in self.held, f"partition {number} was revoked or lost, and was not assigned"
             self.held.remove(number)
+            self._announced.discard(number)
             self.next.pop(number, None)
             self._finished.pop(number, None)
             self._ledger.owners[number].discard(self)

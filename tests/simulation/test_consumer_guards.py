@@ -1,0 +1,175 @@
+"""Single guards of the consumer, each in the schedule that it is there for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiokproto import Consumer
+from aiokproto.broker import Cluster
+from aiokproto.broker.control.call import Call, Serve
+from aiokproto.codec.messages.fetch import FetchRequest
+from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.simulation import Simulation
+from aiokproto.types import TopicPartition
+from tests.simulation.world import World
+
+Program = Callable[[World, Consumer], Awaitable[None]]
+WHERE = TopicPartition("t", 0)
+
+
+def run(program: Program, *, partitions: int = 1, records: int = 20, size: int = 1, **options: Any) -> None:
+    """Run a program with a consumer of partitions, the first of which has so many records of that size."""
+    simulation = Simulation(1)
+
+    async def main() -> None:
+        async with Cluster(1) as cluster:
+            await cluster.create_topic("t", partitions)
+            world = World(simulation, cluster, "t")
+            for _ in range(records):
+                world.append(0, bytes(size))
+            given: dict[str, Any] = {"auto_offset_reset": "none", **options}
+            consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, **given)
+            consumer.assign([("t", number) for number in range(partitions)])
+            for number in range(partitions):
+                consumer.seek(("t", number), 0)
+            async with consumer:
+                await program(world, consumer)
+
+    simulation.run(main())
+
+
+def test_what_a_fetch_says_of_an_offset_from_before_a_seek_does_not_count() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        assert (await anext(consumer)).offset == 0
+        with world.cluster.faults.delay(FetchRequest, 1.0, times=2):
+            consumer.seek(WHERE, 1000)
+            await asyncio.sleep(0.8)
+            consumer.seek(WHERE, 5)
+            assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(3)] == [5, 6, 7]
+
+    run(program)
+
+
+def test_an_offset_that_was_looked_up_before_a_seek_does_not_count() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        assert (await anext(consumer)).offset == 0
+        with world.cluster.faults.delay(ListOffsetsRequest, 1.0, times=1):
+            consumer.seek_to_end(WHERE)
+            await asyncio.sleep(0.5)
+            consumer.seek_to_beginning(WHERE)
+            assert (await asyncio.wait_for(anext(consumer), 10)).offset == 0
+        with world.cluster.faults.delay(ListOffsetsRequest, 1.0, times=1):
+            consumer.seek_to_end(WHERE)
+            await asyncio.sleep(0.5)
+            consumer.seek(WHERE, 7)
+            assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(5)] == [7, 8, 9, 10, 11]
+
+    run(program)
+
+
+def test_a_log_is_not_fetched_beyond_the_buffer_while_nobody_reads() -> None:
+    fetched = 0
+
+    async def count(call: Call, serve: Serve) -> Response | None:
+        nonlocal fetched
+        answer: Any = await serve(call.request)
+        fetched += sum(len(data.records or b"") for topic in answer.responses for data in topic.partitions)
+        return answer  # type: ignore[no-any-return]
+
+    async def program(world: World, consumer: Consumer) -> None:
+        world.cluster.faults.intercept(FetchRequest, count)
+        assert (await anext(consumer)).offset == 0
+        await asyncio.sleep(20)
+        # What is asked for before the limit is reached comes on top: a partition's worth, and a batch.
+        assert fetched < 50_000 + 2 * 20_000 + 5000
+        assert [(await asyncio.wait_for(anext(consumer), 5)).offset for _ in range(199)] == list(range(1, 200))
+
+    run(program, records=200, size=3000, fetch_buffer_bytes=50_000, max_partition_fetch_bytes=20_000)
+
+
+def test_records_that_were_fetched_before_the_log_lost_its_end_come_before_the_reset() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        assert (await anext(consumer)).offset == 0
+        await asyncio.sleep(2)
+        # Beyond what is buffered there is nothing any more.
+        world.cluster.diverge_log("t", 0, 10)
+        offsets = [(await asyncio.wait_for(anext(consumer), 20)).offset for _ in range(25)]
+        assert offsets[:19] == list(range(1, 20))
+        assert offsets[19:] == list(range(6))
+
+    run(program, auto_offset_reset="earliest")
+
+
+def test_what_a_lost_fetch_has_asked_for_is_asked_for_again() -> None:
+    """The broker has not counted it, and its session knows nothing of what was new in it."""
+
+    async def program(world: World, consumer: Consumer) -> None:
+        consumer.pause(("t", 1))
+        assert (await anext(consumer)).offset == 0
+        world.append(1, b"second")
+        await asyncio.sleep(2)
+        with world.cluster.faults.drop(FetchRequest, "request", times=1):
+            consumer.resume(("t", 1))
+            for _ in range(19):
+                await anext(consumer)
+            assert (await asyncio.wait_for(anext(consumer), 10)).partition == 1
+
+    run(program, partitions=2, request_timeout_ms=1000)
+
+
+def test_committed_offsets_that_cannot_be_had_are_no_reason_to_begin_again() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        options: dict[str, Any] = {
+            "bootstrap_servers": world.cluster.bootstrap_servers,
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            "default_api_timeout_ms": 1000,
+            "request_timeout_ms": 500,
+        }
+        async with Consumer("t", **options) as first:
+            await anext(first)
+            await first.commit({WHERE: 5})
+            first.seek(WHERE, 5)
+        dropping = world.cluster.faults.drop(OffsetFetchRequest)
+        async with Consumer("t", **options) as second:
+            assert await second.poll(5000) == []
+            dropping.remove()
+            assert (await asyncio.wait_for(anext(second), 10)).offset == 5
+
+    run(program)
+
+
+def test_a_commit_that_is_tried_again_does_not_undo_a_later_one() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        options: dict[str, Any] = {"bootstrap_servers": world.cluster.bootstrap_servers, "group_id": "g"}
+        async with Consumer("t", auto_offset_reset="earliest", enable_auto_commit=False, **options) as member:
+            await anext(member)
+            world.cluster.faults.fail(OffsetCommitRequest, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=1)
+            await asyncio.gather(member.commit({WHERE: 3}), member.commit({WHERE: 7}))
+            found = (await member.committed(WHERE))[WHERE]
+            assert found is not None
+            assert found.offset == 7
+
+    run(program)
+
+
+def test_where_to_begin_can_be_said_in_on_assigned() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        options: dict[str, Any] = {"bootstrap_servers": world.cluster.bootstrap_servers, "group_id": "g"}
+        member = Consumer(auto_offset_reset="earliest", **options)
+
+        async def begin(partitions: list[TopicPartition]) -> None:
+            await asyncio.sleep(2)
+            member.seek(WHERE, 5)
+
+        member.subscribe("t", on_assigned=begin)
+        async with member:
+            assert (await asyncio.wait_for(anext(member), 10)).offset == 5
+
+    run(program)
