@@ -145,7 +145,7 @@ def test_a_commit_that_may_not_wait_for_a_rebalance_is_refused_at_once() -> None
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
             with pytest.raises(CommitError, match="waits for the callback"):
-                await it.member.commit(OFFSETS, 5.0, may_wait=False)
+                await it.member.commit(OFFSETS, 5.0, blocked="a rebalance waits for the callback that commits")
             assert len(sent(it)) == 1
 
     run(program())

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation import broker_faults, host_faults, network_faults, request_faults
-from tests.simulation.request_faults import REFUSALS, SPLITTING, UNMENDED
+from tests.simulation.request_faults import REFUSALS, SPLITTING
 from tests.simulation.world import World
 
 
@@ -53,10 +53,7 @@ WEIGHTS = {
 }
 """How often each kind is drawn, relative to the others."""
 
-DRAWN = {
-    api: [code for code in (*codes, *SPLITTING.get(api, ())) if (api, code) not in UNMENDED]
-    for api, codes in REFUSALS.items()
-}
+DRAWN = {api: [*codes, *SPLITTING.get(api, ())] for api, codes in REFUSALS.items()}
 """The codes that refusals are drawn from."""
 
 MODULES = (broker_faults, host_faults, network_faults, request_faults)

@@ -214,7 +214,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             while simulation.time() < UNTIL:
                 await reader.act()
                 await asyncio.sleep(random.choice((0, 0, 0.01, 0.1)))
-                held = sum(cursor.buffered for cursor in consumer._engine.assignment.cursors.values())
+                held = sum(cursor.buffer.size for cursor in consumer._engine.assignment.cursors.values())
                 # A broker that has less than a partition's worth is asked for as much again.
                 assert held <= buffer + 2 * BROKERS * max(partition_bytes, LARGEST_BATCH), f"{held} bytes are buffered"
             await asyncio.gather(happening, writing)

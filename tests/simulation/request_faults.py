@@ -107,14 +107,6 @@ def _transient(api: str) -> tuple[ErrorCode, ...]:
 SPLITTING = {"Produce": (ErrorCode.MESSAGE_TOO_LARGE,)}
 """Codes that have a batch divided. One that holds a single record fails."""
 
-UNMENDED = {
-    ("JoinGroup", ErrorCode.UNKNOWN_SERVER_ERROR): "ends the consumer",
-    ("SyncGroup", ErrorCode.UNKNOWN_SERVER_ERROR): "ends the consumer",
-    ("Heartbeat", ErrorCode.UNKNOWN_SERVER_ERROR): "ends the consumer",
-    ("ListOffsets", ErrorCode.UNKNOWN_SERVER_ERROR): "is raised, at the first of them",
-}
-"""What the client does not get over yet, and why: left out of schedules, and in the tests an expected failure."""
-
 REFUSALS = {api: _transient(api) for api in APIS}
 """The error codes that brokers answer an API with though nothing is wrong with the request."""
 

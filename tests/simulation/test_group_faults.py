@@ -120,7 +120,6 @@ def test_a_topic_that_comes_again_under_a_group_is_read_again(partitions: int, p
     run(program)
 
 
-@pytest.mark.xfail(strict=True, reason="a commit in a generation that is over is repeated until its deadline")
 def test_closing_while_it_joins_does_not_wait() -> None:
     """The coordinator has begun the next generation: nothing of this one can be committed any more."""
 

@@ -13,22 +13,20 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CommitError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
-from tests.simulation.request_faults import REFUSALS, UNMENDED, request_class
+from tests.simulation.request_faults import REFUSALS, request_class
 
 RECORDS = 30
 PARTITION = TopicPartition("t", 0)
 
 
-def _case(api: str, code: ErrorCode, at: float) -> Any:
-    # Who is at work does not join.
-    unmended = (api, code) in UNMENDED and (not at or api not in ("JoinGroup", "SyncGroup"))
-    marks = [pytest.mark.xfail(strict=True, reason=UNMENDED[api, code])] if unmended else []
-    return pytest.param(api, code, at, id=f"{api} {code.name} {'at work' if at else 'starting'}", marks=marks)
-
-
 @pytest.mark.parametrize(
     ("api", "code", "at"),
-    [_case(api, code, at) for api, codes in REFUSALS.items() for code in codes for at in (0.0, 3)],
+    [
+        pytest.param(api, code, at, id=f"{api} {code.name} {'at work' if at else 'starting'}")
+        for api, codes in REFUSALS.items()
+        for code in codes
+        for at in (0.0, 3)
+    ],
 )
 def test_a_client_gets_over_two_refusals(api: str, code: ErrorCode, at: float) -> None:
     simulation = Simulation(1)

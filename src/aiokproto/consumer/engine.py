@@ -366,10 +366,16 @@ class Engine:
         if not offsets:
             return
         if self.subscription.partitions is None:
-            await self.member.commit(offsets, timeout, may_wait=not self.rebalancing.in_callback())
+            await self.member.commit(offsets, timeout, blocked=self._rebalance_blocked())
         else:
             await self.member.commit_from_outside(offsets, timeout)
         self._committed.update({partition: position.offset for partition, position in offsets.items()})
+
+    def _rebalance_blocked(self) -> str:
+        """Why a rebalance that is under way cannot end before this task goes on."""
+        if self.rebalancing.in_callback():
+            return "a rebalance waits for the callback that commits"
+        return "a rebalance was under way when the consumer was closed" if self._closing else ""
 
     async def _auto_commit(self) -> None:
         interval = self._config.auto_commit_interval

@@ -36,14 +36,14 @@ class Commits:
         self._turn = asyncio.Lock()
 
     async def as_member(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, may_wait: bool = True
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
     ) -> None:
         """Commit what the member owns of ``offsets``; while a generation is being joined, after that.
 
         Args:
             offsets: What to commit.
             timeout: Seconds.
-            may_wait: Whether a rebalance can end meanwhile. It cannot in a rebalance callback.
+            blocked: Why a rebalance cannot end meanwhile, if so.
 
         Raises:
             CommitError: Some partitions are not, or no longer, this member's; the others were committed.
@@ -59,10 +59,8 @@ class Commits:
                     raise CommitError(f"{self._group}: not a member now; {_names(mine)} not committed")
                 if not await self._must_repeat(mine, at):
                     break
-                if not may_wait:
-                    raise CommitError(
-                        f"{self._group}: a rebalance waits for the callback that commits; {_names(mine)} not committed"
-                    )
+                if blocked:
+                    raise CommitError(f"{self._group}: {blocked}; {_names(mine)} not committed")
                 await self._settled(at)
         if gone := offsets.keys() - mine.keys():
             raise CommitError(f"{self._group}: {_names(gone)} not committed: not assigned to this member")

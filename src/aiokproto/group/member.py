@@ -122,10 +122,10 @@ class GroupMember:
     # Commits
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, may_wait: bool = True
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
     ) -> None:
         """Commit what this member owns; see :meth:`Commits.as_member <aiokproto.group.commits.Commits.as_member>`."""
-        await self._commits.as_member(offsets, timeout, may_wait=may_wait)
+        await self._commits.as_member(offsets, timeout, blocked=blocked)
 
     async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
         """Commit for partitions that the group does not assign. Raises as :meth:`commit`."""
