@@ -418,7 +418,6 @@ class Accumulator:
             self.fail(batch, queue.gone)
             return
         batch.last_error = error
-        queue.confirmed_by = None
         queue.in_flight.remove(batch)
         queue.requeue(batch)
         queue.retry_at = max(queue.retry_at, at)
