@@ -148,7 +148,7 @@ class FakeCluster:
             await self._news.wait()
         return self.snapshot
 
-    def invalidate(self, reason: str) -> None:
+    def invalidate(self, reason: str, topics: object = ()) -> None:
         self.invalidated.append(reason)
 
     def hint_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:

@@ -204,6 +204,17 @@ def test_topics_that_are_not_written_to_leave_the_metadata_and_come_back() -> No
     run(program)
 
 
+def test_what_cannot_wait_is_written_to_a_topic_that_has_left_the_metadata() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await asyncio.sleep(60)
+        assert "t" not in producer._cluster.snapshot.topics
+        began = simulation.time()
+        assert (await producer.try_post("t", b"second", partition=0)).offset == 1
+        assert simulation.time() - began < 1
+
+    run(program, metadata_max_idle_ms=10_000, metadata_max_age_ms=5000)
+
+
 def test_order_is_kept_in_a_topic_that_is_seen_to_be_a_new_one() -> None:
     """The producer hears of it before it writes."""
 

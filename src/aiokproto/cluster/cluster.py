@@ -152,9 +152,14 @@ class Cluster:
         timeout = self.config.api_timeout if timeout is None else timeout
         return await self._metadata.topics(None if names is None else list(names), timeout, create, keep)
 
-    def invalidate(self, reason: str) -> None:
-        """Say that the metadata is out of date: a refresh follows soon, with backoff, one for all such calls."""
-        self._metadata.invalidate(reason)
+    def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
+        """Say that the metadata is out of date: a refresh follows soon, with backoff, one for all such calls.
+
+        Args:
+            reason: Why, for the log.
+            topics: What to ask for even if it was forgotten, as nobody had used it.
+        """
+        self._metadata.invalidate(reason, topics)
 
     def hint_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
         """Take in a new leader that a broker named in its answer (KIP-951); returns whether it was news.

@@ -92,8 +92,11 @@ class Metadata:
                 self._wanted -= Counter(missing)
         return {name: self.snapshot.topics[name] for name in names}
 
-    def invalidate(self, reason: str) -> None:
-        """The metadata is out of date."""
+    def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
+        """The metadata is out of date; ``topics`` have to be in it, also if they were forgotten."""
+        forgotten = [name for name in topics if name not in self.snapshot.topics]
+        self._interest.add(forgotten, False, _now())
+        self._gone.update(forgotten)
         if self._stale is None:
             logger.debug("metadata is out of date: %s", reason)
             self._stale = reason

@@ -116,7 +116,8 @@ class Sender:
         while not self._settings.idempotent or self._identity.current is not None:
             drained = accumulator.drain(now, lambda node: self._sink(node).has_room())
             if drained.leaderless:
-                self._cluster.invalidate(f"{drained.leaderless[0]} has no leader")
+                topics = {where.topic: None for where in drained.leaderless}
+                self._cluster.invalidate(f"{drained.leaderless[0]} has no leader", topics)
                 self.alarm.at(now + LEADERLESS_PAUSE)
             if drained.requests:
                 self._assign_sequences(drained)
