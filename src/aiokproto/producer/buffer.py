@@ -146,6 +146,9 @@ class Buffer:
     def _add(self, queues: TopicQueues, record: Unplaced, now: float) -> Delivery | None:
         """Append a record that needs a new batch or a larger one; None if the budget has no room for it."""
         _, partition, timestamp, key, value, headers = record
+        if partition is not None:
+            # While the record waited, the topic may have been created again with fewer.
+            check_partition(partition, queues.name, len(queues.queues))
         added = self.accumulator.append(queues, partition, timestamp, key, value, headers, now)
         if added is None or self.accumulator.has_ready:
             self._alarm.now()
@@ -166,21 +169,21 @@ class Buffer:
         deadline = self._loop.time() + self._max_block
         with self._order.entered(topic) as turn:
             queues = await self.topic(topic)
-            queue = queues.queues[check_partition(partition, topic, len(queues.queues))]
+            where = _queue(queues, partition).where
             for one in batches:
-                self.accumulator.check_size(one, queue.where)
+                self.accumulator.check_size(one, where)
             await self._until(turn(), deadline)
             appended: list[tuple[Outcome, int]] = []
             for one in batches:
                 await self._let_others()
                 self.check_open()
-                batch = await self._when_room(partial(self._add_stored, queue, one), deadline)
+                batch = await self._when_room(partial(self._add_stored, queues, partition, one), deadline)
                 appended.append((batch.outcome, one.max_timestamp))
             return appended
 
-    def _add_stored(self, queue: PartitionQueue, stored: RecordBatch) -> StoredBatch | None:
+    def _add_stored(self, queues: TopicQueues, partition: int, stored: RecordBatch) -> StoredBatch | None:
         """Copy a batch; None if the budget has no room for it."""
-        added = self.accumulator.append_stored(queue, stored, self._loop.time())
+        added = self.accumulator.append_stored(_queue(queues, partition), stored, self._loop.time())
         self._alarm.now()
         return added
 
@@ -209,6 +212,8 @@ class Buffer:
             leaders = [snapshot.leader(name, number) for number in range(len(info.partitions))]
             self.accumulator.update(name, leaders, recreated=bool(snapshot.recreated(self._topic_ids(name))))
             self._ids[name] = info.topic_id
+            # What was for partitions that are gone has failed.
+            self.room_freed()
         self._order_changed(name)
 
     def _topic_ids(self, name: str) -> dict[str, bytes]:
@@ -255,3 +260,7 @@ class Buffer:
 
     def _full(self) -> str:
         return f"{self.accumulator.used} of buffer_memory={self._memory} bytes are in use"
+
+
+def _queue(queues: TopicQueues, partition: int) -> PartitionQueue:
+    return queues.queues[check_partition(partition, queues.name, len(queues.queues))]

@@ -84,6 +84,8 @@ class TableAppender:
                     where.append(stop)
                     break
                 ready = queues.name in self._appender._ready_topics
+                # The topic may have been created again meanwhile, with fewer partitions.
+                ready = ready and (number is None or number < len(queues.queues))
                 batch = (queues.sticky if number is None else queues.queues[number]).open if ready else None
                 first = 0 if batch is None else batch.count
                 written = 0 if batch is None else append_rows(batch, rows, places[done:])
