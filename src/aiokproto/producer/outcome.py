@@ -118,6 +118,13 @@ class Outcome(Settled):
                 parent.count = sum(part.count for part in parent._parts)
                 parent._close()
 
+    @property
+    def failed(self) -> int:
+        """How many of its records have failed."""
+        if self._parts:
+            return sum(part.failed for part in self._parts)
+        return 0 if self.error is None else self.count
+
     def when_done(self, wake: Callable[[], object]) -> None:
         """Call ``wake`` once the outcome is known."""
         self._waiting.append(wake)
@@ -152,5 +159,6 @@ class Outcome(Settled):
     def __del__(self) -> None:
         # Nobody can ask any more. An error that passes silently here is data that is lost silently.
         if getattr(self, "error", None) is not None and not self.observed:
-            self.owner.unobserved_failures += self.count
-            log.error("%s were not delivered, and nobody asked: %s", self, self.error)
+            failed, where = self.failed, TopicPartition(self.topic, self.partition)
+            self.owner.unobserved_failures += failed
+            log.error("%d records for %s were not delivered, and nobody asked: %s", failed, where, self.error)

@@ -260,18 +260,17 @@ class Producer(RecordAppender):
             await self._wait(batches, timeout_ms)
         finally:
             slow.cancel()
-            lost = dict.fromkeys(self._accumulator.incomplete)
+            late = {batch for batch in batches if not batch.done}
             try:
                 await self._sender.stop()
             finally:
                 self._accumulator.fail_all(undelivered)
                 left = DISCONNECT if timeout_ms is None else started + timeout_ms / 1000 - loop.time()
                 await self._cluster.close(min(max(left, 0.0), DISCONNECT))
-        lost.update(
-            dict.fromkeys(batch for batch in batches if batch.outcome.error is not None and not batch.outcome.observed)
-        )
+        failed = [batch for batch in batches if batch.outcome.error is not None]
+        lost = [batch for batch in failed if batch in late or not batch.outcome.observed]
         if lost:
-            raise delivery_error(list(lost))
+            raise delivery_error(lost)
 
     def _log_slow_close(self, batches: list[Batch]) -> None:
         pending = [batch for batch in batches if not batch.done]

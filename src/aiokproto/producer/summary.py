@@ -36,7 +36,7 @@ def summary(batches: Iterable[Batch]) -> str:
     counts: Counter[TopicPartition] = Counter()
     reasons: dict[TopicPartition, str] = {}
     for batch in batches:
-        counts[batch.where] += batch.count
+        counts[batch.where] += batch.outcome.failed if batch.done else batch.count
         why = batch.last_error or batch.outcome.error
         if why is not None:
             reasons[batch.where] = f" ({batch.attempts} attempts, last: {why})"
