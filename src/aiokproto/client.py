@@ -65,7 +65,7 @@ class Client:
         Raises:
             BootstrapError: No bootstrap address could be used; NotKafkaError and AuthenticationError where that is all
                 there is to say.
-            ClientClosedError: It was started or closed before.
+            ClientClosedError: It was started or closed before, or is closed meanwhile.
         """
         await self._cluster.start(_seconds(timeout_ms))
 

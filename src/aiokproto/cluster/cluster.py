@@ -64,7 +64,8 @@ class Cluster:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
-        self._closed: KafkaError | None = ClientClosedError("the client is not started")
+        self._unstarted = ClientClosedError("the client is not started")
+        self._closed: KafkaError | None = self._unstarted
 
     @property
     def snapshot(self) -> ClusterSnapshot:
@@ -81,7 +82,7 @@ class Cluster:
             BootstrapError: No address could be used; has each with what went wrong there.
             NotKafkaError: What answers at all the addresses is not Kafka.
             AuthenticationError: All that answer refuse us, or we their certificate.
-            ClientClosedError: It was started or closed before.
+            ClientClosedError: It was started or closed before, or is closed meanwhile.
         """
         if self._started:
             raise ClientClosedError("a client starts once; make a new one")
@@ -89,6 +90,9 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         try:
             await self._metadata.bootstrap(timeout)
+            if self._closed is not None and self._closed is not self._unstarted:
+                # In the very turn in which the answer came.
+                raise copied(self._closed)
         except BaseException:
             await self.close(0)
             raise
@@ -106,7 +110,9 @@ class Cluster:
         """
         self._check_loop()
         self._started = True
-        reason = self._closed = self._closed or ClientClosedError("the client is closed")
+        if self._closed is None or self._closed is self._unstarted:
+            self._closed = ClientClosedError("the client is closed")
+        reason = self._closed
         self._metadata.close(reason)
         try:
             if self._task is not None:

@@ -132,6 +132,7 @@ class Producer(RecordAppender):
         self._tables = TableAppender(self, self._buffer)
         self._cluster: Cluster
         self._sender: Sender | None = None
+        self._starting = False
         self._closing = False
         self._unsent = 0
 
@@ -144,10 +145,11 @@ class Producer(RecordAppender):
             BootstrapError: No bootstrap address can be used.
             AuthenticationError: The brokers refuse this client.
             DeadlineError: They do not answer.
-            ClientClosedError: It was started before.
+            ClientClosedError: It was started before, or is closed meanwhile.
         """
-        if self._sender is not None:
+        if self._starting or self._sender is not None:
             raise ClientClosedError("a producer is started once")
+        self._starting = True
         runtime = current()
         self._wall = None if runtime is SYSTEM else runtime.wall
         self._cluster = Cluster(self._config, self._accumulator.last_used)
@@ -156,6 +158,8 @@ class Producer(RecordAppender):
         except BaseException:
             await self._cluster.close()
             raise
+        finally:
+            self._starting = False
         self._sender = Sender(
             self._cluster,
             self._accumulator,
@@ -244,6 +248,8 @@ class Producer(RecordAppender):
             KafkaError: Some failed for other reasons meanwhile, and nobody waited for their deliveries.
         """
         self._buffer.check_loop()
+        if self._starting:
+            await self._cluster.close(DISCONNECT if timeout_ms is None else min(timeout_ms / 1000, DISCONNECT))
         if self._sender is None or self._closing:
             return
         self._closing = True
