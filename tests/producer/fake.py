@@ -161,7 +161,7 @@ class FakeCluster:
     async def version(self, request_type: object, node: int) -> int:
         return self.produce_version
 
-    async def request(self, request: InitProducerIdRequest, *, timeout: float) -> InitProducerIdResponse:
+    async def request(self, request: InitProducerIdRequest, *, timeout: float, hedged: bool) -> InitProducerIdResponse:
         await asyncio.sleep(0)
         if isinstance(self.producer_id, Exception):
             raise self.producer_id

@@ -21,10 +21,10 @@ class SlowCluster(FakeCluster):
         self.asked = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def request(self, request: InitProducerIdRequest, *, timeout: float) -> InitProducerIdResponse:
+    async def request(self, request: InitProducerIdRequest, *, timeout: float, hedged: bool) -> InitProducerIdResponse:
         self.asked.set()
         await self.go_on.wait()
-        return await super().request(request, timeout=timeout)
+        return await super().request(request, timeout=timeout, hedged=hedged)
 
 
 async def test_it_leaves_the_loop_alone_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from aiokproto import Producer
+from aiokproto.broker import Cluster
 from aiokproto.cluster.hedge import PATIENCE, first_answer
 from aiokproto.errors import BrokerConnectionError, InvalidTopicError, KafkaError, error_for
 from aiokproto.simulation import Simulation
@@ -95,3 +97,23 @@ def test_giving_up_gives_up_all_questions() -> None:
 
     simulation.run(main())
     assert asked.given_up == [0, 1]
+
+
+@pytest.mark.parametrize("silent", range(3))
+def test_a_silent_broker_delays_the_producer_id_by_a_second_at_most(silent: int) -> None:
+    simulation = Simulation(1)
+
+    async def main() -> float:
+        async with Cluster(3) as cluster:
+            await cluster.create_topic("t", 3)
+            async with Producer(bootstrap_servers=cluster.bootstrap_servers, close_timeout_ms=0) as producer:
+                await producer.partitions_for("t")
+                port = int(cluster.bootstrap_servers.split(",")[silent].rpartition(":")[2])
+                # Also the connections that are not made yet.
+                simulation.network.link("client", ("127.0.0.1", port)).silence()
+                began = simulation.time()
+                healthy = next(number for number in range(3) if cluster.leader("t", number) != silent)
+                await producer.send("t", b"x", partition=healthy)
+                return simulation.time() - began
+
+    assert simulation.run(main()) < PATIENCE + 0.2

@@ -187,6 +187,7 @@ class Cluster:
         key: str | None = None,
         timeout: float | None = None,
         max_version: int | None = None,
+        hedged: bool = False,
     ) -> R:
         """Send a request to the broker it concerns, and again while that may help.
 
@@ -200,6 +201,8 @@ class Cluster:
             key: The group or transactional id, where the request does not have it.
             timeout: For all attempts; by default ``default_api_timeout_ms``.
             max_version: Use no higher version than this.
+            hedged: Ask another broker as well when one is silent for a second. For requests that any broker answers,
+                and that may be carried out twice.
 
         Raises:
             DeadlineError: Names the attempts and the last failure.
@@ -210,7 +213,9 @@ class Cluster:
         """
         self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
-        return await self._router.request(request, node=node, key=key, timeout=timeout, max_version=max_version)
+        return await self._router.request(
+            request, node=node, key=key, timeout=timeout, max_version=max_version, hedged=hedged
+        )
 
     async def send(
         self,

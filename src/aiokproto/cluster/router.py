@@ -141,7 +141,14 @@ class Router:
     # --- As many as it takes ---
 
     async def request(
-        self, request: Request[R], *, node: int | None, key: str | None, timeout: float, max_version: int | None
+        self,
+        request: Request[R],
+        *,
+        node: int | None,
+        key: str | None,
+        timeout: float,
+        max_version: int | None,
+        hedged: bool = False,
     ) -> R:
         until = _now() + timeout
         # A request that lets the broker work for long is waited for as long.
@@ -159,8 +166,19 @@ class Router:
                 return await self._divided(request.route, parts, until, max_version)
             (target,) = parts
             assert isinstance(target, int)
-            aim.node = target
-            response = await self._send(request, target, longest, until, max_version)
+
+            async def ask(target: int) -> R:
+                aim.node = target
+                return await self._send(request, target, longest, until, max_version)
+
+            if hedged:
+                nodes = self._pool.by_preference(self._metadata.snapshot.brokers, aim.avoid)
+                answer, failures = await first_answer(nodes or [target], ask, lambda error: False)
+                if answer is None:
+                    raise failures[-1][1]
+                response = answer
+            else:
+                response = await ask(target)
             code = answer_code(response)
             if classify(code, situation) in _AGAIN:
                 detail = getattr(response, "error_message", None)

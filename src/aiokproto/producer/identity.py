@@ -51,7 +51,7 @@ class Identity:
         while self.current is None:
             attempt += 1
             try:
-                response = await self._cluster.request(request, timeout=self._request_timeout)
+                response = await self._cluster.request(request, timeout=self._request_timeout, hedged=True)
                 if response.error_code:
                     raise error_for(response.error_code, "InitProducerId")
                 self.current = ProducerId(response.producer_id, response.producer_epoch)
