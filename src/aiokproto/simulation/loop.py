@@ -11,9 +11,11 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextvars import Context
 from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.simulation.network import Network
+from aiokproto.simulation.tasks import SimulatedFuture, SimulatedTask
 from aiokproto.simulation.threads import Threads
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self._debug = False
         self._exception_handler: ExceptionHandler | None = None
         self._task_factory: Any = None
+        self._numbers = count()
         self._generators: dict[int, AsyncGenerator[Any, Any]] = {}
 
     # --- Running
@@ -203,14 +206,14 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     # --- Tasks
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        return SimulatedFuture(next(self._numbers), self)
 
     def create_task(self, coro: Coroutine[Any, Any, T] | Generator[Any, None, T], **options: Any) -> asyncio.Task[T]:
         self._check_closed()
         if self._task_factory is not None:
             task: asyncio.Task[T] = self._task_factory(self, coro, **options)
             return task
-        return asyncio.Task(coro, loop=self, **options)
+        return SimulatedTask(next(self._numbers), coro, self, **options)
 
     def set_task_factory(self, factory: Any) -> None:
         self._task_factory = factory
