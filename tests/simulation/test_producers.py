@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,9 @@ from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError, UnknownTopicError
+from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.partitioner import key_hash
+from aiokproto.producer.queue import TopicQueues
 from aiokproto.simulation import Link, Simulation
 from tests.simulation.test_seeds import TURNS_A_SECOND
 from tests.simulation.world import stored_records
@@ -213,6 +216,24 @@ def test_what_cannot_wait_is_written_to_a_topic_that_has_left_the_metadata() -> 
         assert simulation.time() - began < 1
 
     run(program, metadata_max_idle_ms=10_000, metadata_max_age_ms=5000)
+
+
+def test_calls_that_waited_for_one_topic_take_its_metadata_in_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    updates = 0
+    real = Accumulator.update
+
+    def counting(accumulator: Accumulator, *args: Any, **options: Any) -> TopicQueues:
+        nonlocal updates
+        updates += 1
+        return real(accumulator, *args, **options)
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await cluster.create_topic("new", 10)
+        monkeypatch.setattr(Accumulator, "update", counting)
+        await asyncio.gather(*(producer.send("new", b"x", partition=0) for _ in range(100)))
+        assert updates < 10
+
+    run(program)
 
 
 def test_order_is_kept_in_a_topic_that_is_seen_to_be_a_new_one() -> None:

@@ -53,6 +53,7 @@ class Buffer:
         self._order = CallOrder(self._order_changed)
         self._room = asyncio.Event()
         self._ids: dict[str, bytes] = {}
+        self._generations: dict[str, int] = {}
 
     def open(self, cluster: Cluster, alarm: Alarm) -> None:
         """Begin to take records; must be called in the running loop.
@@ -195,7 +196,9 @@ class Buffer:
         if name not in self.accumulator.topics or name not in self._cluster.snapshot.topics:
             # Brokers may be configured to create a topic that is written to (auto.create.topics.enable).
             await self._cluster.topic(name, self._max_block, create=True, keep=False)
-            self._update_topic(name, self._cluster.snapshot)
+            # Thousands of calls may have waited for a topic of thousands of partitions.
+            if self._generations.get(name) != self._cluster.snapshot.generation:
+                self._update_topic(name, self._cluster.snapshot)
         return self.accumulator.topics[name]
 
     def update_topics(self, snapshot: ClusterSnapshot) -> None:
@@ -204,6 +207,7 @@ class Buffer:
             self._update_topic(name, snapshot)
 
     def _update_topic(self, name: str, snapshot: ClusterSnapshot) -> None:
+        self._generations[name] = snapshot.generation
         info = snapshot.topics.get(name)
         if info is None:
             # Deleted, or not written to for long. The sequence numbers must outlast that.
