@@ -236,6 +236,18 @@ def test_calls_that_waited_for_one_topic_take_its_metadata_in_once(monkeypatch: 
     run(program)
 
 
+@pytest.mark.xfail(strict=True, reason="what waits between two records of send_many lets other calls write")
+def test_send_many_keeps_its_place_in_the_order_of_the_calls() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await asyncio.sleep(1)
+        many = asyncio.create_task(producer.send_many("t", [bytes(80)] * 6, partition=0))
+        one = asyncio.create_task(producer.send("t", b"after", partition=0))
+        await asyncio.wait((many, one))
+        assert [value for _, value in stored_records(cluster, "t", 0)][-1] == b"after"
+
+    run(program, linger_ms=0, batch_size=100)
+
+
 def test_order_is_kept_in_a_topic_that_is_seen_to_be_a_new_one() -> None:
     """The producer hears of it before it writes."""
 
