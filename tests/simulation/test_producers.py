@@ -236,16 +236,25 @@ def test_calls_that_waited_for_one_topic_take_its_metadata_in_once(monkeypatch: 
     run(program)
 
 
-@pytest.mark.xfail(strict=True, reason="what waits between two records of send_many lets other calls write")
-def test_send_many_keeps_its_place_in_the_order_of_the_calls() -> None:
-    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
-        await asyncio.sleep(1)
-        many = asyncio.create_task(producer.send_many("t", [bytes(80)] * 6, partition=0))
-        one = asyncio.create_task(producer.send("t", b"after", partition=0))
-        await asyncio.wait((many, one))
-        assert [value for _, value in stored_records(cluster, "t", 0)][-1] == b"after"
+def test_many_records_hold_up_no_other_call() -> None:
+    """They are as many calls, one after the other: their own order stays, and others have their turn between them."""
 
-    run(program, linger_ms=0, batch_size=100)
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await producer.send("t", b"first", partition=0)
+        cluster.faults.delay(ProduceRequest, 0.1)
+        values = [b"%03d" % number + bytes(97) for number in range(100)]
+        many = asyncio.create_task(producer.send_many("t", values, partition=0))
+        await asyncio.sleep(1)
+        began = simulation.time()
+        await producer.send("t", b"other", partition=0)
+        assert simulation.time() - began < 1
+        assert not many.done()
+        await many
+        stored = [value for _, value in stored_records(cluster, "t", 0)]
+        assert stored.index(b"other") < len(stored) - 1
+        assert [value for value in stored if value in values] == values
+
+    run(program, linger_ms=0, batch_size=300, buffer_memory=1000, max_request_size=500)
 
 
 def test_order_is_kept_in_a_topic_that_is_seen_to_be_a_new_one() -> None:

@@ -67,7 +67,8 @@ class Outcome(Settled):
         self.count = 0
         self.error: KafkaError | None = None
         self.owner = owner
-        self._waiting: list[Callable[[], object]] = []
+        # A dictionary for its order, and since thousands may be forgotten at once.
+        self._waiting: dict[Callable[[], object], None] = {}
         self._record_errors: dict[int, KafkaError] = {}
         self._parts: Sequence[Outcome] = ()
         self._parent: Outcome | None = None
@@ -106,7 +107,7 @@ class Outcome(Settled):
 
     def _close(self) -> None:
         self.done = True
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for wake in waiting:
             wake()
         parent, self._parent = self._parent, None
@@ -127,12 +128,11 @@ class Outcome(Settled):
 
     def when_done(self, wake: Callable[[], object]) -> None:
         """Call ``wake`` once the outcome is known."""
-        self._waiting.append(wake)
+        self._waiting[wake] = None
 
     def forget(self, wake: Callable[[], object]) -> None:
         """Undo :meth:`when_done`."""
-        if wake in self._waiting:
-            self._waiting.remove(wake)
+        self._waiting.pop(wake, None)
 
     def of(self, index: int, timestamp: int) -> RecordMetadata | KafkaError:
         """What became of the record at ``index``, which was given ``timestamp``. It must be done."""

@@ -215,7 +215,8 @@ class Producer(RecordAppender):
         await self._wait(batches, timeout_ms)
         pending = [batch for batch in batches if not batch.done]
         if pending:
-            raise DeadlineError(f"flush: {summary(pending)} without outcome after {timeout_ms} ms")
+            waited = self._settings.limits.delivery_timeout * 1000 if timeout_ms is None else timeout_ms
+            raise DeadlineError(f"flush: {summary(pending)} without outcome after {waited:g} ms")
         if not self._closing:
             self._buffer.check_open()
 
@@ -364,7 +365,8 @@ class Producer(RecordAppender):
     ) -> Outcomes:
         """Write records and wait until each has an outcome; none of their failures is raised.
 
-        Cancelled, what was buffered is still delivered and the rest is never sent.
+        The records are buffered one after the other, as by as many calls: what other tasks write meanwhile may come
+        between them. Cancelled, what was buffered is still delivered and the rest is never sent.
 
         Args:
             topic: The topic.
@@ -414,7 +416,8 @@ class Producer(RecordAppender):
             partition: The partition; the order is kept with all else that is written there.
 
         Returns:
-            For each record batch where its first record is; the others have the offsets that follow. The timestamp is
+            For each record batch where its first record is. The others have the offsets that follow, unless the broker
+            found the batch too large and it was divided: then what others wrote may be between. The timestamp is
             the batch's greatest, or the broker's where the topic has LogAppendTime.
 
         Raises:
@@ -458,7 +461,7 @@ class Producer(RecordAppender):
 
     @property
     def unobserved_failures(self) -> int:
-        """How many records of :meth:`post` and :meth:`try_post` failed without anybody asking for their outcome."""
+        """How many records of :meth:`post` and :meth:`try_post` failed in batches of which no outcome was asked for."""
         return self._accumulator.owner.unobserved_failures
 
 
