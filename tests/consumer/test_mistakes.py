@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from aiokproto import Consumer, Producer
-from aiokproto.broker import Cluster
+from aiokproto.broker import Broker, Cluster
 from aiokproto.errors import CommitError, ConfigurationError
 from aiokproto.simulation import Simulation
 
@@ -107,3 +108,51 @@ def test_polls_wait_by_default() -> None:
                 assert await consumer.poll() == []
 
     assert run(program).time() >= 5
+
+
+USES: dict[str, Callable[[Consumer], Any]] = {
+    "anext": lambda consumer: anext(consumer),
+    "async for": lambda consumer: aiter(consumer),
+    "poll": lambda consumer: consumer.poll(100),
+    "batches": lambda consumer: anext(consumer.batches()),
+    "commit": lambda consumer: consumer.commit(),
+    "committed": lambda consumer: consumer.committed(("t", 0)),
+    "position": lambda consumer: consumer.position(("t", 0)),
+    "seek": lambda consumer: consumer.seek(("t", 0), 0),
+    "seek_to_beginning": lambda consumer: consumer.seek_to_beginning(),
+    "pause": lambda consumer: consumer.pause(),
+    "resume": lambda consumer: consumer.resume(),
+    "subscribe": lambda consumer: consumer.subscribe("t"),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "end_offsets": lambda consumer: consumer.end_offsets(("t", 0)),
+    "partitions_for_topic": lambda consumer: consumer.partitions_for_topic("t"),
+    "close": lambda consumer: consumer.close(),
+}
+
+
+async def test_another_event_loop_is_refused_at_once() -> None:
+    async with Broker() as broker:
+        await broker.create_topic("t", partitions=1)
+        async with (
+            Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+            Consumer(
+                "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", auto_offset_reset="earliest"
+            ) as consumer,
+        ):
+            await producer.send("t", b"x")
+            await anext(consumer)
+
+            async def use(name: str) -> None:
+                result = USES[name](consumer)
+                if inspect.isawaitable(result):
+                    await asyncio.wait_for(result, 5)
+
+            def elsewhere() -> None:
+                for name in USES:
+                    with pytest.raises(ConfigurationError, match="started in another event loop"):
+                        asyncio.run(use(name))
+
+            await asyncio.to_thread(elsewhere)
+            await asyncio.get_running_loop().shutdown_default_executor()
+            await producer.send("t", b"y")
+            assert (await anext(consumer)).value == b"y"

@@ -108,7 +108,7 @@ class Cluster:
         Raises:
             ConfigurationError: It was started in another event loop, and can be closed in that one alone.
         """
-        self._check_loop()
+        self.check_loop()
         self._started = True
         if self._closed is None or self._closed is self._unstarted:
             self._closed = ClientClosedError("the client is closed")
@@ -347,11 +347,12 @@ class Cluster:
         # For each request that is sent: first what holds nearly always.
         if self._closed is None and asyncio._get_running_loop() is self._loop:
             return
-        self._check_loop()
+        self.check_loop()
         if self._closed is not None:
             raise copied(self._closed)
 
-    def _check_loop(self) -> None:
+    def check_loop(self) -> None:
+        """Raise ConfigurationError if the running event loop, or none, is not the one it was started in."""
         # What is awaited here would be set in the other loop, and so never wake anybody in this one.
         if self._loop is not None and asyncio._get_running_loop() is not self._loop:
             raise ConfigurationError(

@@ -37,11 +37,13 @@ class Assignment(Hand):
 
     Attributes:
         cursors: The assigned partitions.
+        delivered: How many batches were delivered.
     """
 
     def __init__(self, signals: Signals) -> None:
         super().__init__()
         self.cursors: dict[TopicPartition, Cursor] = {}
+        self.delivered = 0
         self._serving: Cursor | None = None
         self._turns: deque[Cursor] = deque()
         self._signals = signals
@@ -168,12 +170,14 @@ class Assignment(Hand):
         self.yield_turn(cursor)
         self._serving = cursor
         self.open = cursor.buffer.records
+        self.delivered += 1
         self._signals.room()
 
     def handed(self, cursor: Cursor) -> None:
         """All that was opened of it is handed out at once."""
         self.yield_turn(cursor)
         self.enqueue(cursor)
+        self.delivered += 1
         self._signals.room()
 
     def yield_turn(self, cursor: Cursor) -> None:

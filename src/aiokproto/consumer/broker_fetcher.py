@@ -33,6 +33,9 @@ MOST_CHANGES = 1000
 """Partitions of which one request says something new: a millisecond or two to write, and to read what they answer. What
 is left follows with the next request, which comes at once."""
 
+LATE = 2.0
+"""Seconds beyond the time that it may wait for records after which a broker is said not to answer."""
+
 _FETCH = Situation(FetchRequest.api_key)
 
 
@@ -45,6 +48,7 @@ class BrokerFetcher:
         failure: Why the last request failed; empty if it did not.
         retry_at: Loop time before which nothing is asked.
         under_way: Whether a request is.
+        asked_at: Loop time of the last request.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class BrokerFetcher:
         self.failure = ""
         self.retry_at = 0.0
         self.under_way = False
+        self.asked_at = 0.0
         self._cluster = cluster
         self._config = config
         self._handler = handler
@@ -105,6 +110,14 @@ class BrokerFetcher:
         """There is room for more."""
         self._wake.set()
 
+    @property
+    def trouble(self) -> str:
+        """Why the broker serves nothing; empty if it does."""
+        if self.failure:
+            return self.failure
+        late = asyncio.get_running_loop().time() - self.asked_at > self._config.max_wait + LATE
+        return f"broker {self.node} does not answer" if self.under_way and late else ""
+
     async def run(self) -> None:
         """Fetch while there is anything to fetch. Raises what ends the consumer."""
         try:
@@ -128,6 +141,7 @@ class BrokerFetcher:
             await self._wake.wait()
             return
         self.under_way = True
+        self.asked_at = asyncio.get_running_loop().time()
         try:
             response = await self._send(plan)
         except KafkaError as error:

@@ -165,6 +165,7 @@ class Consumer:
     # Records
 
     def __aiter__(self) -> RecordIterator:
+        self._engine.cluster.check_loop()
         return self._records
 
     def __anext__(self) -> Coroutine[Any, Any, Record]:
@@ -176,6 +177,7 @@ class Consumer:
             GroupError, FencedError: The group refuses this member.
             ClientClosedError: It is closed, or one of its tasks has died; then with the cause.
         """
+        self._engine.cluster.check_loop()
         return self._records.__anext__()
 
     async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record]:
@@ -304,6 +306,7 @@ class Consumer:
             ConfigurationError: The partition is not assigned, or the offset negative.
         """
         number = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
+        self._engine.cluster.check_loop()
         self._assignment.seek(to_partition(partition), integer("offset", number))
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
@@ -465,6 +468,7 @@ class Consumer:
         return [TopicPartition(topic, number) for number in range(len(info.partitions))]
 
     def _chosen(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
+        self._engine.cluster.check_loop()
         return [to_partition(partition) for partition in partitions] or list(self._assignment.cursors)
 
     def _assigned(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:

@@ -17,6 +17,7 @@ from aiokproto.consumer.offsets import OffsetLookup
 from aiokproto.consumer.options import ConsumerConfig
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.rebalancing import Rebalancing
+from aiokproto.consumer.silence import SilenceWatch
 from aiokproto.consumer.subscription import Subscription
 from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, KafkaError
 from aiokproto.failures import Action, Situation, classify
@@ -100,6 +101,7 @@ class Engine:
 
     def set_subscription(self, subscription: Subscription) -> None:
         """Read something else from now on."""
+        self.cluster.check_loop()
         self.subscription = subscription
         self._trouble = None
         if subscription.partitions is not None:
@@ -115,7 +117,9 @@ class Engine:
         return self._running
 
     def check_running(self) -> None:
-        """Raise what keeps the consumer from doing anything: it is closed, or one of its tasks has ended."""
+        """Raise what keeps the consumer from doing anything: it is closed, one of its tasks has ended, or this is not its
+        event loop."""
+        self.cluster.check_loop()
         if self._failure is not None:
             if isinstance(self._failure, KafkaError):
                 raise self._failure.with_traceback(None)
@@ -161,6 +165,7 @@ class Engine:
         self._spawn("locate", self.locator.run())
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
+        self._spawn("silence", SilenceWatch(self.assignment, self.fetcher, self.reader, self.member).run())
         if self.member is not None:
             self._spawn("group", self.member.run())
             self._spawn("progress", self._watch_progress(self.member))
@@ -183,6 +188,7 @@ class Engine:
 
     async def close(self, timeout: float, *, finished: bool) -> None:
         """End it within ``timeout`` seconds; ``finished``: the records that were delivered count as processed."""
+        self.cluster.check_loop()
         if not self._running or self._closing:
             return
         if self.rebalancing.in_callback():

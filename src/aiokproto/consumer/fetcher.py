@@ -15,7 +15,7 @@ from itertools import count
 from aiokproto.cluster import Cluster, ClusterSnapshot, TopicInfo
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.broker_fetcher import BrokerFetcher, wait_until
+from aiokproto.consumer.broker_fetcher import LATE, BrokerFetcher, wait_until
 from aiokproto.consumer.chunk import Supply
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetch_request import FetchConfig
@@ -224,6 +224,25 @@ class Fetcher:
         buffered = sum(supply.size for supply in self._supplies.values())
         return max(
             (self._config.buffer_bytes - buffered) // max(len(self._fetchers), 1), self._config.max_partition_bytes
+        )
+
+    def trouble(self, cursor: Cursor) -> str:
+        """Why nothing comes from a partition, if something is wrong with it; empty if not, or if the user wants it so."""
+        if cursor.paused or cursor.buffer or cursor.error is not None:
+            return ""
+        if cursor.held:
+            return cursor.held
+        if cursor.unresolved:
+            late = cursor.lookup.under_way and asyncio.get_running_loop().time() - cursor.lookup.asked_at > LATE
+            why = cursor.lookup.failure or ("no answer" if late else "")
+            return why and f"{PartitionStatus.LOCATING.value}: {why}"
+        place = self._places.get(cursor)
+        if place is not None:
+            return place.trouble
+        return (
+            f"{PartitionStatus.NO_LEADER.value}: {cursor.fetch.failure}"
+            if cursor in self._leaderless
+            else (cursor.fetch.failure)
         )
 
     def state(self, cursor: Cursor) -> PartitionState:

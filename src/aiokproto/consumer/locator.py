@@ -145,6 +145,7 @@ class Locator:
             source = _GROUP if lookup.start == COMMITTED else snapshot.leader(*cursor.partition)
             due.setdefault(source, []).append(cursor)
             lookup.under_way = True
+            lookup.asked_at = now
             lookup.generation = snapshot.generation
         return due, retry_at
 

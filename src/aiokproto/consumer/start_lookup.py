@@ -9,6 +9,7 @@ class StartLookup:
     Attributes:
         start: What to ask for: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a time (ms).
         under_way: Whether a request for it is.
+        asked_at: Loop time of the last request.
         attempts: Failures in a row.
         failure: The last of those.
         missing_since: Loop time since which brokers have said that the partition does not exist.
@@ -17,11 +18,22 @@ class StartLookup:
         needed: Whether somebody waits for it though the partition is held back.
     """
 
-    __slots__ = ("attempts", "failure", "generation", "missing_since", "needed", "retry_at", "start", "under_way")
+    __slots__ = (
+        "asked_at",
+        "attempts",
+        "failure",
+        "generation",
+        "missing_since",
+        "needed",
+        "retry_at",
+        "start",
+        "under_way",
+    )
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.under_way = False
+        self.asked_at = 0.0
         self.attempts = 0
         self.failure = ""
         self.missing_since: float | None = None

@@ -95,6 +95,13 @@ class GroupMember:
             return f"out of group {self._config.group_id!r}: {self._rebalance.away}"
         return f"{self._membership.phase.name.lower()} in group {self._config.group_id!r}"
 
+    @property
+    def trouble(self) -> str:
+        """Why it has no partitions, if that is not as it should be; empty if it is."""
+        if self.outside and not self._rebalance.has_subscription or self._rebalance.settled.is_set() or self.owned:
+            return ""
+        return f"{self.state}: {self._rebalance.join_failure or 'the coordinator has not answered'}"
+
     # Its life
 
     async def run(self) -> None:

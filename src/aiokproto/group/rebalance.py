@@ -35,6 +35,7 @@ class RebalanceLoop:
         settled: Set while no generation is being joined.
         lost_reason: Why the group went on without this member, until the owner has been given the LOST change.
         away: Why it is no member although it has a subscription.
+        join_failure: Why the last attempt to join did not work; empty once one has.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class RebalanceLoop:
         self.settled = asyncio.Event()
         self.lost_reason = ""
         self.away = ""
+        self.join_failure = ""
         self._cluster = cluster
         self._config = config
         self._membership = membership
@@ -56,6 +58,11 @@ class RebalanceLoop:
         self._failure: BaseException | None = None
         self._attempt: asyncio.Task[set[TopicPartition] | JoinFailure] | None = None
         self._noted = asyncio.Event()
+
+    @property
+    def has_subscription(self) -> bool:
+        """Whether there are topics to read."""
+        return bool(self._topics)
 
     # Notes
 
@@ -179,8 +186,10 @@ class RebalanceLoop:
                 self._noted.clear()
                 result = await self._attempt_to_join()
                 if result is None or isinstance(result, set):
+                    self.join_failure = ""
                     return result
                 action, error = result.action, result.error
+                self.join_failure = str(error)
                 failures += 1
                 if action in LOST and self.owned:
                     self.lose(error)

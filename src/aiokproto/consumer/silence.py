@@ -1,0 +1,71 @@
+"""Why nothing comes: a consumer that waits in vain says so, now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from aiokproto.consumer.assignment import Assignment
+from aiokproto.consumer.fetcher import Fetcher
+from aiokproto.consumer.reader import Reader
+from aiokproto.consumer.turn import Turn
+from aiokproto.group.member import GroupMember
+
+log = logging.getLogger("aiokproto.consumer")
+
+SILENT_FOR = 5.0
+"""Seconds without a record, while somebody waits for one and something is wrong, after which that is logged."""
+
+REPEATED_AFTER = 30.0
+"""Seconds after which the same is logged again."""
+
+_NAMED = 3
+"""Causes that are named, the most frequent ones."""
+
+
+class SilenceWatch:
+    """Logs why a consumer waits in vain.
+
+    A topic to which nobody writes is no reason: only partitions that cannot be read, and a group that cannot be joined.
+    """
+
+    def __init__(self, assignment: Assignment, fetcher: Fetcher, reader: Reader, member: GroupMember | None) -> None:
+        self._assignment = assignment
+        self._fetcher = fetcher
+        self._reader = reader
+        self._member = member
+        self._logged = ""
+        self._logged_at = 0.0
+
+    async def run(self) -> None:
+        """Watch, for ever."""
+        loop = asyncio.get_running_loop()
+        delivered, asked, since = -1, 0, loop.time()
+        while True:
+            if self._assignment.delivered != delivered:
+                delivered, since, self._logged = self._assignment.delivered, loop.time(), ""
+            waited, asked = self._reader.waiting or self._reader.asked != asked, self._reader.asked
+            if waited and loop.time() - since >= SILENT_FOR and (causes := await self._causes()):
+                self._log(causes, loop.time() - since, loop.time())
+            await asyncio.sleep(SILENT_FOR)
+
+    def _log(self, causes: str, silent: float, now: float) -> None:
+        if causes != self._logged or now - self._logged_at >= REPEATED_AFTER:
+            log.warning("consumer: no record in %.0f s: %s", silent, causes)
+            self._logged, self._logged_at = causes, now
+
+    async def _causes(self) -> str:
+        """What is wrong; empty if nothing is."""
+        if self._member is not None and (trouble := self._member.trouble):
+            return trouble
+        turn, found = Turn(), Counter[str]()
+        for cursor in list(self._assignment.cursors.values()):
+            if trouble := self._fetcher.trouble(cursor):
+                found[trouble] += 1
+            await turn.pause()
+        size = len(self._assignment.cursors)
+        causes = [f"{count} of {size} partitions: {cause}" for cause, count in found.most_common(_NAMED)]
+        if len(found) > _NAMED:
+            causes.append(f"and {len(found) - _NAMED} other causes")
+        return "; ".join(causes)
