@@ -46,7 +46,7 @@ def killed_by(mutant: Mutant, seeds: int, tests: list[str]) -> str | None:
             return "a run that does not end"
         if done.returncode == 0:
             return None
-        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
         return failed[0].split(" - ")[0].rpartition("/")[2] if failed else "the tests do not run"
 
 

@@ -29,7 +29,7 @@ from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.fetch")
 
-MOST_CHANGES = 1000
+MOST_CHANGES = 500
 """Partitions of which one request says something new: a millisecond or two to write, and to read what they answer. What
 is left follows with the next request, which comes at once."""
 

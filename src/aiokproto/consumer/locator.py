@@ -29,7 +29,7 @@ log = logging.getLogger("aiokproto.consumer")
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 """``auto_offset_reset`` → what to ask ListOffsets; None to raise."""
 
-MOST_AT_ONCE = 1000
+MOST_AT_ONCE = 500
 """Partitions that one request asks about: a millisecond or two to write, and to read what it answers."""
 
 _GROUP = -1
