@@ -15,9 +15,11 @@ from aiokproto.cluster import BrokerNode, ClusterSnapshot, PartitionInfo, TopicI
 from aiokproto.codec.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.broker_fetcher import MOST_CHANGES, BrokerFetcher
+from aiokproto.consumer.chunk import MOST_BATCHES
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetcher import Fetcher
+from aiokproto.consumer.turn import Turn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, KafkaError
 from aiokproto.records import BatchBuilder
@@ -298,3 +300,24 @@ async def test_nothing_is_fetched_behind_what_is_damaged() -> None:
             await asyncio.sleep(0)
         assert cursor.buffer.damaged
         assert not any(asked(request) for _, request in kafka.requests)
+
+
+async def test_a_seek_while_a_response_is_taken_in_drops_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large responses are taken in over several turns of the loop."""
+
+    async def pause(turn: Turn) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Turn, "pause", pause)
+    kafka = Kafka(1)
+    async with fetching(kafka, 1) as (_, assignment):
+        await kafka.idle()
+        kafka.give(PartitionData(partition_index=0, records=b"".join(map(batch, range(5, 5 + 3 * MOST_BATCHES)))))
+        cursor = assignment.get(TopicPartition("t", 0))
+        while not cursor.buffer:
+            await asyncio.sleep(0)
+        assert len(cursor.buffer.chunks) < 3
+        assignment.seek(TopicPartition("t", 0), 2)
+        assert asked(await kafka.request()) == {0: 2}
+        assert not cursor.buffer
+        assert cursor.position == 2

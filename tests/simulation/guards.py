@@ -143,12 +143,6 @@ MUTANTS = (
         "return True",
     ),
     Mutant(
-        "a seek while a response is taken in drops the rest of it",
-        "consumer/fetch_response.py",
-        "if cursor.version != wanted.version or fetch.offset != chunk.position:",
-        "if False:",
-    ),
-    Mutant(
         "a topic created again is not read on",
         "consumer/fetcher.py",
         "return topic_id not in (fetch.topic_id, ZERO_UUID)",
@@ -195,12 +189,6 @@ MUTANTS = (
         "consumer/broker_fetcher.py",
         "        for partition in moved:\n            self._changed[partition] = None\n",
         "        for partition in moved:\n",
-    ),
-    Mutant(
-        "partitions go to the leader that the metadata names",
-        "consumer/fetcher.py",
-        "if cursor.partition.topic in moved or",
-        "if",
     ),
     Mutant(
         "a failure is no reason for auto_offset_reset",

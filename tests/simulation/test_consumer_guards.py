@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
 from aiokproto.broker.control.call import Call, Serve
@@ -15,6 +17,7 @@ from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import CommitError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.world import World
@@ -46,12 +49,32 @@ def run(program: Program, *, partitions: int = 1, records: int = 20, size: int =
 
 def test_what_a_fetch_says_of_an_offset_from_before_a_seek_does_not_count() -> None:
     async def program(world: World, consumer: Consumer) -> None:
+        asked = asyncio.Event()
+
+        async def slow(call: Call, serve: Serve) -> Response | None:
+            request: Any = call.request
+            if any(part.fetch_offset == 1000 for topic in request.topics for part in topic.partitions):
+                asked.set()
+                await asyncio.sleep(1.0)
+            return await serve(request)
+
         assert (await anext(consumer)).offset == 0
-        with world.cluster.faults.delay(FetchRequest, 1.0, times=2):
-            consumer.seek(WHERE, 1000)
-            await asyncio.sleep(0.8)
-            consumer.seek(WHERE, 5)
-            assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(3)] == [5, 6, 7]
+        world.cluster.faults.intercept(FetchRequest, slow)
+        consumer.seek(WHERE, 1000)
+        await asked.wait()
+        consumer.seek(WHERE, 5)
+        assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(3)] == [5, 6, 7]
+
+    run(program)
+
+
+def test_a_broker_that_refuses_every_session_is_not_asked_without_a_pause() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        assert (await anext(consumer)).offset == 0
+        with world.cluster.faults.fail(FetchRequest, ErrorCode.FETCH_SESSION_ID_NOT_FOUND) as refused:
+            await asyncio.sleep(60)
+        assert refused.happened < 100
+        assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(3)] == [1, 2, 3]
 
     run(program)
 
@@ -99,6 +122,7 @@ def test_records_that_were_fetched_before_the_log_lost_its_end_come_before_the_r
         await asyncio.sleep(2)
         # Beyond what is buffered there is nothing any more.
         world.cluster.diverge_log("t", 0, 10)
+        await asyncio.sleep(3)
         offsets = [(await asyncio.wait_for(anext(consumer), 20)).offset for _ in range(25)]
         assert offsets[:19] == list(range(1, 20))
         assert offsets[19:] == list(range(6))
@@ -173,3 +197,45 @@ def test_where_to_begin_can_be_said_in_on_assigned() -> None:
             assert (await asyncio.wait_for(anext(member), 10)).offset == 5
 
     run(program)
+
+
+def test_a_member_commits_nothing_for_others() -> None:
+    async def program(world: World, consumer: Consumer) -> None:
+        options: dict[str, Any] = {
+            "bootstrap_servers": world.cluster.bootstrap_servers,
+            "group_id": "g",
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+        }
+        async with Consumer("t", **options) as one, Consumer("t", **options) as two:
+            while len(one.assignment()) != 1 or len(two.assignment()) != 1:
+                await asyncio.gather(one.poll(500), two.poll(500))
+            [mine], [others] = one.assignment(), two.assignment()
+            with pytest.raises(CommitError, match=f"{others} not committed: not assigned"):
+                await one.commit({mine: 3, others: 4})
+            found = await two.committed(mine, others)
+            assert found[others] is None
+            assert found[mine] is not None
+
+    run(program, partitions=2)
+
+
+def test_partitions_that_were_given_up_are_assigned_again() -> None:
+    """Cooperatively: they have no owner until another rebalance."""
+
+    async def program(world: World, consumer: Consumer) -> None:
+        options: dict[str, Any] = {
+            "bootstrap_servers": world.cluster.bootstrap_servers,
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            "partition_assignment_strategy": "cooperative-sticky",
+        }
+        async with Consumer("t", **options) as one:
+            await one.poll(1000)
+            async with Consumer("t", **options) as two:
+                began = world.simulation.time()
+                while not two.assignment():
+                    await asyncio.gather(one.poll(500), two.poll(500))
+                    assert world.simulation.time() - began < 15
+
+    run(program, partitions=2)

@@ -164,3 +164,23 @@ def _answers(cluster: Cluster, errors: dict[int, ErrorCode]) -> list[int]:
 
     cluster.faults.intercept(ProduceRequest, answer)
     return answers
+
+
+def test_a_call_that_waits_for_a_new_topic_is_overtaken_by_none_that_comes_with_the_metadata() -> None:
+    """In that turn of the loop the topic is known, and the call that waited for it has not gone on yet."""
+
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        await cluster.create_topic("new", 1)
+        client = producer._cluster
+
+        async def come_with_the_metadata() -> None:
+            while "new" not in client.snapshot.topics:
+                await client.changed(client.snapshot.generation)
+            await producer.send("new", b"later")
+
+        later = asyncio.create_task(come_with_the_metadata())
+        await asyncio.sleep(0)
+        await asyncio.gather(producer.send("new", b"first"), later)
+        assert [value for _, value in stored_records(cluster, "new", 0)] == [b"first", b"later"]
+
+    run(program, linger_ms=0)
