@@ -40,7 +40,7 @@ def killed_by(mutant: Mutant, seeds: int, tests: list[str]) -> str | None:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
         try:
             done = subprocess.run(
-                [*command, *tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=900
+                [*command, *tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=300
             )
         except subprocess.TimeoutExpired:
             return "a run that does not end"

@@ -10,8 +10,11 @@ import pytest
 
 from aiokproto import Client, Consumer, Producer
 from aiokproto.broker import Cluster
+from aiokproto.broker.control.call import Call, Serve
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest
+from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.codec.schema import Response
 from aiokproto.errors import KafkaError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
@@ -194,5 +197,40 @@ def test_a_callback_that_raises_ends_its_member_alone(which: str) -> None:
                             pass
         assert failed
         assert len(got) == 20 * BROKERS
+
+    run(program)
+
+
+def test_a_coordinator_that_moves_is_found_again() -> None:
+    """Without a lost connection: the former one says that it is none."""
+
+    async def program(world: World, options: dict[str, Any]) -> None:
+        world.append(0, b"x")
+        async with Consumer("t", enable_auto_commit=False, **options) as consumer:
+            await anext(consumer)
+            for offset in range(3):
+                await world.cluster.move_coordinator("g")
+                await consumer.commit({TopicPartition("t", 0): offset}, timeout_ms=3000)
+            await asyncio.sleep(10)
+            world.append(0, b"y")
+            assert (await asyncio.wait_for(anext(consumer), 5)).value == b"y"
+            assert len(consumer.assignment()) == BROKERS
+
+    run(program)
+
+
+def test_a_commit_whose_answer_leaves_a_partition_out_is_no_success() -> None:
+    async def forgetful(call: Call, serve: Serve) -> Response | None:
+        answer: Any = await serve(call.request)
+        answer.topics[0].partitions.pop()
+        return answer  # type: ignore[no-any-return]
+
+    async def program(world: World, options: dict[str, Any]) -> None:
+        world.append(0, b"x")
+        async with Consumer("t", enable_auto_commit=False, **options) as consumer:
+            await anext(consumer)
+            world.cluster.faults.intercept(OffsetCommitRequest, forgetful)
+            with pytest.raises(KafkaError, match="OffsetCommit"):
+                await consumer.commit({TopicPartition("t", 0): 1, TopicPartition("t", 1): 0}, timeout_ms=3000)
 
     run(program)
