@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -234,3 +235,29 @@ def test_a_commit_whose_answer_leaves_a_partition_out_is_no_success() -> None:
                 await consumer.commit({TopicPartition("t", 0): 1, TopicPartition("t", 1): 0}, timeout_ms=3000)
 
     run(program)
+
+
+def test_a_deleted_topic_is_committed_for_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    async def program(world: World, options: dict[str, Any]) -> None:
+        await world.cluster.create_topic("other", 1, replication=1)
+        async with Producer(bootstrap_servers=options["bootstrap_servers"]) as producer:
+            await producer.send("other", b"x")
+        world.append(0, b"x")
+        async with Consumer("t", "other", auto_commit_interval_ms=500, **options) as consumer:
+            for _ in range(2):
+                await anext(consumer)
+            async with Client(bootstrap_servers=options["bootstrap_servers"]) as client:
+                request = DeleteTopicsRequest(topic_names=["other"], timeout_ms=1000)
+                await client.request(request, max_version=5)
+            for number in range(60):
+                world.append(0, b"%d" % number)
+                with suppress(UnknownTopicError):
+                    await consumer.poll(1000)
+                await asyncio.sleep(1)
+            committed = (await consumer.committed(("t", 0)))[TopicPartition("t", 0)]
+            assert committed is not None
+            assert committed.offset > 30
+
+    run(program)
+    refused = [record for record in caplog.records if "commit" in record.getMessage()]
+    assert len(refused) <= 15

@@ -407,11 +407,13 @@ class Engine:
     async def _commit_finished(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
         """Commit what is finished and not committed yet."""
         finished = self.assignment.committable(finished=True, among=None if among is None else set(among))
+        snapshot = self.cluster.snapshot
         await self.commit(
             {
                 partition: position
                 for partition, position in finished.items()
-                if self._committed.get(partition) != position.offset
+                # Of a topic that was deleted nothing can be committed; to try would be refused every time.
+                if self._committed.get(partition) != position.offset and snapshot.partition(*partition) is not None
             },
             timeout,
         )
