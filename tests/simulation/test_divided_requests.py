@@ -10,6 +10,7 @@ from aiokproto import Client
 from aiokproto.broker import Cluster
 from aiokproto.cluster import CoordinatorKind
 from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -235,5 +236,13 @@ def test_topics_by_name_go_in_a_version_that_has_names(groups: int) -> None:
         answer = await client.request(OffsetFetchRequest(groups=asked))
         found = [partition.committed_offset for group in answer.groups for partition in group.topics[0].partitions]
         assert found == [5] * groups
+
+    simulate(program)
+
+
+def test_topics_are_deleted_by_name_in_a_version_that_has_names() -> None:
+    async def program(cluster: Cluster, client: Client) -> None:
+        answer = await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000))
+        assert [(each.name, each.error_code) for each in answer.responses] == [("t", 0)]
 
     simulate(program)

@@ -115,6 +115,8 @@ def _name_limits(part: Struct) -> Iterator[int]:
         if spec.struct is not None and spec.array:
             for item in getattr(part, spec.name) or ():
                 yield from _name_limits(item)
+        elif spec.array and spec.role is Role.TOPIC_NAME and getattr(part, spec.name):
+            yield spec.versions.highest
 
 
 def answer_code(response: Response) -> ErrorCode:

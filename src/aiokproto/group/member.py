@@ -98,7 +98,7 @@ class GroupMember:
     @property
     def trouble(self) -> str:
         """Why it has no partitions, if that is not as it should be; empty if it is."""
-        if self.outside and not self._rebalance.has_subscription or self._rebalance.settled.is_set() or self.owned:
+        if (self.outside and not self._rebalance.has_subscription) or self._rebalance.settled.is_set() or self.owned:
             return ""
         return f"{self.state}: {self._rebalance.join_failure or 'the coordinator has not answered'}"
 
