@@ -117,8 +117,8 @@ class Engine:
         return self._running
 
     def check_running(self) -> None:
-        """Raise what keeps the consumer from doing anything: it is closed, one of its tasks has ended, or this is not its
-        event loop."""
+        """Raise what keeps the consumer from doing anything: it is closed, one of its tasks has ended, or this is
+        another event loop."""
         self.cluster.check_loop()
         if self._failure is not None:
             if isinstance(self._failure, KafkaError):

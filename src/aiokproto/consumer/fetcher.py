@@ -227,7 +227,7 @@ class Fetcher:
         )
 
     def trouble(self, cursor: Cursor) -> str:
-        """Why nothing comes from a partition, if something is wrong with it; empty if not, or if the user wants it so."""
+        """Why nothing comes from a partition; empty if nothing is wrong, or if the user wants it so."""
         if cursor.paused or cursor.buffer or cursor.error is not None:
             return ""
         if cursor.held:
