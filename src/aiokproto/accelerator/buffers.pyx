@@ -1,11 +1,11 @@
 # cython: language_level=3
-"""Buffers: twin of `aiokproto.net.protocol.room`."""
+"""Buffers: twin of `aiokproto.codec.frames.frame_buffer`."""
 
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 
 
-def room(Py_ssize_t size) -> bytearray:
-    """``size`` bytes that are not set yet: clearing a large buffer that is filled at once would stall the loop."""
+def frame_buffer(Py_ssize_t size) -> memoryview:
+    # Clearing a large buffer that is filled at once would stall the event loop.
     if size < 0:
         raise ValueError("negative count")
-    return PyByteArray_FromStringAndSize(NULL, size)
+    return memoryview(PyByteArray_FromStringAndSize(NULL, size))

@@ -6,6 +6,7 @@ from mmap import mmap
 from struct import Struct as Packer
 from typing import NamedTuple, TypeVar
 
+from aiokproto.accelerator import twin
 from aiokproto.codec.messages.api_versions import ApiVersionsResponse
 from aiokproto.codec.messages.header import RequestHeader, ResponseHeader
 from aiokproto.codec.registry import request as request_type
@@ -131,9 +132,13 @@ def response_correlation_id(frame: Buffer) -> int:
     return int(correlation_id)
 
 
+@twin("buffers")
 def frame_buffer(size: int) -> memoryview:
     """A buffer for a frame that is announced with ``size`` bytes: all of it is written before any is read.
 
     A large one takes memory as it is written: a peer that announces much and sends little must cost little.
+
+    Raises:
+        ValueError: The size is negative.
     """
     return memoryview(bytearray(size) if size < _LARGE else mmap(-1, size))

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from struct import Struct as Packer
 from typing import Any, Generic, TypeVar
 
-from aiokproto.accelerator import twin
 from aiokproto.codec.frames import frame_buffer, response_correlation_id
 from aiokproto.codec.messages.header import RequestHeader
 from aiokproto.codec.registry import api_name
@@ -193,7 +192,6 @@ class ClientProtocol(Generic[T]):
         return self.pending.popleft().token
 
 
-@twin("buffers")
 def describe_bytes(seen: bytes) -> str:
     """What a peer that is no broker seems to be, from the first bytes it sent."""
     if seen.startswith(b"HTTP/"):
