@@ -239,11 +239,9 @@ class Fetcher:
         place = self._places.get(cursor)
         if place is not None:
             return place.trouble
-        return (
-            f"{PartitionStatus.NO_LEADER.value}: {cursor.fetch.failure}"
-            if cursor in self._leaderless
-            else (cursor.fetch.failure)
-        )
+        if cursor in self._leaderless:
+            return str(PartitionState(PartitionStatus.NO_LEADER, cursor.fetch.failure))
+        return cursor.fetch.failure
 
     def state(self, cursor: Cursor) -> PartitionState:
         """What a partition is doing."""
