@@ -10,7 +10,7 @@ from aiokproto.broker import Cluster
 from aiokproto.simulation import Simulation
 from tests.simulation.faults import Fault, carry_out, draw
 from tests.simulation.member import Ledger, Member
-from tests.simulation.world import World, stored_records
+from tests.simulation.world import MOST_TURNS, World, stored_records
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 12.0
 APIS = (
@@ -41,6 +41,8 @@ def run(seed: int, faults: list[Fault]) -> Simulation:
     """Consume under these faults; raises AssertionError where a promise is broken."""
     simulation = Simulation(seed)
     simulation.run(_program(simulation, faults))
+    turns = simulation.loop.turns / simulation.time()
+    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
     return simulation
 
 

@@ -14,7 +14,7 @@ from aiokproto.errors import BootstrapError, DeadlineError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import Record, TopicPartition
 from tests.simulation.faults import Fault, carry_out, draw
-from tests.simulation.world import World
+from tests.simulation.world import MOST_TURNS, World
 from tests.simulation.writing import FIRST_TIME, Writer
 
 BROKERS, PARTITIONS, UNTIL = 3, 4, 8.0
@@ -176,6 +176,8 @@ def run(seed: int, faults: list[Fault]) -> Simulation:
     """Read under these faults; raises AssertionError where a promise is broken."""
     simulation = Simulation(seed)
     simulation.run(_program(simulation, faults))
+    turns = simulation.loop.turns / simulation.time()
+    assert turns <= MOST_TURNS, f"{turns:.0f} turns of the loop in a second"
     return simulation
 
 

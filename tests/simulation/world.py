@@ -9,6 +9,9 @@ from aiokproto.broker import Cluster
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.simulation import Link, Simulation
 
+MOST_TURNS = 1000
+"""Turns of the loop in a virtual second, with all that the clients and brokers of a workload do."""
+
 
 @dataclass
 class World:
