@@ -95,13 +95,21 @@ class ResponseHandler:
                     continue
                 if data.error_code:
                     self._refused(node, cursor, data)
-                elif await self._accepted(cursor, wanted, data, supply, turn):
+                elif await self._accepted(cursor, wanted, data, cursors, supply, turn):
                     moved.append(partition)
                 await turn.pause()
         return moved
 
-    async def _accepted(self, cursor: Cursor, wanted: Wanted, data: PartitionData, supply: Supply, turn: Turn) -> bool:
-        """Take in the records of a partition; whether there were any."""
+    async def _accepted(
+        self,
+        cursor: Cursor,
+        wanted: Wanted,
+        data: PartitionData,
+        cursors: Mapping[TopicPartition, Cursor],
+        supply: Supply,
+        turn: Turn,
+    ) -> bool:
+        """Take in the records of a partition; whether it is to be asked for from another offset now."""
         fetch = cursor.fetch
         fetch.succeeded()
         fetch.high_watermark = data.high_watermark
@@ -115,6 +123,9 @@ class ResponseHandler:
         aborted = data.aborted_transactions or [] if self._config.read_committed else []
         for chunk in chunks(cursor.partition, wanted.offset, memoryview(data.records), aborted):
             if cursor.version != wanted.version or fetch.offset != chunk.position:
+                return False
+            if cursors.get(cursor.partition) is not cursor:
+                # Another broker was asked for the rest meanwhile, from the offset that this one had come to.
                 return False
             if chunk.wanted_size > max(wanted.max_bytes, fetch.wanted_size) and self._has_room_for(chunk):
                 fetch.wanted_size = chunk.wanted_size
