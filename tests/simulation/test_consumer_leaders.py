@@ -1,15 +1,19 @@
-"""Leaders that move while a response is taken in, and followers that leaders name: what is read, and how often is asked."""
+"""Leaders that move while a response is taken in, and followers that they name but that do not serve."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
+from aiokproto.broker.control.call import Call, Serve
 from aiokproto.codec.messages.fetch import FetchRequest
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.world import World
@@ -54,5 +58,38 @@ def test_a_leader_that_moves_while_a_response_is_taken_in(monkeypatch: pytest.Mo
             world.append(0, b"last")
             assert [record.offset for record in await consumer.poll(2000)] == [count]
             assert fetches.happened < 30, "what is not wanted any more is not asked for again and again"
+
+    run(program)
+
+
+def point_to(cluster: Cluster, follower: int) -> None:
+    """Have the leader send whoever says where it is to a follower."""
+
+    async def point(call: Call, serve: Serve) -> Response | None:
+        answer: Any = await serve(call.request)
+        if cast("FetchRequest", call.request).rack_id:
+            for topic in answer.responses:
+                for data in topic.partitions:
+                    data.preferred_read_replica, data.records = follower, None
+        return cast("Response | None", answer)
+
+    cluster.faults.intercept(FetchRequest, point, node=cluster.leader("t", 0))
+
+
+@pytest.mark.parametrize("trouble", ["is unknown", "does not have the offset"])
+def test_a_follower_that_cannot_be_read_from_costs_few_requests(trouble: str) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, world: World) -> None:
+        follower = 7 if trouble == "is unknown" else 1 - cluster.leader("t", 0)
+        point_to(cluster, follower)
+        cluster.faults.fail(FetchRequest, ErrorCode.OFFSET_OUT_OF_RANGE, node=follower)
+        fetches = cluster.faults.watch(FetchRequest)
+        for number in range(3):
+            world.append(0, b"%d" % number)
+        async with Consumer(
+            bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", client_rack="here"
+        ) as consumer:
+            consumer.assign([FIRST])
+            assert [(await asyncio.wait_for(anext(consumer), 5)).offset for _ in range(3)] == [0, 1, 2]
+            assert fetches.happened < 50
 
     run(program)

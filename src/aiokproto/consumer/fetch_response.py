@@ -179,7 +179,8 @@ class ResponseHandler:
             self.place(cursor)
         else:
             self.back_off(cursor, code.name)
-            self.avoid_followers(node)
+        # Or a leader that has other ideas of it would name it again, and so on.
+        self.avoid_followers(node)
 
     def avoid_followers(self, node: int) -> None:
         """Read from leaders for a while: a broker that they prefer cannot be reached, or does not serve."""

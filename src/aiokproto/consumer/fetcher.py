@@ -186,6 +186,10 @@ class Fetcher:
                 self._place_later(cursor, until)
                 return node
             fetch.replica = None
+            if node not in snapshot.brokers:
+                # It may be too new to be known here; asked where we are, the leader would only name it again.
+                self._cluster.invalidate(f"{cursor.partition}: its leader names broker {node}, which is not known")
+                self._handler.avoid_followers(node)
         leader = snapshot.leader(*cursor.partition)
         if leader is None:
             self._cluster.invalidate(f"{cursor.partition} has no leader")
