@@ -127,3 +127,48 @@ def test_an_automatic_commit_that_is_refused_is_raised_once_and_reading_goes_on(
             assert await consumer.poll(1000, max_records=1)
 
     run(program)
+
+
+def test_nothing_is_delivered_after_a_callback_during_which_the_session_became_unconfirmed() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async def assigned(partitions: list[TopicPartition]) -> None:
+            await asyncio.sleep(10)
+
+        silence = cluster.faults.drop(HeartbeatRequest, "answer")
+        async with subscribed(options, on_assigned=assigned) as consumer:
+            assert await consumer.poll(12_000) == []
+            assert UNCONFIRMED in str(consumer.partition_state(FIRST))
+            silence.remove()
+            assert await consumer.poll(5000)
+
+    run(program)
+
+
+def test_a_member_that_is_removed_during_a_callback_delivers_nothing_more() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        events, calls = Events(), 0
+        added = asyncio.Event()
+
+        async def assigned(partitions: list[TopicPartition]) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                added.set()
+                await asyncio.sleep(10)
+
+        options |= {"partition_assignment_strategy": "cooperative-sticky", "enable_auto_commit": False}
+        listeners = {**events.listeners(), "on_assigned": assigned}
+        await cluster.create_topic("u", 1)
+        async with subscribed(options, **listeners) as consumer:
+            assert await consumer.poll(5000, max_records=1)
+            consumer.subscribe(["t", "u"], **listeners)
+            await asyncio.wait_for(added.wait(), 5)
+            assert await consumer.poll(1000, max_records=1), "what is not concerned is read on"
+            cluster.expire_session("g", member_of(cluster))
+            await asyncio.sleep(1)
+            assert await consumer.poll(5000) == []
+            assert events.seen == []
+            assert await consumer.poll(10_000), "it is a member again"
+            assert events.seen == [("lost", 3)]
+
+    run(program)

@@ -65,6 +65,7 @@ class Rebalancing:
         self._commit_finished = commit_finished
         self._changed = changed
         self._lost = False
+        self._confirmed = True
         self._ending = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -85,7 +86,7 @@ class Rebalancing:
             if change.kind is ChangeKind.ASSIGN:
                 self._assignment.add(partitions, COMMITTED, held="being assigned")
                 await self._call(change.kind, partitions)
-                self._assignment.release(partitions)
+                self._deliver(partitions)
             elif change.kind is ChangeKind.REVOKE:
                 await self._finish(partitions, change.deadline)
                 # Finishing may have taken so long that the group went on without this member.
@@ -99,12 +100,15 @@ class Rebalancing:
             self._changed(partitions)
 
     def lost(self) -> None:
-        """The group has removed the member: there is nothing to wait for before the partitions are given up."""
+        """The group has removed the member: nothing is delivered any more, and there is nothing to wait for before the
+        partitions are given up."""
         self._lost = True
+        self._assignment.hold(list(self._assignment.cursors), "lost")
         self._reader.give_up_waiting()
 
     def session(self, confirmed: bool) -> None:
         """Deliver nothing while the coordinator has not confirmed that the partitions are still this member's."""
+        self._confirmed = confirmed
         cursors = self._assignment.cursors.items()
         if confirmed:
             self._assignment.release([each for each, cursor in cursors if cursor.held == UNCONFIRMED])
@@ -157,6 +161,15 @@ class Rebalancing:
                 await self._commit_finished(partitions, max(deadline - loop.time(), 1.0))
             except KafkaError as error:
                 log.warning("consumer: commit before %s are revoked: %s", names(partitions), error)
+
+    def _deliver(self, partitions: list[TopicPartition]) -> None:
+        """Deliver partitions, unless it became doubtful during the callback that they are this member's."""
+        if self._lost:
+            return
+        if self._confirmed:
+            self._assignment.release(partitions)
+        else:
+            self._assignment.hold(partitions, UNCONFIRMED)
 
     async def _call(self, kind: ChangeKind, partitions: list[TopicPartition]) -> None:
         if not self._ending:
