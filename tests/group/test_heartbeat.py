@@ -68,10 +68,26 @@ def test_a_heartbeat_an_interval_keeps_the_session() -> None:
 def test_no_heartbeat_is_sent_while_the_member_is_in_no_generation() -> None:
     async def program() -> None:
         async with scene() as it:
+            it.member.forget()
             it.member.join({}, "test")
             await asyncio.sleep(30)
             assert it.beats == 0
-            assert it.owner.sessions == [], "JoinGroup keeps the session"
+            assert it.owner.sessions == []
+
+    run(program())
+
+
+def test_heartbeats_keep_the_session_while_the_next_generation_is_joined() -> None:
+    async def program() -> None:
+        async with scene() as it:
+            it.member.join({}, "test")
+            it.cluster.group.rebalancing = True
+            await asyncio.sleep(30)
+            assert it.owner.sessions == []
+            it.cluster.group.member = "somebody else"
+            await asyncio.sleep(5)
+            assert it.owner.sessions == [False]
+            assert it.taken == [], "that is for the response to JoinGroup to say"
 
     run(program())
 

@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Cluster
+from aiokproto.broker.control.call import Call, Serve
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
+from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.codec.schema import Response
 from aiokproto.consumer.rebalancing import UNCONFIRMED
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthorizationError, CommitError, FencedError
@@ -170,5 +174,43 @@ def test_a_member_that_is_removed_during_a_callback_delivers_nothing_more() -> N
             assert events.seen == []
             assert await consumer.poll(10_000), "it is a member again"
             assert events.seen == [("lost", 3)]
+
+    run(program)
+
+
+def test_a_join_that_is_not_answered_keeps_no_session() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        options |= {"partition_assignment_strategy": "cooperative-sticky", "enable_auto_commit": False}
+        await cluster.create_topic("u", 1)
+        async with subscribed(options) as consumer:
+            assert await consumer.poll(5000, max_records=1)
+            silence = cluster.faults.drop([JoinGroupRequest, HeartbeatRequest])
+            consumer.subscribe(["t", "u"])
+            await asyncio.sleep(2)
+            assert await consumer.poll(500, max_records=1), "partitions that stay are read on during a rebalance"
+            await asyncio.sleep(2)
+            group = cluster.group("g")
+            assert group is not None
+            assert not group.members, "the coordinator has removed it by now"
+            assert await consumer.poll(1000, max_records=1) == []
+            silence.remove()
+
+    run(program)
+
+
+def test_an_answer_to_sync_that_is_older_than_a_session_confirms_none() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async def late(call: Call, serve: Serve) -> Response | None:
+            answer = await serve(call.request)
+            await asyncio.sleep(5)
+            return answer
+
+        cluster.faults.intercept(SyncGroupRequest, late, times=1)
+        silence = cluster.faults.drop(HeartbeatRequest)
+        async with subscribed(options) as consumer:
+            assert await consumer.poll(7000) == []
+            assert UNCONFIRMED in str(consumer.partition_state(FIRST))
+            silence.remove()
+            assert await consumer.poll(7000)
 
     run(program)

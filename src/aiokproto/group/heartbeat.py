@@ -7,7 +7,9 @@ import logging
 from collections.abc import Callable
 
 from aiokproto.cluster import Cluster
+from aiokproto.cluster.pool import MAIN
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import GroupConfig
@@ -59,6 +61,7 @@ class Heartbeat:
         self._sent_at = max(self._sent_at, sent_at)
         loop = asyncio.get_running_loop()
         if loop.time() - self._sent_at >= self._config.session_timeout:
+            self._doubt()
             return
         if self._timer is None:
             self._timer = loop.call_at(self._sent_at + self._config.session_timeout, self._session_ended)
@@ -74,8 +77,7 @@ class Heartbeat:
         try:
             while True:
                 await asyncio.sleep(self._cluster.backoff(failures) if failures else self._config.heartbeat_interval)
-                # While a JoinGroup or SyncGroup waits at the coordinator, that keeps the session.
-                if self._membership.phase is Phase.STABLE:
+                if self._membership.in_session:
                     failures = 0 if await self._beat() else failures + 1
         finally:
             if self._timer is not None:
@@ -87,7 +89,9 @@ class Heartbeat:
         generation = membership.generation
         situation = Situation(HeartbeatRequest.api_key, member=True)
         try:
-            response = await self._requests.once(membership.heartbeat(), timeout=self._timeout)
+            # Not behind a JoinGroup, which the coordinator holds back, and all that follows on its connection.
+            channel = "group" if membership.phase is Phase.STABLE else MAIN
+            response = await self._requests.once(membership.heartbeat(), timeout=self._timeout, channel=channel)
         except KafkaError as error:
             action = classify(error, situation)
             if action not in AGAIN:
@@ -96,6 +100,8 @@ class Heartbeat:
             self._requests.prepare_retry(action, f"Heartbeat: {error}")
             return False
         if not membership.is_current(generation):
+            if generation == membership.generation:
+                self._joins(classify(ErrorCode(response.error_code), situation), sent_at)
             return True
         action = membership.answered(response.error_code, generation, HeartbeatRequest.api_key)
         if action in _KNOWN:
@@ -106,6 +112,13 @@ class Heartbeat:
         self._requests.prepare_retry(action, str(refusal))
         self._on_answer(action, refusal)
         return action in LOST or action is Action.REJOIN
+
+    def _joins(self, action: Action, sent_at: float) -> None:
+        """Take in the answer to a member that waits for the next generation: is what it still reads still its own?"""
+        if action in _KNOWN:
+            self.confirm(sent_at)
+        elif action is Action.REJOIN_AS_NEW:
+            self._doubt()
 
     def check_session(self) -> None:
         """Notice a session that is unconfirmed before the loop has had a turn in which the timer could."""
@@ -120,20 +133,20 @@ class Heartbeat:
         """The timer's end, unless the session was confirmed since."""
         loop = asyncio.get_running_loop()
         self._timer = None
-        # A member that is joining is kept by its JoinGroup; one that is none has no session.
-        if self._membership.phase is not Phase.STABLE:
+        if not self._membership.in_session:
             return
         ends_at = self._sent_at + self._config.session_timeout
         if loop.time() < ends_at:
             self._timer = loop.call_at(ends_at, self._session_ended)
             return
-        self.doubt(loop.time() - self._sent_at)
+        self._doubt()
 
-    def doubt(self, silence: float) -> None:
-        """The coordinator has said nothing for as many seconds, more than a session."""
+    def _doubt(self) -> None:
+        """The coordinator has confirmed nothing that was sent within the session timeout."""
         if self.confirmed:
+            silence = asyncio.get_running_loop().time() - self._sent_at
             log.warning(
-                "group %s: no word from the coordinator in %.1f s: the session may be over",
+                "group %s: nothing confirmed by the coordinator in %.1f s: the session may be over",
                 self._config.group_id,
                 silence,
             )

@@ -61,7 +61,6 @@ class Joining:
         self._membership = membership
         self._requests = requests
         self._heartbeat = heartbeat
-        self._unreached_since: float | None = None
         self._leader = Leader(cluster, config.group_id)
         # A strategy that wants everything revoked first decides for all: the group may agree on it.
         self.cooperative = all(assignor.cooperative for assignor in assignors)
@@ -83,14 +82,14 @@ class Joining:
             if action is not Action.ACCEPT:
                 return self._failed(action, error_for(joined.error_code, f"JoinGroup of group {membership.group_id!r}"))
             api, assignments = SyncGroupRequest.api_key, await self._assignments()
+            sent_at = asyncio.get_running_loop().time()
             synced = await self._requests.once(membership.sync(assignments), timeout=timeout)
             action = membership.synced(synced.error_code)
             if action is not Action.ACCEPT:
                 return self._failed(action, error_for(synced.error_code, f"SyncGroup of group {membership.group_id!r}"))
         except KafkaError as error:
             return self._failed(classify(error, Situation(api, member=True)), error)
-        self._note_reached(True)
-        self._heartbeat.confirm(asyncio.get_running_loop().time())
+        self._heartbeat.confirm(sent_at)
         assigned = set(decode_assignment(bytes(synced.assignment)))
         self._assignor().on_assignment(sorted(assigned), membership.generation)
         return assigned
@@ -124,19 +123,8 @@ class Joining:
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
         if action in (Action.STOP, Action.FAIL):
             raise error
-        self._note_reached(action is not Action.FIND_COORDINATOR)
         self._requests.prepare_retry(action, str(error))
         return JoinFailure(action, error)
-
-    def _note_reached(self, reached: bool) -> None:
-        """A JoinGroup that the coordinator holds back keeps the session; one that does not reach it cannot."""
-        now = asyncio.get_running_loop().time()
-        if reached or self._membership.generation < 0:
-            self._unreached_since = None
-        elif self._unreached_since is None:
-            self._unreached_since = now
-        elif now - self._unreached_since >= self._config.session_timeout:
-            self._heartbeat.doubt(now - self._unreached_since)
 
     def _protocols(self, topics: frozenset[str], owned: set[TopicPartition]) -> dict[str, bytes]:
         generation, rack = self._membership.generation, self._config.client_rack

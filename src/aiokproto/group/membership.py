@@ -142,6 +142,11 @@ class Membership:
             group_instance_id=self.instance_id,
         )
 
+    @property
+    def in_session(self) -> bool:
+        """Whether the coordinator expects heartbeats: also of a member that joins the generation after its own."""
+        return self.generation >= 0 and self.phase is not Phase.UNJOINED
+
     def is_current(self, generation: int) -> bool:
         """Whether the response to a heartbeat or commit that was sent in ``generation`` says anything about the member.
 

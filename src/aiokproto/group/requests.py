@@ -61,14 +61,14 @@ class GroupRequests:
         self.group_id = group_id
         self._cluster = cluster
 
-    async def once(self, request: Request[R], *, timeout: float) -> R:
-        """One attempt, on the connection for requests that a coordinator holds back (JoinGroup, SyncGroup).
+    async def once(self, request: Request[R], *, timeout: float, channel: str = "group") -> R:
+        """One attempt, by default on the connection for requests that a coordinator holds back (JoinGroup, SyncGroup).
 
         Raises:
             KafkaError: As :meth:`~aiokproto.cluster.Cluster.send` and ``coordinator``.
         """
         node = await self._cluster.coordinator(CoordinatorKind.GROUP, self.group_id)
-        return await self._cluster.send(request, node, timeout=timeout, channel="group")
+        return await self._cluster.send(request, node, timeout=timeout, channel=channel)
 
     async def send(self, exchange: Exchange[R], at: float) -> R:
         """Ask the coordinator until its response asks for no other attempt.
