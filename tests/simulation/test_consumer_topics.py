@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from aiokproto import Client, Consumer, Producer
 from aiokproto.broker import Cluster
+from aiokproto.broker.control.call import Call, Serve
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.end_txn import EndTxnRequest
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
+from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from aiokproto.errors import OffsetOutOfRangeError, UnknownTopicError
+from aiokproto.codec.schema import Response
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import AuthorizationError, OffsetOutOfRangeError, UnknownTopicError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 
@@ -224,3 +228,30 @@ def test_a_preferred_follower_that_does_not_serve_is_left_for_the_leader(trouble
             assert got == [0, 1, 2]
 
     run(program, brokers=2)
+
+
+def test_a_topic_whose_committed_offset_is_refused_holds_up_no_other() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
+        for name in ("allowed", "denied"):
+            await cluster.create_topic(name, 1)
+            await producer.send(name, b"x")
+
+        async def deny(call: Call, serve: Serve) -> Response | None:
+            answer: Any = await serve(call.request)
+            for topic in answer.groups[0].topics:
+                if "denied" in (topic.name, call.name_of(topic.topic_id)):
+                    topic.partitions[0].error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return cast("Response | None", answer)
+
+        cluster.faults.intercept(OffsetFetchRequest, deny)
+        async with Consumer(
+            bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest"
+        ) as consumer:
+            consumer.assign([("allowed", 0), ("denied", 0)])
+            for _ in range(2):
+                with pytest.raises(AuthorizationError, match="denied-0"):
+                    await consumer.poll(2000)
+                await asyncio.sleep(1)
+            assert [record.topic for record in await consumer.poll(2000)] == ["allowed"]
+
+    run(program)

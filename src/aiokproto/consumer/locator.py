@@ -198,16 +198,21 @@ class Locator:
     async def _from_group(self, lookups: Mapping[Cursor, StartLookup]) -> bool:
         """Start where the group has committed; where it has not, as the policy says. True if to be tried again."""
         committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        failures: Mapping[TopicPartition, KafkaError] = {}
         if self._group is not None:
             try:
-                committed = await self._group.committed(
+                committed, failures = await self._group.lookup(
                     [cursor.partition for cursor in lookups], self._cluster.config.api_timeout
                 )
             except KafkaError as error:
                 # Never the reset policy because of a failure: that would skip records, or repeat all.
                 return self._group_failed(lookups, error)
+        again = False
         for cursor in lookups:
             if not _is_current(cursor, lookups):
+                continue
+            if (failure := failures.get(cursor.partition)) is not None:
+                again |= self._group_failed({cursor: lookups[cursor]}, failure)
                 continue
             position = committed.get(cursor.partition)
             if position is not None:
@@ -216,7 +221,7 @@ class Locator:
                 cursor.lookup.start = start
             else:
                 self._apply_policy(cursor, "nothing is committed to start from")
-        return False
+        return again
 
     def _group_failed(self, lookups: Mapping[Cursor, StartLookup], error: KafkaError) -> bool:
         action = classify(error, Situation(OffsetFetchRequest.api_key))

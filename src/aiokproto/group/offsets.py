@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from aiokproto.cluster import Cluster
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import error_for
+from aiokproto.errors import BrokerError, error_for
 from aiokproto.group.membership import Membership
 from aiokproto.group.offset_requests import NOT_ANSWERED, CommitExchange, FetchExchange
 from aiokproto.group.requests import GroupRequests
@@ -75,6 +75,19 @@ class GroupOffsets:
             BrokerError: The group or a topic may not be read.
             DeadlineError: No answer in time.
         """
+        found, failures = await self.lookup(partitions, timeout)
+        for failure in failures.values():
+            raise failure
+        return found
+
+    async def lookup(
+        self, partitions: Iterable[TopicPartition], timeout: float
+    ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], dict[TopicPartition, BrokerError]]:
+        """As :meth:`committed`, but what is refused of single partitions holds up no others.
+
+        Returns:
+            What is committed, and why it is not known. Each partition is in one of the two.
+        """
         exchange = FetchExchange(self._cluster, self.group_id, partitions)
         response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
         context = f"OffsetFetch of group {self.group_id!r}"
@@ -82,10 +95,13 @@ class GroupOffsets:
         if top:
             raise error_for(top, context)
         found: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        failures: dict[TopicPartition, BrokerError] = {}
         for partition in exchange.partitions:
             entry = entries.get(partition)
             if entry is None or entry.error_code:
-                raise error_for(entry.error_code if entry else NOT_ANSWERED, f"{context} for {partition}")
+                code = entry.error_code if entry else NOT_ANSWERED
+                failures[partition] = error_for(code, f"{context} for {partition}")
+                continue
             position = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)
             found[partition] = position if entry.committed_offset >= 0 else None
-        return found
+        return found, failures
