@@ -15,8 +15,8 @@ import pytest
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import Batch
 from aiokproto.consumer.chunk import Supply, chunks
-from aiokproto.consumer.cursor import COMMITTED
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
+from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.consumer.unpacked import UnpackedBatch
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchRecord, Compression, decompress, encode

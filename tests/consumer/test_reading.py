@@ -8,7 +8,8 @@ from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import Batch
 from aiokproto.consumer.chunk import Chunk, Supply, chunks, open_batch
-from aiokproto.consumer.cursor import COMMITTED, Cursor
+from aiokproto.consumer.cursor import Cursor
+from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchBuilder, RecordBatch, decode
 from aiokproto.records.control import encode_end_transaction

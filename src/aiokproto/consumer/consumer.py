@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from aiokproto.cluster import Cluster
 from aiokproto.config import ClusterConfig, ConnectionOptions, integer
 from aiokproto.consumer.batch import Batch
-from aiokproto.consumer.cursor import EARLIEST, LATEST, PartitionState, PartitionStatus
+from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.handing import RecordIterator
 from aiokproto.consumer.options import ConsumerConfig
+from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import Listener, Subscription, to_partition, to_topics
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import Assignor

@@ -24,13 +24,6 @@ from aiokproto.consumer.start_lookup import StartLookup
 from aiokproto.errors import KafkaError
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
-EARLIEST = -2
-"""ListOffsets' number for the first offset."""
-LATEST = -1
-"""ListOffsets' number for the offset after the last record."""
-COMMITTED = -10
-"""Start where the group has committed."""
-
 _VERSIONS = count(1)
 
 

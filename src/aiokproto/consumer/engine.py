@@ -10,7 +10,7 @@ from typing import Any
 from aiokproto.cluster import Cluster, TopicInfo
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
-from aiokproto.consumer.cursor import COMMITTED, EARLIEST, Cursor
+from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.locator import Locator
 from aiokproto.consumer.offsets import OffsetLookup
@@ -18,6 +18,7 @@ from aiokproto.consumer.options import ConsumerConfig
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
+from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import Subscription
 from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, KafkaError
 from aiokproto.failures import Action, Situation, classify

@@ -14,10 +14,10 @@ from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.broker_fetcher import wait_until
-from aiokproto.consumer.cursor import COMMITTED, EARLIEST, LATEST, Cursor
+from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_response import MISSING_FOR
 from aiokproto.consumer.offsets import OffsetLookup, may_pass
-from aiokproto.consumer.start_lookup import StartLookup
+from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST, LATEST, StartLookup
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, UnknownTopicError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -162,15 +162,17 @@ class Locator:
     async def _from_log(self, lookups: Mapping[Cursor, StartLookup]) -> bool:
         """Ask the leader, the same for all; True if some are to be tried again."""
         by_name = {cursor.partition: cursor for cursor in lookups}
-        wanted = {cursor.partition: lookup.start for cursor, lookup in lookups.items()}
+        wanted = {cursor.partition: lookup.wanted for cursor, lookup in lookups.items()}
         found, failures = await self._lookup.once(wanted, self._cluster.config.request_timeout)
         again = False
         for partition, answer in found.items():
             cursor = by_name[partition]
             if _is_current(cursor, lookups):
-                if answer.offset < 0:
-                    # No record is that late: whatever comes next is the first one.
-                    cursor.lookup.start = LATEST
+                if cursor.lookup.needs_end:
+                    cursor.lookup.end = answer.offset
+                elif answer.offset < 0:
+                    # No record is that late, so that all before this end are earlier.
+                    self._assignment.located(cursor, cursor.lookup.end)
                 else:
                     self._assignment.located(cursor, answer.offset, answer.leader_epoch)
         for partition, failure in failures.items():

@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from inspect import isawaitable
 
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.cursor import COMMITTED
 from aiokproto.consumer.offsets import names
 from aiokproto.consumer.reader import Reader
+from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.consumer.subscription import Listener, Subscription
 from aiokproto.errors import KafkaError
 from aiokproto.group.changes import Change, ChangeKind

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+EARLIEST = -2
+"""ListOffsets' number for the first offset."""
+LATEST = -1
+"""ListOffsets' number for the offset after the last record."""
+COMMITTED = -10
+"""Start where the group has committed."""
+
 
 class StartLookup:
     """The lookup of one start position.
@@ -16,11 +23,13 @@ class StartLookup:
         retry_at: Loop time before which nobody is asked again, ...
         generation: ... unless the metadata is newer than this.
         needed: Whether somebody waits for it though the partition is held back.
+        end: Where the log ended before it was asked for a time; -1 while that is not known.
     """
 
     __slots__ = (
         "asked_at",
         "attempts",
+        "end",
         "failure",
         "generation",
         "missing_since",
@@ -40,6 +49,18 @@ class StartLookup:
         self.retry_at = 0.0
         self.generation = -1
         self.needed = False
+        self.end = -1
+
+    @property
+    def needs_end(self) -> bool:
+        """Whether the end of the log is looked up first: where no record is as late as the time, it starts there. Asked
+        for afterwards, the end may be behind such a record that has come meanwhile."""
+        return self.start >= 0 and self.end < 0
+
+    @property
+    def wanted(self) -> int:
+        """What to ask the log for next."""
+        return LATEST if self.needs_end else self.start
 
     def failed(self, failure: str) -> None:
         """A request has failed, or another had to be made first."""
