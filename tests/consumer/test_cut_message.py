@@ -15,7 +15,7 @@ from aiokproto.errors import CorruptRecordError, MessageTooLargeError
 from aiokproto.records import BatchRecord, decode, encode
 from aiokproto.types import TopicPartition
 from tests.cluster.fake import brokers
-from tests.net.peer import Peer, serves
+from tests.net.peer import HangUp, Peer, serves
 
 AT = TopicPartition("t", 0)
 OLD = serves(Metadata=(0, 1), Fetch=(0, 2), ListOffsets=(0, 0))
@@ -89,6 +89,23 @@ async def test_a_message_larger_than_the_fetch_is_asked_for_as_a_whole(codec: st
     assert max(sizes) > 150
     # As it says of itself; and as usual before and after it.
     assert asked[:4] == [150, 150, max(sizes), 150]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_a_lost_connection_does_not_make_a_cut_message_damaged(lost: int) -> None:
+    log = stored([bytes(500)])
+
+    class Unsteady(OldLog):
+        asked = 0
+
+        def fetch(self, request: FetchRequest, version: int) -> FetchResponse:
+            self.asked += 1
+            if self.asked == lost:
+                raise HangUp
+            return super().fetch(request, version)
+
+    async with reading(Unsteady(log), max_partition_fetch_bytes=100) as (consumer, _):
+        assert (await anext(consumer)).value == bytes(500)
 
 
 async def test_a_fetch_too_small_to_tell_the_size_asks_for_that_first() -> None:

@@ -127,7 +127,8 @@ class ResponseHandler:
             if cursors.get(cursor.partition) is not cursor:
                 # Another broker was asked for the rest meanwhile, from the offset that this one had come to.
                 return False
-            if chunk.wanted_size > max(wanted.max_bytes, fetch.wanted_size) and self._has_room_for(chunk):
+            # By what this request had asked for: the larger one before it may have failed.
+            if chunk.wanted_size > wanted.max_bytes and self._has_room_for(chunk):
                 fetch.wanted_size = chunk.wanted_size
                 return True
             cursor.received(chunk, supply)
