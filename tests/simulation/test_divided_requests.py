@@ -10,7 +10,7 @@ from aiokproto import Client
 from aiokproto.broker import Cluster
 from aiokproto.cluster import CoordinatorKind
 from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
-from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
 from aiokproto.codec.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -240,9 +240,10 @@ def test_topics_by_name_go_in_a_version_that_has_names(groups: int) -> None:
     simulate(program)
 
 
-def test_topics_are_deleted_by_name_in_a_version_that_has_names() -> None:
+@pytest.mark.parametrize("topics", [[], [DeleteTopicState(name="t")]], ids=["names alone", "both forms"])
+def test_topics_are_deleted_by_name_in_a_version_that_can_say_all(topics: list[DeleteTopicState]) -> None:
     async def program(cluster: Cluster, client: Client) -> None:
-        answer = await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000))
+        answer = await client.request(DeleteTopicsRequest(topics=topics, topic_names=["t"], timeout_ms=1000))
         assert [(each.name, each.error_code) for each in answer.responses] == [("t", 0)]
 
     simulate(program)

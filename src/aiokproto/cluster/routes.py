@@ -116,7 +116,10 @@ def _name_limits(part: Struct) -> Iterator[int]:
             for item in getattr(part, spec.name) or ():
                 yield from _name_limits(item)
         elif spec.array and spec.role is Role.TOPIC_NAME and getattr(part, spec.name):
-            yield spec.versions.highest
+            last = spec.versions.highest
+            # The same names may be given once more, in the form that later versions have for them.
+            if not any(other.versions.lowest > last and getattr(part, other.name) for other in part.fields()):
+                yield last
 
 
 def answer_code(response: Response) -> ErrorCode:
