@@ -8,8 +8,7 @@ from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import State
 from aiokproto.broker.groups.records import decode_key, decode_offset_value, restore_group
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from aiokproto.codec.payloads.group_metadata import GroupMetadataKey
-from aiokproto.codec.payloads.offset_commit import OffsetCommitKey
+from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommitKey
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import BatchRecord, decode
 from tests.behaviour.coordinator import Coordinator, coordinator

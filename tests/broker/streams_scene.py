@@ -9,7 +9,7 @@ from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.streams import records
 from aiokproto.broker.groups.streams.group import StreamsAnswer, StreamsGroup, StreamsSettings
 from aiokproto.broker.groups.streams.member import Endpoint, Kind, StreamsBeat, Task, Tasks, Topology
-from aiokproto.codec.payloads.streams_group_topology import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
+from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
 from tests.broker.consumer_scene import Topics
 
 SESSION, REBALANCE = 45.0, 60.0

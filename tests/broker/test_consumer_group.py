@@ -8,7 +8,7 @@ from aiokproto.broker.groups.consumer.member import Beat
 from aiokproto.broker.groups.consumer.subscriptions import REFRESH_SECONDS
 from aiokproto.broker.groups.places import Answer, Places
 from aiokproto.broker.groups.reconciling import LEAVING, LEFT_FOR_NOW
-from aiokproto.codec.payloads.consumer_group_current_member_assignment import (
+from aiokproto.codec.payloads.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )
 from aiokproto.error_codes import ErrorCode

@@ -35,8 +35,7 @@ from aiokproto.codec.messages.list_groups import ListGroupsRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription
-from aiokproto.codec.payloads.group_metadata import GroupMetadataValue, MemberMetadata
-from aiokproto.codec.payloads.offset_commit import OffsetCommitValue
+from aiokproto.codec.payloads.offsets_topic import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_scene import Topics
 from tests.broker.wire import Wire, connect

@@ -22,7 +22,7 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from aiokproto.codec.payloads.offset_commit import OffsetCommitKey
+from aiokproto.codec.payloads.offsets_topic import OffsetCommitKey
 from aiokproto.consumer import Batch, PartitionState
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, DeadlineError, MessageTooLargeError

@@ -14,8 +14,8 @@ from aiokproto.cli.codec.contents import BY_KEY
 from aiokproto.cli.codec.document import METADATA, REMOTE_LOG_METADATA
 from aiokproto.cli.codec.record_sets import pack_batches
 from aiokproto.codec.payloads.control_records import LeaderChangeMessage, LeaderChangeMessageVoter
-from aiokproto.codec.payloads.offset_commit import OffsetCommitKey, OffsetCommitValue
-from aiokproto.codec.payloads.topic_record import TopicRecord
+from aiokproto.codec.payloads.kraft_topics import TopicRecord
+from aiokproto.codec.payloads.offsets_topic import OffsetCommitKey, OffsetCommitValue
 from aiokproto.codec.registry import lookup, payload_names
 from aiokproto.codec.schema import Payload
 from aiokproto.records import BatchBuilder, BatchRecord

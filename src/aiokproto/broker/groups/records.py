@@ -7,8 +7,13 @@ from typing import NamedTuple
 
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import Member
-from aiokproto.codec.payloads.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from aiokproto.codec.payloads.offset_commit import OffsetCommitKey, OffsetCommitValue
+from aiokproto.codec.payloads.offsets_topic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 
 _INT16 = struct.Struct(">h")
 

@@ -36,8 +36,7 @@ from aiokproto.broker.internal import partition_for, stored_records
 from aiokproto.broker.options import GroupOptions
 from aiokproto.broker.state import State
 from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, Partition
-from aiokproto.codec.payloads.group_metadata import GroupMetadataKey
-from aiokproto.codec.payloads.offset_commit import OffsetCommitKey
+from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommitKey
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder

@@ -23,7 +23,7 @@ from aiokproto.codec.messages.streams_group_describe import (
     TopicInfo,
     Topology,
 )
-from aiokproto.codec.payloads.streams_group_topology import TopicInfo as InternalTopic
+from aiokproto.codec.payloads.streams_groups import TopicInfo as InternalTopic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 

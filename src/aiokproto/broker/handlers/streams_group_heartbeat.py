@@ -27,7 +27,7 @@ from aiokproto.codec.messages.streams_group_heartbeat import (
 )
 from aiokproto.codec.messages.streams_group_heartbeat import TopicInfo as ToldTopic
 from aiokproto.codec.messages.streams_group_heartbeat import Topology as ToldTopology
-from aiokproto.codec.payloads.streams_group_topology import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
+from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 

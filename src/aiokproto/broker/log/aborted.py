@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from aiokproto.codec.payloads.aborted_txn import AbortedTxn
+from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.errors import DecodeError
 
 _VERSION = bytes(2)

@@ -14,7 +14,7 @@ from heapq import heapify, heappop
 from typing import NamedTuple
 
 from aiokproto.broker.log.rewrite import empty, rewrite
-from aiokproto.codec.payloads.aborted_txn import AbortedTxn
+from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.records import ControlType, RecordBatch
 from aiokproto.records.control import batch_control_type
 

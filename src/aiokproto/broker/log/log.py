@@ -16,7 +16,7 @@ from aiokproto.broker.log.opening import open_producers, open_segments, save_pro
 from aiokproto.broker.log.producers import ProducerStates
 from aiokproto.broker.log.segment import DELETED, SWAP, Segment
 from aiokproto.broker.log.syncing import Unflushed
-from aiokproto.codec.payloads.aborted_txn import AbortedTxn
+from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import decode, patch

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aiokproto.broker.log.header import BatchHeader
-from aiokproto.codec.payloads.aborted_txn import AbortedTxn
-from aiokproto.codec.payloads.producer_snapshot import ProducerEntry
+from aiokproto.codec.payloads.transactions import AbortedTxn, ProducerEntry
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records.batch import TRANSACTIONAL

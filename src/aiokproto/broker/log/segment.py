@@ -11,7 +11,7 @@ from pathlib import Path
 from aiokproto.broker.log.aborted import AbortedTransactions
 from aiokproto.broker.log.header import BatchHeader, Buffer
 from aiokproto.broker.log.index import OffsetIndex, TimeIndex
-from aiokproto.codec.payloads.aborted_txn import AbortedTxn
+from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import RecordBatch, decode
 from aiokproto.records.batch import HEADER

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from aiokproto.broker.log.segment import SNAPSHOT
-from aiokproto.codec.payloads.producer_snapshot import ProducerEntry, ProducerSnapshot
+from aiokproto.codec.payloads.transactions import ProducerEntry, ProducerSnapshot
 from aiokproto.errors import DecodeError
 from aiokproto.records.crc import crc32c
 

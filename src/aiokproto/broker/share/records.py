@@ -7,14 +7,11 @@ snapshot without a value ends what is kept.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from aiokproto.broker.share.state import StateBatch
-from aiokproto.codec.payloads import share_snapshot, share_update
-from aiokproto.codec.payloads.share_snapshot import ShareSnapshotKey, ShareSnapshotValue
-from aiokproto.codec.payloads.share_update import ShareUpdateKey, ShareUpdateValue
-
-B = TypeVar("B", share_snapshot.StateBatch, share_update.StateBatch)
+from aiokproto.codec.payloads import share_states
+from aiokproto.codec.payloads.share_states import ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 
 _INT16 = struct.Struct(">h")
 _SNAPSHOT, _UPDATE = 0, 1
@@ -75,14 +72,14 @@ def encode_value(record: Snapshot | Update) -> bytes:
             delivery_complete_count=record.delivery_complete_count,
             create_timestamp=record.created,
             write_timestamp=record.written,
-            state_batches=[_encoded(share_snapshot.StateBatch, batch) for batch in record.batches],
+            state_batches=[_encoded(batch) for batch in record.batches],
         ).encode(_VERSION)
     return _INT16.pack(_VERSION) + ShareUpdateValue(
         snapshot_epoch=record.epoch,
         leader_epoch=record.leader_epoch,
         start_offset=record.start_offset,
         delivery_complete_count=record.delivery_complete_count,
-        state_batches=[_encoded(share_update.StateBatch, batch) for batch in record.batches],
+        state_batches=[_encoded(batch) for batch in record.batches],
     ).encode(_VERSION)
 
 
@@ -124,15 +121,15 @@ def _decode_update(value: bytes) -> Update:
     )
 
 
-def _batches(batches: list[share_snapshot.StateBatch] | list[share_update.StateBatch]) -> tuple[StateBatch, ...]:
+def _batches(batches: list[share_states.StateBatch]) -> tuple[StateBatch, ...]:
     return tuple(
         StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
         for batch in batches
     )
 
 
-def _encoded(kind: type[B], batch: StateBatch) -> B:
-    return kind(
+def _encoded(batch: StateBatch) -> share_states.StateBatch:
+    return share_states.StateBatch(
         first_offset=batch.first_offset,
         last_offset=batch.last_offset,
         delivery_state=batch.delivery_state,

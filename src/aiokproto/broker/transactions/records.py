@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from aiokproto.broker.transactions.transaction import Status, Transaction
-from aiokproto.codec.payloads.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from aiokproto.codec.payloads.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 _INT16 = struct.Struct(">h")
 _KEY_VERSION = 0

@@ -9,31 +9,24 @@ from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember
 from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
 from aiokproto.broker.groups.places import Place, Places, by_topic
 from aiokproto.broker.groups.reconciling import MemberState
-from aiokproto.codec.payloads.consumer_group_current_member_assignment import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-)
-from aiokproto.codec.payloads.consumer_group_current_member_assignment import TopicPartitions as Assigned
-from aiokproto.codec.payloads.consumer_group_member_metadata import (
+from aiokproto.codec.payloads.consumer_groups import (
     ClassicMemberMetadata,
     ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
-)
-from aiokproto.codec.payloads.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
-from aiokproto.codec.payloads.consumer_group_regular_expression import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
-)
-from aiokproto.codec.payloads.consumer_group_target_assignment_member import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
-    TopicPartition,
-)
-from aiokproto.codec.payloads.consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartition,
 )
+from aiokproto.codec.payloads.consumer_groups import TopicPartitions as Assigned
 
 KEYS = Keys(
     {

@@ -10,31 +10,24 @@ from aiokproto.broker.groups.places import Places, by_topic
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.initialization import Initialization, StateTopic, Topics
 from aiokproto.broker.groups.share.member import ShareMember
-from aiokproto.codec.payloads.share_group_current_member_assignment import (
+from aiokproto.codec.payloads.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
-)
-from aiokproto.codec.payloads.share_group_current_member_assignment import TopicPartitions as Assigned
-from aiokproto.codec.payloads.share_group_member_metadata import (
     ShareGroupMemberMetadataKey,
     ShareGroupMemberMetadataValue,
-)
-from aiokproto.codec.payloads.share_group_metadata import ShareGroupMetadataKey, ShareGroupMetadataValue
-from aiokproto.codec.payloads.share_group_state_partition_metadata import (
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
     ShareGroupStatePartitionMetadataKey,
     ShareGroupStatePartitionMetadataValue,
-    TopicInfo,
-    TopicPartitionsInfo,
-)
-from aiokproto.codec.payloads.share_group_target_assignment_member import (
     ShareGroupTargetAssignmentMemberKey,
     ShareGroupTargetAssignmentMemberValue,
-    TopicPartition,
-)
-from aiokproto.codec.payloads.share_group_target_assignment_metadata import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
+    TopicInfo,
+    TopicPartition,
+    TopicPartitionsInfo,
 )
+from aiokproto.codec.payloads.share_groups import TopicPartitions as Assigned
 
 KEYS = Keys(
     {

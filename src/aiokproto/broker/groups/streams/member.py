@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from aiokproto.broker.groups.reconciling import JOINING, Reconciling
-from aiokproto.codec.payloads.streams_group_topology import StreamsGroupTopologyValue
+from aiokproto.codec.payloads.streams_groups import StreamsGroupTopologyValue
 
 Topology = StreamsGroupTopologyValue
 """A topology, as it is told and written down."""

@@ -9,32 +9,25 @@ from aiokproto.broker.groups.reconciling import MemberState
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
 from aiokproto.broker.groups.streams.member import Kind, StreamsMember, Task, Tasks
-from aiokproto.codec.payloads.streams_group_current_member_assignment import (
-    StreamsGroupCurrentMemberAssignmentKey,
-    StreamsGroupCurrentMemberAssignmentValue,
-)
-from aiokproto.codec.payloads.streams_group_current_member_assignment import TaskIds as CurrentIds
-from aiokproto.codec.payloads.streams_group_member_metadata import (
+from aiokproto.codec.payloads.streams_groups import (
     Endpoint,
     KeyValue,
+    LastAssignmentConfig,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMemberMetadataValue,
-)
-from aiokproto.codec.payloads.streams_group_metadata import (
-    LastAssignmentConfig,
     StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
-)
-from aiokproto.codec.payloads.streams_group_target_assignment_member import (
     StreamsGroupTargetAssignmentMemberKey,
     StreamsGroupTargetAssignmentMemberValue,
-    TaskIds,
-)
-from aiokproto.codec.payloads.streams_group_target_assignment_metadata import (
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+    TaskIds,
 )
-from aiokproto.codec.payloads.streams_group_topology import StreamsGroupTopologyKey, StreamsGroupTopologyValue
+from aiokproto.codec.payloads.streams_groups import TaskIds as CurrentIds
 
 KEYS = Keys(
     {

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from aiokproto.broker.groups.consumer.subscriptions import Topics, metadata_hash
 from aiokproto.broker.groups.streams.member import Topology
-from aiokproto.codec.payloads.streams_group_topology import CopartitionGroup, Subtopology, TopicInfo
+from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicInfo
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 

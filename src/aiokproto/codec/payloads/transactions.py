@@ -1,4 +1,4 @@
-"""Key and value of the coordinator's transaction log records."""
+"""The records of ``__transaction_state``, and the files about producers beside a partition's log (KIP-98)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from aiokproto.codec.schema import (
     int16,
     int32,
     int64,
+    uint32,
 )
 
 
@@ -38,3 +39,26 @@ class TransactionLogValue(Payload, versions="0-1", flexible="1+"):
     transaction_last_update_timestamp_ms: int64 = 0
     transaction_start_timestamp_ms: int64 = 0
     client_transaction_version: int16 = field("1+", tag=2, default=0)
+
+
+class AbortedTxn(Payload, versions="0"):
+    producer_id: ProducerId = 0
+    first_offset: int64 = 0
+    last_offset: int64 = 0
+    last_stable_offset: int64 = 0
+
+
+class ProducerEntry(Struct):
+    producer_id: ProducerId = 0
+    epoch: int16 = 0
+    last_sequence: int32 = 0
+    last_offset: int64 = 0
+    offset_delta: int32 = 0
+    timestamp: int64 = 0
+    coordinator_epoch: int32 = 0
+    current_txn_first_offset: int64 = 0
+
+
+class ProducerSnapshot(Payload, versions="1"):
+    crc: uint32 = 0
+    producer_entries: list[ProducerEntry] = field(factory=list)

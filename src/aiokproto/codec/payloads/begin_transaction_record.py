@@ -1,9 +1,0 @@
-"""The begin transaction record of a metadata log."""
-
-from __future__ import annotations
-
-from aiokproto.codec.schema import Payload, field, string
-
-
-class BeginTransactionRecord(Payload, versions="0", flexible="0+"):
-    name: string | None = field(tag=0, default=None)
