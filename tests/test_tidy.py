@@ -193,7 +193,7 @@ def test_clocks_and_chance_come_from_the_runtime() -> None:
     package = ROOT / "src" / "aiokproto"
     allowed = {
         "runtime.py",
-        "broker/control/odds.py",  # seeded by the test that uses it
+        "broker/control/random_faults.py",  # seeded by the test that uses it
         "broker/threaded.py",  # another thread is what it is for
     }
     modules = (

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from aiokproto.broker.clock import VirtualClock
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareBeat
-from aiokproto.broker.internal import partition_for
-from aiokproto.broker.options import BrokerOptions
-from aiokproto.broker.share.kept import Kept, replay
+from aiokproto.broker.internal_topics import partition_for
+from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.share.persisted import Kept, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.broker.share.store import ShareStates, key_of
-from aiokproto.broker.state import Node, State
 from aiokproto.codec.messages import (
     initialize_share_group_state,
     read_share_group_state,

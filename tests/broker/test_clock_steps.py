@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto.broker import Broker
 from aiokproto.broker.handlers import fetch, share_fetch
-from aiokproto.broker.listener import Listener
+from aiokproto.broker.server.listener import Listener
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from tests.behaviour.share_scene import scene
 from tests.broker.test_transactions import begin, describe

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aiokproto.broker.groups.consumer import classic
 from aiokproto.broker.groups.consumer.member import ClassicSide
 from aiokproto.broker.groups.consumer.migration import can_downgrade, downgrade, upgrade
-from aiokproto.broker.groups.embedded import decode_assignment, decode_subscription, encode_assignment
+from aiokproto.broker.groups.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import Identity, Join, State
 from aiokproto.broker.groups.reconciling import LEAVING

@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker, Call, Cluster, Serve, VirtualClock
-from aiokproto.broker.control.odds import Odds
+from aiokproto.broker.control.random_faults import Odds
 from aiokproto.codec.frames import decode_response, encode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

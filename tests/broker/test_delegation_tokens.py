@@ -11,7 +11,7 @@ import pytest
 
 from aiokproto.broker import Broker, Security
 from aiokproto.broker.clock import Clock, VirtualClock
-from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.security import tokens as module
 from aiokproto.broker.security.exchange import Proof
 from aiokproto.broker.security.principal import Principal

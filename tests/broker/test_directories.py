@@ -12,7 +12,7 @@ import pytest
 
 from aiokproto.broker import Broker
 from aiokproto.broker.log import Log, LogConfig, Saved, identity, syncing
-from aiokproto.broker.topics import Partition
+from aiokproto.broker.metadata.topics import Partition
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.error_codes import ErrorCode

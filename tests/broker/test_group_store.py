@@ -16,7 +16,7 @@ from aiokproto.broker.groups.expiry import Age, expired
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import Join, State
 from aiokproto.broker.groups.records import Committed, decode_offset_value, restore_group
-from aiokproto.broker.internal import partition_for, stored_records
+from aiokproto.broker.internal_topics import partition_for, stored_records
 from aiokproto.codec.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

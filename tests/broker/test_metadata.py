@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.metadata import FILE, Metadata
+from aiokproto.broker.metadata.metadata_log import FILE, Metadata
 from aiokproto.errors import ConfigurationError
 
 NAMES = st.sampled_from("abc")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.broker.peer import Peer
-from aiokproto.broker.turns import Turns
+from aiokproto.broker.server.client_connection import Peer
+from aiokproto.broker.server.turns import Turns
 
 
 class Pipe(asyncio.Transport):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.broker import Broker, VirtualClock
-from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.quotas.charge import Stopwatch
 from aiokproto.broker.quotas.limits import ANY, DEFAULT, EXACT, Component, Limits, Share
 from aiokproto.broker.quotas.meters import Rate, TokenBucket

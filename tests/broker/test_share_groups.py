@@ -10,7 +10,7 @@ from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.groups.member import Identity
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.initialization import StateTopic
-from aiokproto.broker.internal import stored_records
+from aiokproto.broker.internal_topics import stored_records
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.broker.share.store import key_of
 from aiokproto.codec.messages import (

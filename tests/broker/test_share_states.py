@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from aiokproto.broker import Cluster
 from aiokproto.broker.clock import VirtualClock
-from aiokproto.broker.internal import stored_records
-from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.internal_topics import stored_records
+from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.metadata.topics import SHARE_STATE_TOPIC
 from aiokproto.broker.share.batches import combine
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.broker.share.store import ShareStates, is_key, key_of
-from aiokproto.broker.state import Node, State
-from aiokproto.broker.topics import SHARE_STATE_TOPIC
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from tests.broker.consumer_scene import refused

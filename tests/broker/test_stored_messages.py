@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokproto.broker import Broker
-from aiokproto.broker.formats import downgrade
 from aiokproto.broker.log import Log, LogConfig, Saved, compaction
 from aiokproto.broker.log.compaction import Compaction
+from aiokproto.broker.log.conversion import downgrade
 from aiokproto.broker.log.rewrite import rewrite
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, LegacyBatch, LegacyBuilder, decode

@@ -17,9 +17,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokproto.broker.options import BrokerOptions
-from aiokproto.broker.state import Node, State
-from aiokproto.broker.topics import NO_LEADER, Partition
+from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.metadata.topics import NO_LEADER, Partition
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdentity
 from aiokproto.codec.messages.fetch import AbortedTransaction

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.clock import VirtualClock
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.groups.pending import PendingOffsets
 from aiokproto.broker.log import Log, LogConfig
 from aiokproto.broker.log.producers import ProducerStates
-from aiokproto.broker.options import BrokerOptions
-from aiokproto.broker.state import Node, State
+from aiokproto.broker.metadata.cluster_state import Node, State
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from aiokproto.broker.transactions.transaction import (

@@ -112,7 +112,7 @@ async def test_a_handler_that_fails_closes_the_connection_and_is_logged(
 
     handler = handlers.find(MetadataRequest.api_key)
     assert handler is not None
-    monkeypatch.setattr("aiokproto.broker.dispatch.find", lambda _: handler._replace(handle=fail))
+    monkeypatch.setattr("aiokproto.broker.server.dispatch.find", lambda _: handler._replace(handle=fail))
     wire.send(MetadataRequest(topics=None))
     assert await wire.closed()
     assert any(record.exc_info and "Metadata v13" in record.getMessage() for record in caplog.records)

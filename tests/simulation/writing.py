@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from aiokproto.broker import Cluster
-from aiokproto.broker.topics import Partition
+from aiokproto.broker.metadata.topics import Partition
 from aiokproto.records import BatchRecord, encode
 from aiokproto.records.control import encode_end_transaction
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokproto.broker.topics import OFFSETS_TOPIC
+from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.cluster import CoordinatorKind
 from aiokproto.errors import BootstrapError, BrokerError, ConfigurationError, UnknownTopicError
 from aiokproto.records import BatchRecord

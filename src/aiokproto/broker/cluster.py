@@ -10,19 +10,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from aiokproto.broker.clock import Clock, SystemClock, Timer
+from aiokproto.broker.config.options import BrokerOptions, Value
 from aiokproto.broker.control import Faults, GroupView, PartitionView, damage
 from aiokproto.broker.control.releases import served_by
 from aiokproto.broker.core import Core
-from aiokproto.broker.dispatch import Dispatcher
 from aiokproto.broker.handlers import SERVED
-from aiokproto.broker.listener import Listener
-from aiokproto.broker.options import BrokerOptions, Value
-from aiokproto.broker.port import Port
+from aiokproto.broker.metadata.cluster_state import Node
+from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.quotas.quotas import Quotas
 from aiokproto.broker.security.settings import Security
-from aiokproto.broker.server import Server
-from aiokproto.broker.state import Node
-from aiokproto.broker.topics import OFFSETS_TOPIC
+from aiokproto.broker.server.dispatch import Dispatcher
+from aiokproto.broker.server.listener import Listener
+from aiokproto.broker.server.node_server import Server
+from aiokproto.broker.server.port import Port
 from aiokproto.errors import BrokerError, ConfigurationError
 
 if TYPE_CHECKING:

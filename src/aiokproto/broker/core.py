@@ -8,18 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aiokproto.broker.clock import Clock, Timer
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
-from aiokproto.broker.lock import DirectoryLock
-from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.log.directory_lock import DirectoryLock
+from aiokproto.broker.log_manager import Upkeep
+from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import server_context
 from aiokproto.broker.share.manager import SharePartitions
 from aiokproto.broker.share.store import ShareStates
-from aiokproto.broker.state import Node, State
-from aiokproto.broker.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
-from aiokproto.broker.upkeep import Upkeep
 
 
 class Core:

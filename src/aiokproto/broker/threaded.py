@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from aiokproto.broker.cluster import Cluster
+from aiokproto.broker.config.options import Value
 from aiokproto.broker.control import Faults
-from aiokproto.broker.options import Value
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec, Self

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aiokproto.broker.context import Hangup
-from aiokproto.broker.sessions import Key
+from aiokproto.broker.fetch.sessions import Key
+from aiokproto.broker.request_context import Hangup
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.codec.parts import NameOf

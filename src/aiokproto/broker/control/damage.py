@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from aiokproto.broker.log import Log
 from aiokproto.broker.log.config import Saved
-from aiokproto.broker.topics import Partition, Topic
+from aiokproto.broker.metadata.topics import Partition, Topic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, decode

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from aiokproto.broker.clock import Clock, sleep
-from aiokproto.broker.context import Hangup
 from aiokproto.broker.control.call import Call, Cut, Intercept, Serve
 from aiokproto.broker.control.network import Network
-from aiokproto.broker.control.odds import Kind, Odds
-from aiokproto.broker.control.refused import refused
+from aiokproto.broker.control.random_faults import Kind, Odds
+from aiokproto.broker.control.refusals import refused
 from aiokproto.broker.control.rule import Apis, Rule, Where, keys
+from aiokproto.broker.request_context import Hangup
 from aiokproto.codec.parts import ANYTHING, Subject
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
@@ -167,8 +167,8 @@ class Faults:
                 response.throttle_time_ms = 100
                 return response                           # or another one; None: no answer is sent
 
-        It runs in the broker's loop. A :class:`~aiokproto.broker.context.Hangup` that it raises closes the connection,
-        and so does, with a line in the log, any other exception.
+        It runs in the broker's loop. A :class:`~aiokproto.broker.request_context.Hangup` that it raises closes the
+        connection, and so does, with a line in the log, any other exception.
         """
         return self._add("intercept", api, function, where)
 

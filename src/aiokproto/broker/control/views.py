@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.store import AnyGroup
-from aiokproto.broker.topics import Partition
+from aiokproto.broker.metadata.topics import Partition
 
 
 class GroupView(NamedTuple):

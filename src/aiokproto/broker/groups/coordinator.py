@@ -9,7 +9,7 @@ from aiokproto.broker.groups.consumer import classic
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import Beat
 from aiokproto.broker.groups.consumer.migration import can_downgrade, downgrade, upgrade
-from aiokproto.broker.groups.embedded import CONSUMER
+from aiokproto.broker.groups.consumer_protocol import CONSUMER
 from aiokproto.broker.groups.expiry import Age, expired
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import Identity, Join, JoinResult, SyncResult
@@ -21,7 +21,7 @@ from aiokproto.broker.groups.share_coordinator import ShareGroupCoordinator
 from aiokproto.broker.groups.store import Entry
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams_coordinator import StreamsGroupCoordinator
-from aiokproto.broker.topics import OFFSETS_TOPIC, Partition, Topic
+from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 

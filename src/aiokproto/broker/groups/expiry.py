@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.embedded import CONSUMER, subscribed_topics
+from aiokproto.broker.groups.consumer_protocol import CONSUMER, subscribed_topics
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import State
 from aiokproto.broker.groups.records import Committed

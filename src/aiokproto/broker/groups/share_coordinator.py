@@ -9,9 +9,9 @@ from aiokproto.broker.groups.reconciling import JOINING
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareBeat
 from aiokproto.broker.groups.store import Entry, GroupStore
+from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.share.store import ShareStates
-from aiokproto.broker.state import State
-from aiokproto.broker.topics import Topic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 

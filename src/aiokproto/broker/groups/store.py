@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aiokproto.broker.clock import Timer
+from aiokproto.broker.config.options import GroupOptions
 from aiokproto.broker.groups.consumer import records as consumer_records
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.epochs import Settings
@@ -32,10 +33,9 @@ from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams import records as streams_records
 from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsSettings
-from aiokproto.broker.internal import partition_for, stored_records
-from aiokproto.broker.options import GroupOptions
-from aiokproto.broker.state import State
-from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, Partition
+from aiokproto.broker.internal_topics import partition_for, stored_records
+from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition
 from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommitKey
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError

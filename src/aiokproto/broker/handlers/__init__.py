@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.codec import registry
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import NEVER, Request, Response, Versions

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
-from aiokproto.broker.topics import OFFSETS_TOPIC
+from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.transactions.transaction import ProducerIdentity, fencing_code
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from aiokproto.error_codes import ErrorCode

@@ -6,7 +6,7 @@ be changed; v5 knows TRANSACTION_ABORTABLE.
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.transactions.transaction import ProducerIdentity, TopicPartition, fencing_code
 from aiokproto.codec.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.handlers.changed_configs import Change, answer
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

@@ -5,7 +5,7 @@ It is done at once, since all nodes share the data; so there is never one that c
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestTopic,

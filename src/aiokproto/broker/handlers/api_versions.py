@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokproto.broker import features
-from aiokproto.broker.context import Context
+from aiokproto.broker.metadata import features
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.config.options import GroupOptions, OwnOptions, TopicOptions
 from aiokproto.broker.handlers.describe_configs import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -13,7 +13,7 @@ from aiokproto.broker.handlers.describe_configs import (
     check_broker_name,
     require_for_configs,
 )
-from aiokproto.broker.options import GroupOptions, OwnOptions, TopicOptions
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError

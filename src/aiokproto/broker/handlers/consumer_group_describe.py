@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ConsumerMember
 from aiokproto.broker.groups.places import Place, by_topic
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_describe import (
     Assignment,

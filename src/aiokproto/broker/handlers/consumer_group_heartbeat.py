@@ -5,12 +5,12 @@ v1 a pattern of topics, and the member makes its own id; in v0 it could leave th
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS
 from aiokproto.broker.groups.consumer.member import Beat
 from aiokproto.broker.groups.places import Answer, Places, by_topic
 from aiokproto.broker.groups.reconciling import JOINING, LEAVING, LEFT_FOR_NOW
 from aiokproto.broker.patterns import compile_pattern
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_heartbeat import (
     Assignment,

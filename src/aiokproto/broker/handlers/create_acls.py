@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TypeVar
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import MAX_ACLS, Authorizer
 from aiokproto.broker.security.principal import parse_principal

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.handlers.describe_configs import topic_entries
+from aiokproto.broker.metadata.topics import Topic
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.topics import Topic
 from aiokproto.codec.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

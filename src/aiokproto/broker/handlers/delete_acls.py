@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.handlers.describe_acls import read_filter
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Acl
 from aiokproto.broker.security.authorizer import Authorizer
 from aiokproto.codec.messages.delete_acls import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.handlers.create_acls import known
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from aiokproto.codec.messages.delete_acls import DeleteAclsFilter
 from aiokproto.codec.messages.describe_acls import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.handlers.metadata import cluster_operations
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiokproto.broker.context import Context
-from aiokproto.broker.dynamic import ClusterOptions, NodeOptions
-from aiokproto.broker.options import BROKER, CHANGED, DEFAULT, PASSWORD, OwnOptions, as_text
+from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
+from aiokproto.broker.config.options import BROKER, CHANGED, DEFAULT, PASSWORD, OwnOptions, as_text
+from aiokproto.broker.metadata.topics import Topic
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from aiokproto.broker.topics import Topic
 from aiokproto.codec.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

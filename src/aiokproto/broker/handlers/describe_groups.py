@@ -6,9 +6,9 @@ the operations that the client may do.
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import State
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import ResourceType
 from aiokproto.codec.messages.describe_groups import (
     DescribedGroup,

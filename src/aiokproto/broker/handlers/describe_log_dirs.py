@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.log.producers import Producer, ProducerStates
-from aiokproto.broker.topics import check_topic_name
+from aiokproto.broker.metadata.topics import check_topic_name
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

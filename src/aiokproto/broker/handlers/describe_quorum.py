@@ -5,7 +5,7 @@ There is no metadata log, so its offsets and times are -1, Kafka's word for unkn
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.metadata.topics import Topic
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.share.state import PartitionState
-from aiokproto.broker.topics import Topic
 from aiokproto.codec.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,

@@ -5,9 +5,9 @@ Eligible leader replicas are never told of: there are none, as in a Kafka withou
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.metadata.topics import NO_LEADER, Partition, check_topic_name
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.topics import NO_LEADER, Partition, check_topic_name
 from aiokproto.codec.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.describe_transactions import (
     DescribeTransactionsRequest,

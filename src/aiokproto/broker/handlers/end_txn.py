@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdentity, fencing_code
 from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aiokproto.error_codes import ErrorCode

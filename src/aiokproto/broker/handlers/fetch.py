@@ -12,15 +12,15 @@ from __future__ import annotations
 import asyncio
 from itertools import groupby
 
-from aiokproto.broker.context import Context
-from aiokproto.broker.formats import NEW_FETCH, downgrade
+from aiokproto.broker.fetch.long_poll import until_news
+from aiokproto.broker.fetch.sessions import FetchSession, Key
 from aiokproto.broker.log import Span
+from aiokproto.broker.log.conversion import NEW_FETCH, downgrade
 from aiokproto.broker.log.header import BatchHeader
+from aiokproto.broker.metadata.topics import Partition
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.sessions import FetchSession, Key
-from aiokproto.broker.topics import Partition
-from aiokproto.broker.turns import Turns
-from aiokproto.broker.waiting import until_news
+from aiokproto.broker.server.turns import Turns
 from aiokproto.codec.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.metadata.topics import Partition
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from aiokproto.broker.share.store import is_key
-from aiokproto.broker.topics import Partition
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.error_codes import ErrorCode
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.member import Identity
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.errors import BrokerError
 

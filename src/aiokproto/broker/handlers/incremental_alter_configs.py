@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.config.options import OwnOptions, as_text
 from aiokproto.broker.handlers.changed_configs import Change, answer
-from aiokproto.broker.options import OwnOptions, as_text
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

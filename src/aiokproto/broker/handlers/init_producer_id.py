@@ -5,7 +5,7 @@ v3 (KIP-360) says which id and epoch the producer had before, v4 knows PRODUCER_
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, ProducerIdentity, fencing_code
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -6,8 +6,8 @@ name, v9 skip_assignment (KIP-814).
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.member import Join, JoinResult
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError

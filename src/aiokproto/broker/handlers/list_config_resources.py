@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.handlers.describe_configs import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,

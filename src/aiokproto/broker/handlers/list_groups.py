@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.store import AnyGroup
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from aiokproto.error_codes import ErrorCode

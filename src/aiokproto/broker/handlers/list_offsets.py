@@ -6,9 +6,9 @@ tiered (v9), -6 earliest pending upload (v11). Nothing is tiered here: -4 is the
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.log import Log
-from aiokproto.broker.topics import Partition
+from aiokproto.broker.metadata.topics import Partition
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,

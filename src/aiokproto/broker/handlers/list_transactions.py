@@ -5,8 +5,8 @@ v1 (KIP-994) also by how long a transaction takes already, v2 (KIP-1152) by a pa
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.patterns import compile_pattern
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.transactions.transaction import Status, Transaction
 from aiokproto.codec.messages.list_transactions import (

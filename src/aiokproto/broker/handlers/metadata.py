@@ -7,9 +7,9 @@ Kafka's, the first answer already has the leaders: they are elected at once here
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic, check_topic_name
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic, check_topic_name
 from aiokproto.codec.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

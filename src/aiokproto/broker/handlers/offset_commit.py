@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.member import Identity
 from aiokproto.broker.groups.places import Place
 from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.embedded import CONSUMER, subscribed_topics
+from aiokproto.broker.groups.consumer_protocol import CONSUMER, subscribed_topics
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams.group import StreamsGroup
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -8,12 +8,12 @@ must have been announced to its coordinator; since v12 (KIP-890) it is announced
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context, Hangup
 from aiokproto.broker.log.header import BatchHeader
-from aiokproto.broker.topics import Partition
+from aiokproto.broker.log.validation import InvalidRecords, check_records
+from aiokproto.broker.metadata.topics import Partition
+from aiokproto.broker.request_context import Context, Hangup
+from aiokproto.broker.server.turns import Turns
 from aiokproto.broker.transactions.transaction import ProducerIdentity
-from aiokproto.broker.turns import Turns
-from aiokproto.broker.validation import InvalidRecords, check_records
 from aiokproto.codec.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.handlers.get_telemetry_subscriptions import ACCEPTED, MAX_BYTES, SUBSCRIPTION_ID
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.schema import Request
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError

@@ -5,9 +5,17 @@ v2 renews locks (KIP-1222). It goes on with the session that ShareFetch has begu
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.handlers.share_requests import (
+    RENEWS,
+    Refusal,
+    acknowledge,
+    end_if_last,
+    identify,
+    leader_of,
+    nodes,
+)
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.share.session import INITIAL_EPOCH, Place, ShareSession, Who
-from aiokproto.broker.sharing import RENEWS, Refusal, acknowledge, end_if_last, identify, leader_of, nodes
 from aiokproto.codec.messages.share_acknowledge import (
     AcknowledgementBatch,
     LeaderIdAndEpoch,

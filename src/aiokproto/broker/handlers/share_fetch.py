@@ -11,14 +11,8 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aiokproto.broker.context import Context
-from aiokproto.broker.log import Span
-from aiokproto.broker.log.header import BatchHeader
-from aiokproto.broker.share.acquiring import Acquired, Demand, Extent
-from aiokproto.broker.share.manager import Settings
-from aiokproto.broker.share.partition import SharePartition
-from aiokproto.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, Who
-from aiokproto.broker.sharing import (
+from aiokproto.broker.fetch.long_poll import until_news
+from aiokproto.broker.handlers.share_requests import (
     RENEWS,
     Refusal,
     acknowledge,
@@ -28,8 +22,14 @@ from aiokproto.broker.sharing import (
     nodes,
     readable,
 )
-from aiokproto.broker.topics import Partition
-from aiokproto.broker.waiting import until_news
+from aiokproto.broker.log import Span
+from aiokproto.broker.log.header import BatchHeader
+from aiokproto.broker.metadata.topics import Partition
+from aiokproto.broker.request_context import Context
+from aiokproto.broker.share.acquiring import Acquired, Demand, Extent
+from aiokproto.broker.share.manager import Settings
+from aiokproto.broker.share.partition import SharePartition
+from aiokproto.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, Who
 from aiokproto.codec.messages.share_fetch import (
     AcknowledgementBatch,
     AcquiredRecords,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.places import Answer, by_topic
 from aiokproto.broker.groups.reconciling import JOINING, LEAVING
 from aiokproto.broker.groups.share.member import ShareBeat
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.share_group_heartbeat import (
     Assignment,

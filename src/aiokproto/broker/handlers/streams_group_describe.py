@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.streams.assignor import NAME
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams.member import Kind, StreamsMember, Task
 from aiokproto.broker.groups.streams.records import by_subtopology
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import ResourceType
 from aiokproto.codec.messages.streams_group_describe import (
     Assignment,

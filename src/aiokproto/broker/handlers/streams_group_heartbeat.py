@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.reconciling import JOINING, LEAVING, LEFT_FOR_NOW
 from aiokproto.broker.groups.streams.group import StreamsAnswer, StreamsGroup
 from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
 from aiokproto.broker.groups.streams.member import Kind, StreamsBeat, Task, Tasks, Topology
 from aiokproto.broker.groups.streams.records import by_subtopology
 from aiokproto.broker.groups.streams.topology import check, inputs
+from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.topics import OFFSETS_TOPIC
 from aiokproto.codec.messages.streams_group_heartbeat import (
     Endpoint,
     EndpointToPartitions,

@@ -5,8 +5,8 @@ v3 static members, v5 the protocol's type and name, which must be given from the
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.member import Identity, SyncResult
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError

@@ -6,10 +6,10 @@ has topic ids.
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.groups.member import Identity
 from aiokproto.broker.groups.records import Committed
 from aiokproto.broker.handlers.offset_commit import check_offset
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.transactions.transaction import ProducerIdentity
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from aiokproto.error_codes import ErrorCode
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.broker import features
-from aiokproto.broker.context import Context
+from aiokproto.broker.metadata import features
+from aiokproto.broker.request_context import Context
 from aiokproto.codec.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

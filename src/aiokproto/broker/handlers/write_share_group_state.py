@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
 from aiokproto.broker.handlers.share_group_states import answers
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.codec.messages.write_share_group_state import (

@@ -5,7 +5,7 @@ The version of the transaction (v2) changes nothing here. Kafka 4 no longer take
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.transactions.transaction import ProducerIdentity
 from aiokproto.codec.messages.write_txn_markers import (
     WritableTxnMarker,

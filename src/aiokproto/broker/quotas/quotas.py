@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TypeVar
 
-from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.quotas.limits import Limits, Quota, Share
 from aiokproto.broker.quotas.meters import Rate, TokenBucket
 from aiokproto.error_codes import ErrorCode

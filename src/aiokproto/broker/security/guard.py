@@ -8,7 +8,7 @@ from pathlib import Path
 from ssl import SSLObject
 
 from aiokproto.broker.clock import Clock
-from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.quotas.limits import Limits
 from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.security.principal import ANONYMOUS, Principal
 from aiokproto.broker.security.settings import Security
 from aiokproto.errors import ConfigurationError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aiokproto.broker.options import BrokerOptions
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.security.exchange import Proof
 from aiokproto.broker.security.principal import Principal
 from aiokproto.broker.security.scram import Account, Credential, Mechanism, credential_of

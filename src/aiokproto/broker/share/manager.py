@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiokproto.broker.clock import Timer
-from aiokproto.broker.options import GroupOptions
+from aiokproto.broker.config.options import GroupOptions
+from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.topics import Partition, Topic
 from aiokproto.broker.share.acquiring import Terms
 from aiokproto.broker.share.flight import FOREVER, RecordState
 from aiokproto.broker.share.partition import Acknowledgement, SharePartition, Step
 from aiokproto.broker.share.session import Place, ShareSession, ShareSessions, Who
 from aiokproto.broker.share.state import SharePersister
-from aiokproto.broker.state import State
-from aiokproto.broker.topics import Partition, Topic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from aiokproto.broker.internal import numbered_records, partition_for
-from aiokproto.broker.share.kept import Kept, initialized, replay
+from aiokproto.broker.internal_topics import numbered_records, partition_for
+from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
+from aiokproto.broker.share.persisted import Kept, initialized, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
 from aiokproto.broker.share.state import PartitionState
-from aiokproto.broker.state import State
-from aiokproto.broker.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.groups.coordinator import GroupCoordinator
-from aiokproto.broker.internal import partition_for, stored_records
-from aiokproto.broker.state import State
-from aiokproto.broker.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic
+from aiokproto.broker.internal_topics import partition_for, stored_records
+from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdentity, TopicPartition, Transaction
 from aiokproto.error_codes import ErrorCode

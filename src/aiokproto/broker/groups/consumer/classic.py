@@ -10,7 +10,13 @@ from __future__ import annotations
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import Beat, ClassicSide, ConsumerMember
 from aiokproto.broker.groups.consumer.subscriptions import Topics
-from aiokproto.broker.groups.embedded import CONSUMER, decode_subscription, encode_assignment, flatten, version_of
+from aiokproto.broker.groups.consumer_protocol import (
+    CONSUMER,
+    decode_subscription,
+    encode_assignment,
+    flatten,
+    version_of,
+)
 from aiokproto.broker.groups.member import Identity, Join, JoinResult, SyncResult
 from aiokproto.broker.groups.places import Places
 from aiokproto.broker.groups.reconciling import MemberState

@@ -6,7 +6,7 @@ from aiokproto.broker.groups.consumer.classic import names_of, places_of
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember
 from aiokproto.broker.groups.consumer.subscriptions import Topics
-from aiokproto.broker.groups.embedded import (
+from aiokproto.broker.groups.consumer_protocol import (
     CONSUMER,
     decode_assignment,
     decode_subscription,

@@ -25,9 +25,9 @@ from aiokproto.codec.payloads.streams_groups import (
     StreamsGroupTargetAssignmentMetadataValue,
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
+    TargetTaskIds,
     TaskIds,
 )
-from aiokproto.codec.payloads.streams_groups import TaskIds as CurrentIds
 
 KEYS = Keys(
     {
@@ -190,7 +190,10 @@ def _member(member_id: str, value: StreamsGroupMemberMetadataValue) -> StreamsMe
 
 def _target(tasks: Tasks) -> bytes:
     active, standby, warmup = (
-        [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, kind).items()]
+        [
+            TargetTaskIds(subtopology_id=each, partitions=indexes)
+            for each, indexes in by_subtopology(tasks, kind).items()
+        ]
         for kind in Kind
     )
     return encode_value(
@@ -216,10 +219,10 @@ def _assignment(member: StreamsMember) -> bytes:
     )
 
 
-def _current(tasks: Mapping[Task, int], kind: Kind) -> list[CurrentIds]:
+def _current(tasks: Mapping[Task, int], kind: Kind) -> list[TaskIds]:
     """Tasks of a kind with the epochs since when the member has had them."""
     return [
-        CurrentIds(
+        TaskIds(
             subtopology_id=subtopology,
             partitions=indexes,
             assignment_epochs=[tasks[Task(kind, subtopology, index)] for index in indexes],
@@ -228,7 +231,7 @@ def _current(tasks: Mapping[Task, int], kind: Kind) -> list[CurrentIds]:
     ]
 
 
-def _read(kinds: Iterable[Iterable[CurrentIds]], epoch: int) -> dict[Task, int]:
+def _read(kinds: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
     """Tasks and since when; where that was not noted, since the epoch that the member is in."""
     found: dict[Task, int] = {}
     for kind, ids in zip(Kind, kinds, strict=True):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from aiokproto.broker.fetch.sessions import FetchSessions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
+from aiokproto.broker.metadata.cluster_state import Node, State
 from aiokproto.broker.quotas.quotas import Mutations, Quotas
 from aiokproto.broker.security.acls import OPERATIONS, REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.guard import Guard
-from aiokproto.broker.sessions import FetchSessions
 from aiokproto.broker.share.manager import SharePartitions
 from aiokproto.broker.share.session import ShareSessions
 from aiokproto.broker.share.store import ShareStates
-from aiokproto.broker.state import Node, State
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.codec.schema import Versions
 from aiokproto.codec.wire import ZERO_UUID

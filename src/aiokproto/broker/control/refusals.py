@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.context import Hangup
 from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.request_context import Hangup
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import ProduceRequest

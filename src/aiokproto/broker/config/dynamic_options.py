@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from aiokproto.broker.options import BROKER, LONG, TOPIC, BrokerOptions, Option, OwnOptions, Value
+from aiokproto.broker.config.options import BROKER, LONG, TOPIC, BrokerOptions, Option, OwnOptions, Value
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from aiokproto.broker.topics import Partition
+from aiokproto.broker.metadata.topics import Partition
 from aiokproto.records import decode
 
 T = TypeVar("T")

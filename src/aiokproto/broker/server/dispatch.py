@@ -6,19 +6,19 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from aiokproto.broker.context import Context, Hangup
 from aiokproto.broker.control import Call, Cut, Faults
 from aiokproto.broker.core import Core
+from aiokproto.broker.fetch.sessions import FetchSessions
 from aiokproto.broker.handlers import SERVED, Handle, Handler, api_versions, find
 from aiokproto.broker.handlers.refused import BETWEEN_NODES
 from aiokproto.broker.handlers.refused import handle as refuse_api
+from aiokproto.broker.metadata.cluster_state import Node
 from aiokproto.broker.quotas.charge import Stopwatch, charge
 from aiokproto.broker.quotas.quotas import Quotas
+from aiokproto.broker.request_context import Context, Hangup
 from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.enforcement import judge
-from aiokproto.broker.sessions import FetchSessions
 from aiokproto.broker.share.session import ShareSessions
-from aiokproto.broker.state import Node
 from aiokproto.codec.frames import RequestFrame, decode_request_header, encode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse

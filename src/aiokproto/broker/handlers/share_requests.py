@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from aiokproto.broker.context import Context
+from aiokproto.broker.metadata.cluster_state import Node
+from aiokproto.broker.metadata.topics import Partition, Topic
+from aiokproto.broker.request_context import Context
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.share.partition import RENEW, Acknowledgement
 from aiokproto.broker.share.session import FINAL_EPOCH, Place, ShareSession, Who
-from aiokproto.broker.state import Node
-from aiokproto.broker.topics import Partition, Topic
 from aiokproto.codec.messages import share_acknowledge, share_fetch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aiokproto.broker.config.options import TopicOptions
 from aiokproto.broker.log import Appended, Log, LogConfig, Saved
 from aiokproto.broker.log.header import Buffer
-from aiokproto.broker.options import TopicOptions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
 

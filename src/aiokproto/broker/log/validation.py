@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiokproto.broker.formats import NEW_PRODUCE, upgrade
-from aiokproto.broker.options import TopicOptions
+from aiokproto.broker.config.options import TopicOptions
+from aiokproto.broker.log.conversion import NEW_PRODUCE, upgrade
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode

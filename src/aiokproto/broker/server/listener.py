@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from ssl import SSLContext
 
 from aiokproto.broker.clock import Clock, sleep
-from aiokproto.broker.context import Hangup
-from aiokproto.broker.options import BrokerOptions
-from aiokproto.broker.peer import Peer
+from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.quotas.quotas import Quotas
+from aiokproto.broker.request_context import Hangup
 from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.guard import Guard
+from aiokproto.broker.server.client_connection import Peer
 
 TLS_HANDSHAKE_SECONDS = 30.0
 

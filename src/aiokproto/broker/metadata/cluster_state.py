@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aiokproto.broker.clock import Clock, SystemClock
-from aiokproto.broker.dynamic import ClusterOptions, NodeOptions
+from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
+from aiokproto.broker.config.options import BrokerOptions, TopicOptions
 from aiokproto.broker.log import Log, Saved, checkpoints, identity
 from aiokproto.broker.log.log import DELETED_DIRECTORY
-from aiokproto.broker.metadata import Metadata
-from aiokproto.broker.options import BrokerOptions, TopicOptions
-from aiokproto.broker.topics import (
+from aiokproto.broker.metadata.metadata_log import Metadata
+from aiokproto.broker.metadata.topics import (
     NO_LEADER,
     OFFSETS_TOPIC,
     Partition,

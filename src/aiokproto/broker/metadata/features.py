@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokproto.broker.metadata import Metadata
+from aiokproto.broker.metadata.metadata_log import Metadata
 from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from aiokproto.broker.log import Log
 from aiokproto.broker.log.compaction import Compaction
-from aiokproto.broker.state import State
-from aiokproto.broker.topics import Partition
+from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.topics import Partition
 from aiokproto.errors import KafkaError
 
 log = logging.getLogger("aiokproto.broker")

@@ -6,14 +6,14 @@ import asyncio
 import logging
 from typing import Any
 
-from aiokproto.broker.context import Hangup
 from aiokproto.broker.control.network import Network
-from aiokproto.broker.dispatch import Dispatcher
-from aiokproto.broker.listener import TLS_HANDSHAKE_SECONDS, Listener
-from aiokproto.broker.peer import Peer
-from aiokproto.broker.port import Port
+from aiokproto.broker.metadata.cluster_state import Node
+from aiokproto.broker.request_context import Hangup
 from aiokproto.broker.security.connection import Connection
-from aiokproto.broker.state import Node
+from aiokproto.broker.server.client_connection import Peer
+from aiokproto.broker.server.dispatch import Dispatcher
+from aiokproto.broker.server.listener import TLS_HANDSHAKE_SECONDS, Listener
+from aiokproto.broker.server.port import Port
 
 log = logging.getLogger("aiokproto.broker")
 

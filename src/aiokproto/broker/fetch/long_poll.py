@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from aiokproto.broker.topics import Partition
+from aiokproto.broker.metadata.topics import Partition
 
 
 async def until_news(partitions: Sequence[Partition], deadline: float) -> bool:

@@ -1,0 +1,1 @@
+"""What Fetch requests need beside the log: sessions, and waiting for news."""

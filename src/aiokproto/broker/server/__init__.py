@@ -1,0 +1,1 @@
+"""From sockets to handlers: listeners, connections, frames, the dispatch of requests."""
