@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiokproto.cluster import BrokerNode, Cluster, ClusterSnapshot, TopicInfo
+from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig, ConnectionOptions
@@ -44,7 +44,7 @@ class Client:
     """
 
     def __init__(self, **options: Unpack[ConnectionOptions]) -> None:
-        self._cluster = Cluster(ClusterConfig.parse(options))
+        self._cluster = ClusterClient(ClusterConfig.parse(options))
 
     @property
     def snapshot(self) -> ClusterSnapshot:

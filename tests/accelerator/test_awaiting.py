@@ -12,14 +12,14 @@ import pytest
 
 from aiokproto.consumer.handing import Hand
 from aiokproto.errors import BrokerError, KafkaError
-from aiokproto.producer.accumulator import Accumulator, Limits
+from aiokproto.producer.accumulator import Accumulator, BufferLimits
 from aiokproto.producer.record import Unplaced
 from aiokproto.types import Record, RecordMetadata
 from tests.accelerator.twins import each_form
 from tests.patience import PATIENCE
 
 HANDING = "aiokproto.consumer.handing"
-LIMITS = Limits(
+LIMITS = BufferLimits(
     batch_size=1000, buffer_memory=1 << 20, max_request_size=1 << 20, linger=1.0, delivery_timeout=10.0, in_flight=5
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
@@ -24,7 +24,7 @@ def value(number: int) -> bytes:
 
 
 async def append(
-    cluster: Cluster, topic: str, partition: int, data: bytes | bytearray, transactional_id: str | None = None
+    cluster: ClusterClient, topic: str, partition: int, data: bytes | bytearray, transactional_id: str | None = None
 ) -> int:
     """Produce a record set; returns the offset of its first record."""
     info = await cluster.topic(topic)
@@ -49,7 +49,7 @@ async def append(
     return answer.base_offset
 
 
-async def _reached(cluster: Cluster, node: int) -> bool:
+async def _reached(cluster: ClusterClient, node: int) -> bool:
     """Whether a broker is there; nothing is sent to it that could come to be sent twice."""
     try:
         await cluster.version(ProduceRequest, node)
@@ -71,7 +71,7 @@ async def fill(
     """Records ``start`` to ``start + count`` into each partition: value ``value-N``, timestamp ``EPOCH + N``."""
     # The broker gives up sooner, by its own clock: that of a test may run ahead while others are busy on the same loop.
     options = {"bootstrap_servers": broker.bootstrap_servers, "request_timeout_ms": HOUR_MS}
-    async with Cluster(ClusterConfig.parse(options)) as cluster:
+    async with ClusterClient(ClusterConfig.parse(options)) as cluster:
         for partition in partitions:
             for first in range(start, start + count, per_batch):
                 numbers = range(first, min(first + per_batch, start + count))

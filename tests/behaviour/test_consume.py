@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -47,7 +47,7 @@ def everything(partitions: int, count: int) -> list[Place]:
 
 
 async def delete_records(cluster: BehaviourCluster, topic: str, before: int) -> None:
-    async with Cluster(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers})) as admin:
+    async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers})) as admin:
         await admin.topic(topic)
         partitions = [DeleteRecordsPartition(partition_index=0, offset=before)]
         request = DeleteRecordsRequest(
@@ -98,7 +98,7 @@ async def test_reads_every_compression(cluster: BehaviourCluster, topic: str, co
 async def test_a_record_larger_than_the_fetch_limits_arrives(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     large = bytes(500_000)
-    async with Cluster(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers})) as feeding:
+    async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers})) as feeding:
         for content in (b"before", large, b"after"):
             await append(feeding, topic, 0, encode([BatchRecord(0, EPOCH, None, content)]))
     async with Consumer(
@@ -291,7 +291,7 @@ async def test_a_deleted_topic_is_named(cluster: BehaviourCluster, topic: str) -
     async with reader(cluster) as consumer:
         consumer.assign([(topic, 0)])
         assert len(await take(consumer, 3)) == 3
-        async with Cluster(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers})) as admin:
+        async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers})) as admin:
             await admin.request(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), max_version=5)
         with pytest.raises(UnknownTopicError, match=topic):
             await anext(consumer)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
@@ -32,7 +32,7 @@ KEEP = {"retention.ms": "-1"}
 
 async def stored_batches(servers: str, topic: str) -> dict[int, list[RecordBatch]]:
     """Partition → all that the log has."""
-    cluster = Cluster(ClusterConfig.parse({"bootstrap_servers": servers}))
+    cluster = ClusterClient(ClusterConfig.parse({"bootstrap_servers": servers}))
     await cluster.start()
     try:
         info = await cluster.topic(topic, PATIENCE)
@@ -44,7 +44,7 @@ async def stored_batches(servers: str, topic: str) -> dict[int, list[RecordBatch
         await cluster.close()
 
 
-async def _log(cluster: Cluster, topic: str, partition: int, leader: int) -> list[RecordBatch]:
+async def _log(cluster: ClusterClient, topic: str, partition: int, leader: int) -> list[RecordBatch]:
     batches: list[RecordBatch] = []
     offset, end = 0, await _end(cluster, topic, partition, leader)
     while offset < end:
@@ -59,7 +59,7 @@ async def _log(cluster: Cluster, topic: str, partition: int, leader: int) -> lis
     return batches
 
 
-async def _end(cluster: Cluster, topic: str, partition: int, leader: int) -> int:
+async def _end(cluster: ClusterClient, topic: str, partition: int, leader: int) -> int:
     """Where the log ends. A new leader may know of a lower high watermark for a while: it says so here (KIP-207)."""
     wanted = ListOffsetsPartition(partition_index=partition, timestamp=-1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
@@ -308,7 +308,7 @@ async def test_a_broker_goes_and_comes_back(cluster3: BehaviourCluster, topic: s
 
 
 async def _leaders(cluster: BehaviourCluster, topic: str) -> list[int]:
-    client = Cluster(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers}))
+    client = ClusterClient(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers}))
     await client.start()
     try:
         return [partition.leader for partition in (await client.topic(topic, PATIENCE)).partitions]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokproto import Client, Consumer, Producer, TopicPartition
-from aiokproto.consumer import Batch
+from aiokproto.consumer import FetchedBatch
 from aiokproto.consumer.chunk import expected_size
 from aiokproto.consumer.reader import OFF_LOOP
 from aiokproto.errors import InvalidRecordError, MessageTooLargeError
@@ -57,10 +57,10 @@ def producer(cluster: BehaviourCluster, **options: Any) -> Producer:
     return Producer(bootstrap_servers=cluster.bootstrap_servers, **options)
 
 
-async def batches(cluster: BehaviourCluster, topic: str, count: int, **options: Any) -> list[Batch]:
+async def batches(cluster: BehaviourCluster, topic: str, count: int, **options: Any) -> list[FetchedBatch]:
     """What a consumer hands out, until that many records of the topic's only partition are in it."""
     given: dict[str, Any] = {"auto_offset_reset": "earliest", **options}
-    found: list[Batch] = []
+    found: list[FetchedBatch] = []
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **given) as consumer:
         handed = consumer.batches(decompress=False)
         while count > 0:

@@ -15,7 +15,7 @@ from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareBeat
 from aiokproto.broker.internal_topics import partition_for
-from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.share.persisted import Kept, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
 from aiokproto.broker.share.state import PartitionState, StateBatch
@@ -176,7 +176,7 @@ async def test_our_coordinators_go_on_from_what_is_written(
         ]
         counts = await partitions_of(at, STATES), await partitions_of(at, OFFSETS)
         await member.leave()
-    state = State(tmp_path, {0: Node(0, "h", 1)}, BrokerOptions({}), VirtualClock())
+    state = ClusterState(tmp_path, {0: Node(0, "h", 1)}, BrokerOptions({}), VirtualClock())
     state.nodes_up([0])
     try:
         state.create_topic(STATES, counts[0])

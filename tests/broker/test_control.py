@@ -10,7 +10,8 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker, Call, Cluster, Serve, VirtualClock
-from aiokproto.broker.control.random_faults import Odds
+from aiokproto.broker.control.random_faults import RandomFaults
+from aiokproto.codec.entities import Subject, split
 from aiokproto.codec.frames import decode_response, encode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -22,7 +23,6 @@ from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse
-from aiokproto.codec.parts import Subject, split
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_keys, api_name, request
 from aiokproto.codec.schema import FieldSpec, Request, Response, Struct
@@ -254,7 +254,7 @@ def call_of(client_id: str, node_id: int, asked: Request[Any]) -> Call:
 
 def test_a_seed_says_the_same_whatever_the_order_of_the_clients() -> None:
     calls = [call_of(client, 0, ProduceRequest()) for client in "ab" for _ in range(50)]
-    one, other, another = (Odds(seed, 0.5, ("fail", "cut")) for seed in (1, 1, 2))
+    one, other, another = (RandomFaults(seed, 0.5, ("fail", "cut")) for seed in (1, 1, 2))
     drawn = [one.draw(call) for call in calls]
     assert [other.draw(call) for call in calls[50:] + calls[:50]] == drawn[50:] + drawn[:50]
     assert [another.draw(call) for call in calls] != drawn
@@ -265,7 +265,7 @@ def test_a_seed_says_the_same_whatever_the_order_of_the_clients() -> None:
 @pytest.mark.parametrize(("rate", "kinds"), [(1.5, ["cut"]), (0.5, []), (0.5, ["nonsense"])])
 def test_odds_that_make_no_sense(rate: float, kinds: Any) -> None:
     with pytest.raises(ValueError, match="rate must be"):
-        Odds(1, rate, kinds)
+        RandomFaults(1, rate, kinds)
 
 
 async def test_random_faults_are_listed(broker: Broker, wire: Wire) -> None:

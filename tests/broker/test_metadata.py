@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.metadata.metadata_log import FILE, Metadata
+from aiokproto.broker.metadata.metadata_log import FILE, MetadataLog
 from aiokproto.errors import ConfigurationError
 
 NAMES = st.sampled_from("abc")
@@ -22,7 +22,7 @@ def test_what_was_put_is_kept(
     tmp_path_factory: pytest.TempPathFactory, puts: list[tuple[str, str, object]], cut: int
 ) -> None:
     root = tmp_path_factory.mktemp("data")
-    metadata = Metadata(root)
+    metadata = MetadataLog(root)
     model: dict[str, dict[str, object]] = {"topic": {}, "user": {}}
     for number, (kind, name, value) in enumerate(puts):
         metadata.put(kind, name, value)
@@ -30,35 +30,35 @@ def test_what_was_put_is_kept(
         if number % 7 == 3:
             with (root / FILE).open("a") as file:
                 file.write(json.dumps(["topic", "a", "never answered"])[:cut])
-            metadata = Metadata(root)
+            metadata = MetadataLog(root)
         assert {kind: dict(metadata.get(kind)) for kind in model} == model
-    assert {kind: dict(Metadata(root).get(kind)) for kind in model} == model
+    assert {kind: dict(MetadataLog(root).get(kind)) for kind in model} == model
 
 
 def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
-    metadata = Metadata(tmp_path)
+    metadata = MetadataLog(tmp_path)
     for number in range(5000):
         metadata.put("topic", f"t{number % 10}", number)
     assert len((tmp_path / FILE).read_text().splitlines()) < 1100
-    assert Metadata(tmp_path).get("topic") == {f"t{number}": 4990 + number for number in range(10)}
+    assert MetadataLog(tmp_path).get("topic") == {f"t{number}": 4990 + number for number in range(10)}
 
 
 def test_what_is_kept_does_not_change_with_the_callers_object(tmp_path: Path) -> None:
-    metadata, value = Metadata(tmp_path), {"replicas": [1]}
+    metadata, value = MetadataLog(tmp_path), {"replicas": [1]}
     metadata.put("topic", "t", value)
     value["replicas"].append(2)
     metadata.put("topic", "t", value)
-    assert Metadata(tmp_path).get("topic") == {"t": {"replicas": [1, 2]}}
+    assert MetadataLog(tmp_path).get("topic") == {"t": {"replicas": [1, 2]}}
 
 
 @pytest.mark.parametrize("content", ["", "{}\n", '["version", "", 3]\n', '["version", "", 2]\nnonsense\n'])
 def test_another_file_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        Metadata(tmp_path)
+        MetadataLog(tmp_path)
 
 
 def test_the_data_of_an_older_release_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text("{}")
     with pytest.raises(ConfigurationError, match="older release"):
-        Metadata(tmp_path)
+        MetadataLog(tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.broker.server.client_connection import Peer
+from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.broker.server.turns import Turns
 
 
@@ -37,13 +37,13 @@ class Pipe(asyncio.Transport):
         return len(self.written) >= self.fails_after
 
 
-def connected() -> tuple[Peer, Pipe]:
-    peer, pipe = Peer(lambda peer: None), Pipe()
+def connected() -> tuple[ClientConnection, Pipe]:
+    peer, pipe = ClientConnection(lambda peer: None), Pipe()
     peer.connection_made(pipe)
     return peer, pipe
 
 
-def feed(peer: Peer, data: bytes) -> None:
+def feed(peer: ClientConnection, data: bytes) -> None:
     """As much as it takes, as a transport hands it over."""
     while data:
         room = peer.get_buffer(-1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aiokproto.broker import Broker, VirtualClock
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.quotas.charge import Stopwatch
-from aiokproto.broker.quotas.limits import ANY, DEFAULT, EXACT, Component, Limits, Share
+from aiokproto.broker.quotas.limits import ANY, DEFAULT, EXACT, ClientQuotas, Component, Share
 from aiokproto.broker.quotas.meters import Rate, TokenBucket
 from aiokproto.broker.quotas.quotas import Quotas
 from aiokproto.codec.messages.alter_client_quotas import (
@@ -75,8 +75,8 @@ def test_a_bucket_fills_up_to_its_burst() -> None:
 # ---- limits
 
 
-def limits(*quotas: tuple[dict[str, str | None], float]) -> Limits:
-    made = Limits()
+def limits(*quotas: tuple[dict[str, str | None], float]) -> ClientQuotas:
+    made = ClientQuotas()
     for entity, value in quotas:
         made.alter(list(entity.items()), [("producer_byte_rate", value)], dry_run=False)
     return made
@@ -126,7 +126,7 @@ def test_nobody_else_is_concerned() -> None:
     ],
 )
 def test_quotas_that_cannot_be(entity: dict[str, str | None], key: str, value: float) -> None:
-    known = Limits()
+    known = ClientQuotas()
     with pytest.raises(BrokerError) as raised:
         known.alter(list(entity.items()), [(key, value)], dry_run=False)
     assert raised.value.code == ErrorCode.INVALID_REQUEST
@@ -153,11 +153,11 @@ def test_describing(components: list[Component], strict: bool, found: list[str])
         "*c": {"user": None, "client-id": "c"},
         "ip": {"ip": "10.0.0.1"},
     }
-    known = Limits()
+    known = ClientQuotas()
     for name, entity in entities.items():
         key = "connection_creation_rate" if name == "ip" else "producer_byte_rate"
         known.alter(list(entity.items()), [(key, 7.0)], dry_run=False)
-    again = Limits()
+    again = ClientQuotas()
     again.load(known.saved())
     for each in (known, again):
         described = [entity for entity, _ in each.describe(components, strict=strict)]
@@ -179,14 +179,14 @@ def test_describing(components: list[Component], strict: bool, found: list[str])
 )
 def test_questions_that_make_no_sense(components: list[Component], error: ErrorCode) -> None:
     with pytest.raises(BrokerError) as raised:
-        Limits().describe(components, strict=False)
+        ClientQuotas().describe(components, strict=False)
     assert raised.value.code == error
 
 
 # ---- use
 
 
-def quotas(known: Limits, **options: int) -> Quotas:
+def quotas(known: ClientQuotas, **options: int) -> Quotas:
     return Quotas(known, BrokerOptions({name.replace("_", "."): value for name, value in options.items()}))
 
 
@@ -207,7 +207,7 @@ def test_what_is_given_back_was_not_used() -> None:
 
 
 def test_pauses_for_time_are_a_window_at_most() -> None:
-    known = Limits()
+    known = ClientQuotas()
     known.alter([("client-id", "c")], [("request_percentage", 0.5)], dry_run=False)
     used = quotas(known)
     assert used.use("request_percentage", "alice", "c", 5.0, 0.0) == 0.0
@@ -215,7 +215,7 @@ def test_pauses_for_time_are_a_window_at_most() -> None:
 
 
 def test_connections_are_counted_by_address() -> None:
-    known = Limits()
+    known = ClientQuotas()
     known.alter([("ip", None)], [("connection_creation_rate", 1.0)], dry_run=False)
     known.alter([("ip", "10.0.0.9")], [("connection_creation_rate", 100.0)], dry_run=False)
     used = quotas(known)

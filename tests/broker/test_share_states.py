@@ -15,7 +15,7 @@ from aiokproto.broker import Cluster
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.internal_topics import stored_records
-from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.topics import SHARE_STATE_TOPIC
 from aiokproto.broker.share.batches import combine
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode
@@ -93,10 +93,10 @@ def test_keys_of_share_partitions(key: str, fits: bool) -> None:
 
 
 @contextmanager
-def opened(root: Path, **options: int) -> Iterator[tuple[State, ShareStates, bytes]]:
+def opened(root: Path, **options: int) -> Iterator[tuple[ClusterState, ShareStates, bytes]]:
     """States of a topic with three partitions."""
     config = {name.replace("_", "."): value for name, value in options.items()}
-    state = State(root, {0: Node(0, "h", 1)}, BrokerOptions({**ONE, **config}), VirtualClock())
+    state = ClusterState(root, {0: Node(0, "h", 1)}, BrokerOptions({**ONE, **config}), VirtualClock())
     state.nodes_up([0])
     topic = state.topics.get("t") or state.create_topic("t", 3)
     states = ShareStates(state)
@@ -226,7 +226,7 @@ def test_a_topics_states_end_with_it(tmp_path: Path) -> None:
 # ---- snapshots and pruning
 
 
-def kinds(state: State) -> list[type[Snapshot | Update]]:
+def kinds(state: ClusterState) -> list[type[Snapshot | Update]]:
     found = [decode(key, value) for key, value, _ in stored_records(state.partition(SHARE_STATE_TOPIC, 0))]
     return [type(each[1]) for each in found if each is not None and each[1] is not None]
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.topics import NO_LEADER, Partition
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdentity
@@ -118,12 +118,12 @@ class Transactions(RuleBasedStateMachine):
         self.values = 0
         self.attempts: list[Attempt] = []
         self.producers = [Producer(name, version) for name in "ab" for version in (0, EPOCH_BUMP)]
-        self.state: State | None = None
+        self.state: ClusterState | None = None
         self.open()
         self.running.create_topic("t", PARTITIONS, 1)
 
     @property
-    def running(self) -> State:
+    def running(self) -> ClusterState:
         assert self.state is not None
         return self.state
 
@@ -140,7 +140,7 @@ class Transactions(RuleBasedStateMachine):
         options = BrokerOptions(
             {"transaction.state.log.num.partitions": 2, "transactional.id.expiration.ms": 3_600_000}
         )
-        self.state = state = State(self.root, nodes, options, self.clock)
+        self.state = state = ClusterState(self.root, nodes, options, self.clock)
         state.nodes_up([0, 1])
         self.down = False
         self.transactions = TransactionCoordinator(state, cast("Any", NoGroups()))

@@ -18,7 +18,7 @@ from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.groups.pending import PendingOffsets
 from aiokproto.broker.log import Log, LogConfig
 from aiokproto.broker.log.producers import ProducerStates
-from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from aiokproto.broker.transactions.transaction import (
@@ -433,7 +433,7 @@ async def test_a_new_coordinator_reads_what_the_old_one_knew() -> None:
 
 def test_a_coordinator_says_that_it_is_reading(tmp_path: Path) -> None:
     clock = Clock()
-    state = State(tmp_path, {0: Node(0, "h", 1), 1: Node(1, "h", 1)}, BrokerOptions({}), clock)
+    state = ClusterState(tmp_path, {0: Node(0, "h", 1), 1: Node(1, "h", 1)}, BrokerOptions({}), clock)
     state.nodes_up([0, 1])
     coordinator = TransactionCoordinator(state, GroupCoordinator(state))
     state.on_leader_change = coordinator.leader_changed

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -108,10 +108,10 @@ async def brokers(
 
 
 @asynccontextmanager
-async def started(*ports: int, **changes: Any) -> AsyncIterator[Cluster]:
+async def started(*ports: int, **changes: Any) -> AsyncIterator[ClusterClient]:
     """A started cluster that begins at these local ports."""
     servers = tuple(("127.0.0.1", port) for port in ports)
-    cluster = Cluster(config(bootstrap_servers=servers, **changes))
+    cluster = ClusterClient(config(bootstrap_servers=servers, **changes))
     try:
         await cluster.start()
         yield cluster

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.errors import BootstrapError, ClientClosedError, NotKafkaError
@@ -39,7 +39,7 @@ async def test_one_silent_and_one_live_address() -> None:
 
     async with brokers() as (_, (broker,)), raw_peer(mute) as silent:
         servers = (("127.0.0.1", silent), ("127.0.0.1", broker.port))
-        cluster = Cluster(config(bootstrap_servers=servers, request_timeout=0.2))
+        cluster = ClusterClient(config(bootstrap_servers=servers, request_timeout=0.2))
         try:
             await cluster.start(timeout=PATIENCE)
             assert list(cluster.snapshot.brokers) == [1]
@@ -51,7 +51,7 @@ async def test_no_address_can_be_used() -> None:
     """Each is named with its own failure; the cluster cannot be used, and starting leaves nothing behind."""
     with held_port() as dead:
         async with raw_peer(http) as web:
-            cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", dead), ("127.0.0.1", web))))
+            cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", dead), ("127.0.0.1", web))))
             with pytest.raises(BootstrapError) as caught:
                 await cluster.start()
         assert f"127.0.0.1:{dead}: cannot connect to 127.0.0.1:{dead}" in str(caught.value)
@@ -63,14 +63,14 @@ async def test_no_address_can_be_used() -> None:
 
 async def test_what_is_not_kafka_is_told_at_once() -> None:
     async with raw_peer(http) as web:
-        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", web),), bootstrap_timeout=1000))
+        cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", web),), bootstrap_timeout=1000))
         with pytest.raises(NotKafkaError, match=r"HTTP/1\.1 400"):
             await cluster.start()
 
 
 async def test_a_broker_that_is_still_starting_is_waited_for() -> None:
     with held_port() as port:
-        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
+        cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
         starting = asyncio.ensure_future(cluster.start())
         try:
             await until(lambda: cluster._pool.by_preference([-1]) == [-1] and bool(cluster._pool._health))

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from aiokproto.cluster import Cluster, CoordinatorKind
+from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.metadata import UNKNOWN_LIMIT, metadata_request
 from aiokproto.cluster.targets import Aim
@@ -198,7 +198,7 @@ async def test_a_cluster_that_has_moved_is_found_by_the_bootstrap_addresses() ->
         async with brokers() as (fake, (first,)):
             async with brokers(port=port) as (old, (gone,)):
                 fake.brokers = old.brokers
-                cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", first.port),)))
+                cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", first.port),)))
                 await cluster.start()
                 assert cluster.snapshot.brokers[1].port == gone.port
             try:
@@ -312,7 +312,7 @@ async def test_request_gives_up_before_a_pause_beyond_its_deadline_and_says_why(
 
 
 async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_the_others_failed() -> None:
-    router = Cluster(config(retry_backoff=0.001, retry_backoff_max=0.001))._router
+    router = ClusterClient(config(retry_backoff=0.001, retry_backoff_max=0.001))._router
     until = asyncio.get_running_loop().time() + 1000
 
     failures: list[KafkaError] = [
@@ -409,7 +409,7 @@ async def test_version_negotiation_shows() -> None:
 
 
 async def test_not_started_is_not_usable_and_needs_no_loop() -> None:
-    cluster = Cluster(config())
+    cluster = ClusterClient(config())
     with pytest.raises(ClientClosedError, match="not started"):
         await cluster.topic("t")
     await cluster.close()
@@ -419,7 +419,7 @@ async def test_not_started_is_not_usable_and_needs_no_loop() -> None:
 
 
 def test_a_cluster_can_be_made_outside_of_a_loop() -> None:
-    Cluster(config())
+    ClusterClient(config())
 
 
 async def test_close_ends_everything_that_waits() -> None:
@@ -442,7 +442,7 @@ async def test_close_ends_everything_that_waits() -> None:
 
 async def test_close_while_starting() -> None:
     with held_port() as port:
-        cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
+        cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
         starting = asyncio.ensure_future(cluster.start())
         await asyncio.sleep(0)
         await cluster.close()
@@ -481,7 +481,7 @@ async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFix
 async def test_brokers_that_vanish_are_logged_once_and_found_again(caplog: pytest.LogCaptureFixture) -> None:
     with held_port() as port:
         async with brokers(port=port) as (fake, _):
-            cluster = Cluster(config(bootstrap_servers=(("127.0.0.1", port),)))
+            cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", port),)))
             await cluster.start()
         try:
             cluster.invalidate("test")

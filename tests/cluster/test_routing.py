@@ -14,6 +14,7 @@ from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answer
 from aiokproto.cluster.routes import answer_code, coordinator_keys, join, refused
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec import registry
+from aiokproto.codec.entities import Subject, divide, subjects
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction
 from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from aiokproto.codec.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -32,7 +33,6 @@ from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.codec.messages.list_transactions import ListTransactionsResponse, TransactionState
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from aiokproto.codec.parts import Subject, divide, subjects
 from aiokproto.codec.schema import Request, Response, Role, Route, Struct
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.config import Address
 from aiokproto.error_codes import ErrorCode
@@ -44,7 +44,7 @@ class Gate:
 
 
 @asynccontextmanager
-async def waiting_calls(gate: Gate) -> AsyncIterator[tuple[Cluster, Peer, list[asyncio.Future[Any]]]]:
+async def waiting_calls(gate: Gate) -> AsyncIterator[tuple[ClusterClient, Peer, list[asyncio.Future[Any]]]]:
     """A cluster whose broker does not answer heartbeats, and calls that wait for it in different ways."""
     async with (
         brokers(1, {HeartbeatRequest: lambda request, version: None}) as (_, (broker,)),
@@ -132,11 +132,11 @@ async def test_another_event_loop_is_noticed_at_once() -> None:
 
 def test_a_client_whose_event_loop_has_ended_says_so() -> None:
     """A fixture of a session, say, in a program that runs each test in a loop of its own."""
-    clusters: list[Cluster] = []
+    clusters: list[ClusterClient] = []
 
     async def first() -> None:
         async with brokers() as (_, (broker,)):
-            clusters.append(Cluster(config(bootstrap_servers=(("127.0.0.1", broker.port),))))
+            clusters.append(ClusterClient(config(bootstrap_servers=(("127.0.0.1", broker.port),))))
             await clusters[0].start()
 
     async def second() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.errors import BootstrapError, ClientClosedError
 from tests.cluster.fake import brokers
 from tests.net.peer import config
@@ -34,7 +34,7 @@ async def test_a_program_that_fills_the_loops_threads_does_not_hold_up_a_client(
 
 async def uses_its_own_threads(busy: asyncio.Future[bool], gate: threading.Event) -> None:
     async with brokers() as (_, (broker,)):
-        cluster = Cluster(config(bootstrap_servers=(("localhost", broker.port),), connect_timeout=5.0))
+        cluster = ClusterClient(config(bootstrap_servers=(("localhost", broker.port),), connect_timeout=5.0))
         try:
             await cluster.start()
             assert await cluster.run_in_thread(sum, (1, 2)) == 3
@@ -57,7 +57,7 @@ async def test_names_that_take_long_to_look_up_cost_their_deadlines(
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     names = tuple((f"name{number}", 9092) for number in range(10))
-    cluster = Cluster(config(bootstrap_servers=names, connect_timeout=0.1))
+    cluster = ClusterClient(config(bootstrap_servers=names, connect_timeout=0.1))
     with pytest.raises(BootstrapError, match=r"resolving 'name0' takes too long.* name9:9092: "):
         await cluster.start()
     assert not gate.is_set()

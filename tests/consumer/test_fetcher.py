@@ -40,7 +40,7 @@ def at_once_what_is_new(node: int, request: FetchRequest) -> FetchResponse | Non
 
 
 class Kafka:
-    """Stands in for a :class:`aiokproto.cluster.Cluster`.
+    """Stands in for a :class:`aiokproto.cluster.ClusterClient`.
 
     Attributes:
         requests: What was asked, node first.

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.consumer import Consumer, PartitionStatus
 from aiokproto.records import BatchRecord, encode
@@ -68,7 +68,7 @@ def frames_above(size: int) -> list[bytearray]:
 async def test_who_has_read_all_keeps_no_answer_in_memory(one: BehaviourCluster) -> None:
     """The answer that brought the last records could else stay until there are others."""
     large = bytes(500_000)
-    async with Cluster(ClusterConfig.parse({"bootstrap_servers": one.bootstrap_servers})) as cluster:
+    async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": one.bootstrap_servers})) as cluster:
         await append(cluster, "t", 0, encode([BatchRecord(0, EPOCH, None, large)]))
     async with patient(one) as consumer:
         consumer.assign([("t", 0)])

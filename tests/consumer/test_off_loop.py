@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aiokproto.consumer.assignment import Assignment, Signals
-from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.chunk import Supply, chunks
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
 from aiokproto.consumer.start_lookup import COMMITTED
@@ -59,7 +59,7 @@ class Desk:
             self.cursor.received(chunk, Supply())
             self.assignment.arrived(self.cursor)
 
-    async def batch(self, *, decompress: bool = True) -> Batch:
+    async def batch(self, *, decompress: bool = True) -> FetchedBatch:
         batch = await self.reader.batch(decompress=decompress)
         assert batch is not None
         return batch

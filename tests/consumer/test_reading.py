@@ -6,7 +6,7 @@ import pytest
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
-from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.chunk import Chunk, Supply, chunks, open_batch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.start_lookup import COMMITTED
@@ -208,7 +208,7 @@ def test_a_batch_and_a_list_are_in_hand_as_a_whole() -> None:
     desk.assignment.hand = records
     assert [record.offset for record in records] == [0, 1, 2]
     assert desk.assignment.in_hand() == {AT: 0}
-    desk.assignment.hand = Batch(other, 2, 9, list[RecordBatch]())
+    desk.assignment.hand = FetchedBatch(other, 2, 9, list[RecordBatch]())
     assert desk.assignment.in_hand() == {other: 2}
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.consumer.session import FetchSession, Wanted, outside
+from aiokproto.consumer.fetch_session import FetchPosition, FetchSessionHandler, outside
 from aiokproto.types import TopicPartition
 
 ONE, TWO = TopicPartition("x", 0), TopicPartition("x", 1)
 
 partitions = st.builds(TopicPartition, st.sampled_from("xy"), st.integers(0, 2))
 values = st.builds(
-    Wanted,
+    FetchPosition,
     st.sampled_from([b"1" * 16, b"2" * 16]),
     st.integers(0, 3),
     st.just(0),
@@ -27,15 +27,15 @@ steps = st.lists(
 )
 
 
-def wanted(offset: int, topic_id: bytes = b"1" * 16) -> Wanted:
-    return Wanted(topic_id, offset, 0, 1, 1)
+def wanted(offset: int, topic_id: bytes = b"1" * 16) -> FetchPosition:
+    return FetchPosition(topic_id, offset, 0, 1, 1)
 
 
 @given(steps)
-def test_the_broker_knows_what_is_wanted(script: list[tuple[dict[TopicPartition, Wanted | None], str]]) -> None:
-    session = FetchSession()
-    remembered: dict[tuple[TopicPartition, bytes], Wanted] = {}
-    desired: dict[TopicPartition, Wanted] = {}
+def test_the_broker_knows_what_is_wanted(script: list[tuple[dict[TopicPartition, FetchPosition | None], str]]) -> None:
+    session = FetchSessionHandler()
+    remembered: dict[tuple[TopicPartition, bytes], FetchPosition] = {}
+    desired: dict[TopicPartition, FetchPosition] = {}
     session_id, epoch = 0, 0
     again: list[TopicPartition] = []
     for changes, outcome in script:
@@ -69,7 +69,7 @@ def test_the_broker_knows_what_is_wanted(script: list[tuple[dict[TopicPartition,
 
 
 def test_only_news_is_sent() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     before = {ONE: wanted(0), TWO: wanted(0)}
     assert session.plan(before).partitions == before
     session.answered(7)
@@ -82,7 +82,7 @@ def test_only_news_is_sent() -> None:
 
 
 def test_a_broker_without_room_gets_full_requests() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     for changes in ({ONE: wanted(0)}, {TWO: wanted(3)}, {}):
         plan = session.plan(changes)
         session.answered(0)
@@ -92,7 +92,7 @@ def test_a_broker_without_room_gets_full_requests() -> None:
 
 
 def test_a_topic_created_again_is_another_one() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     session.plan({ONE: wanted(5)})
     session.answered(7)
     plan = session.plan({ONE: wanted(0, b"2" * 16)})
@@ -101,7 +101,7 @@ def test_a_topic_created_again_is_another_one() -> None:
 
 
 def test_topics_are_named_while_an_id_is_missing() -> None:
-    session = FetchSession()
+    session = FetchSessionHandler()
     assert session.plan({ONE: wanted(0)}).by_name is False
     session.answered(7)
     assert session.plan({TWO: wanted(0, bytes(16))}).by_name is True

@@ -130,7 +130,7 @@ Answer = Callable[[Any], Any]
 
 
 class FakeCluster:
-    """Stands in for :class:`aiokproto.cluster.Cluster`.
+    """Stands in for :class:`aiokproto.cluster.ClusterClient`.
 
     Attributes:
         group: Answers what no test has scripted.

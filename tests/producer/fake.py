@@ -72,7 +72,7 @@ Answer = Callable[[int, ProduceRequest], Awaitable[ProduceResponse]]
 
 
 class FakeCluster:
-    """Stands in for :class:`aiokproto.cluster.Cluster`.
+    """Stands in for :class:`aiokproto.cluster.ClusterClient`.
 
     Attributes:
         logs: Partition → what is stored.

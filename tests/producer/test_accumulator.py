@@ -10,12 +10,12 @@ import pytest
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DeadlineError, KafkaError, MessageTooLargeError, error_for
-from aiokproto.producer.accumulator import Accumulator, Drained, Limits
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.accumulator import Accumulator, BufferLimits, Drained
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.records import RecordBatch
 from aiokproto.types import RecordMetadata
 
-LIMITS = Limits(
+LIMITS = BufferLimits(
     batch_size=1000, buffer_memory=10_000, max_request_size=5000, linger=1.0, delivery_timeout=30.0, in_flight=5
 )
 ERROR = error_for(ErrorCode.NOT_LEADER_OR_FOLLOWER, "Produce")
@@ -31,7 +31,9 @@ def accumulator(leaders: Sequence[int | None] = (1, 2, 1), **changes: Any) -> Ac
     return made
 
 
-def append(to: Accumulator, value: bytes, partition: int | None = 0, now: float = 0.0) -> tuple[Batch, int] | None:
+def append(
+    to: Accumulator, value: bytes, partition: int | None = 0, now: float = 0.0
+) -> tuple[ProducerBatch, int] | None:
     """What the producer does with every record."""
     topic = to.topics["flights"]
     batch = (topic.sticky if partition is None else topic.queues[partition]).open
@@ -41,7 +43,7 @@ def append(to: Accumulator, value: bytes, partition: int | None = 0, now: float 
     return to.append(topic, partition, 1000, None, value, (), now)
 
 
-def put(to: Accumulator, value: bytes, partition: int | None = 0, now: float = 0.0) -> Batch:
+def put(to: Accumulator, value: bytes, partition: int | None = 0, now: float = 0.0) -> ProducerBatch:
     placed = append(to, value, partition, now)
     assert placed is not None
     return placed[0]
@@ -66,7 +68,7 @@ def sent(drained: Drained) -> dict[int, list[int]]:
     return {node: [batch.where.partition for batch in batches] for node, batches in drained.requests.items()}
 
 
-def values(batch: Batch) -> list[bytes | None]:
+def values(batch: ProducerBatch) -> list[bytes | None]:
     return [record.value for record in RecordBatch(batch.seal())]
 
 

@@ -15,14 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BufferFullError, KafkaError, error_for
-from aiokproto.producer.accumulator import Accumulator, Limits
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.accumulator import Accumulator, BufferLimits
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.records import BatchRecord, RecordBatch, encode
 from aiokproto.types import RecordMetadata
 from tests.producer.fake import PartitionLog
 
 PARTITIONS = 2
-LIMITS = Limits(
+LIMITS = BufferLimits(
     batch_size=300, buffer_memory=4000, max_request_size=1000, linger=1.0, delivery_timeout=15.0, in_flight=5
 )
 PRODUCER = (7, 0)
@@ -40,8 +40,8 @@ class ProducerMachine(RuleBasedStateMachine):
         self.acc = Accumulator(LIMITS, choose=lambda candidates: candidates[0])
         self.topic = self.acc.update("flights", [1, 2])
         self.logs = [PartitionLog() for _ in range(PARTITIONS)]
-        self.posted: list[list[tuple[bytes, Batch, int]]] = [[] for _ in range(PARTITIONS)]
-        self.wire: list[list[tuple[Batch, bytes]]] = []
+        self.posted: list[list[tuple[bytes, ProducerBatch, int]]] = [[] for _ in range(PARTITIONS)]
+        self.wire: list[list[tuple[ProducerBatch, bytes]]] = []
         self.full = 0
 
     @rule(partition=st.integers(0, PARTITIONS - 1), size=st.integers(0, 120), many=st.integers(1, 6))
@@ -91,7 +91,7 @@ class ProducerMachine(RuleBasedStateMachine):
         for batch, data in self.wire.pop(0):
             self.settle(batch, data, fate)
 
-    def settle(self, batch: Batch, data: bytes, fate: str) -> None:
+    def settle(self, batch: ProducerBatch, data: bytes, fate: str) -> None:
         later = self.now + 0.5
         if batch.done:
             # Expired here, but what was written to the socket arrives nevertheless.

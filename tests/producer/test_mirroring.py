@@ -15,7 +15,7 @@ from aiokproto.codec.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import (
     AuthorizationError,
@@ -28,7 +28,7 @@ from aiokproto.errors import (
     UnknownTopicError,
 )
 from aiokproto.producer import BatchDelivery, Producer
-from aiokproto.producer.accumulator import Accumulator, Limits
+from aiokproto.producer.accumulator import Accumulator, BufferLimits
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode
 from aiokproto.records.batch import HEADER
 from aiokproto.records.patch import update_crc
@@ -61,9 +61,9 @@ def stored(*values: bytes, base: int = 40, codec: str = "none") -> bytes:
     )
 
 
-def fetched(*batches: bytes) -> Batch:
+def fetched(*batches: bytes) -> FetchedBatch:
     found = list(decode(b"".join(batches)))
-    return Batch(TopicPartition("source", 1), found[0].base_offset, found[-1].next_offset, found)
+    return FetchedBatch(TopicPartition("source", 1), found[0].base_offset, found[-1].next_offset, found)
 
 
 def sent(fake: FakeCluster) -> list[RecordBatch]:
@@ -211,7 +211,7 @@ async def test_a_batch_too_large_for_the_topic_is_split_and_stays_compressed(mak
 
 
 def test_parts_of_a_compressed_batch_count_as_what_they_take() -> None:
-    limits = Limits(
+    limits = BufferLimits(
         batch_size=1000, buffer_memory=1000, max_request_size=5000, linger=1.0, delivery_timeout=30.0, in_flight=5
     )
     accumulator = Accumulator(limits, choose=min)

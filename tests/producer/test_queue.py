@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.outcome import Owner
 from aiokproto.producer.queue import MAX_EPOCH, PartitionQueue, Restart
 from aiokproto.records import RecordBatch
@@ -15,14 +15,14 @@ def queue_with(*counts: int) -> PartitionQueue:
     """A queue with a closed batch of each count."""
     queue = PartitionQueue(WHERE, 1)
     for count in counts:
-        batch = Batch(WHERE, queue.number(), 0.0, Owner(), max_bytes=10_000)
+        batch = ProducerBatch(WHERE, queue.number(), 0.0, Owner(), max_bytes=10_000)
         for _ in range(count):
             batch.append(1, None, b"v")
         queue.closed.append(batch)
     return queue
 
 
-def header(batch: Batch) -> tuple[int, int, int]:
+def header(batch: ProducerBatch) -> tuple[int, int, int]:
     wire = RecordBatch(batch.seal())
     wire.validate()
     return wire.producer_id, wire.producer_epoch, wire.base_sequence

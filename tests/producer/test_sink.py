@@ -16,7 +16,7 @@ from aiokproto.errors import (
     KafkaError,
 )
 from aiokproto.producer import Producer
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.compression import MIN_BYTES
 from aiokproto.records import RecordBatch
 from tests.net.waiting import until
@@ -60,7 +60,7 @@ async def test_big_batches_are_compressed_beside_the_loop_and_stay_in_order(
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     made = Gate()
-    monkeypatch.setattr(Batch, "seal", lambda batch: made.seal(batch))
+    monkeypatch.setattr(ProducerBatch, "seal", lambda batch: made.seal(batch))
     yield made
     made.open.set()
 
@@ -70,9 +70,9 @@ class Gate:
 
     def __init__(self) -> None:
         self.reached, self.open = threading.Event(), threading.Event()
-        self._original = Batch.seal
+        self._original = ProducerBatch.seal
 
-    def seal(self, batch: Batch) -> bytearray:
+    def seal(self, batch: ProducerBatch) -> bytearray:
         if threading.current_thread() is not threading.main_thread():
             self.reached.set()
             self.open.wait(PATIENCE)
@@ -159,13 +159,13 @@ async def test_batches_are_compressed_although_the_default_executor_is_full(make
 async def test_a_batch_that_cannot_be_compressed_fails_alone(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeCluster()
 
-    def no_memory(batch: Batch) -> bytearray:
+    def no_memory(batch: ProducerBatch) -> bytearray:
         raise MemoryError
 
     async with make(fake, compression_type="gzip", batch_size=0) as producer:
         await producer.send("flights", b"first")
         with monkeypatch.context() as patch:
-            patch.setattr(Batch, "seal", no_memory)
+            patch.setattr(ProducerBatch, "seal", no_memory)
             with pytest.raises(KafkaError, match="flights-0 cannot be compressed: MemoryError") as raised:
                 await producer.send("flights", BIG)
         assert isinstance(raised.value.__cause__, MemoryError)

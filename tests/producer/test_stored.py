@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokproto.codec.payloads.control_records import EndTxnMarker
-from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
 from aiokproto.producer.stored import record_batches
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode, encode_control
@@ -23,9 +23,9 @@ def stored(count: int = 3, base: int = 5, **options: Any) -> bytes:
     return encode([BatchRecord(0, 1000, None, b"v")] * count, base_offset=base, **options)
 
 
-def fetched(base_offset: int, *data: bytes) -> Batch:
+def fetched(base_offset: int, *data: bytes) -> FetchedBatch:
     batches = list(decode(b"".join(data)))
-    return Batch(AT, base_offset, batches[-1].next_offset, batches)
+    return FetchedBatch(AT, base_offset, batches[-1].next_offset, batches)
 
 
 def appended() -> bytes:

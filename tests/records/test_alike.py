@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from aiokproto.accelerator import forms
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchRecord, RecordBatch, alike, decode, encode, record, varint
-from aiokproto.records.alike import read_alike
 from aiokproto.records.batch import HEADER
+from aiokproto.records.uniform import read_uniform
 from tests.records.strategies import BASE_TIMESTAMP, simple_records
 
 Row = tuple[int, bytes | None, bytes | None]
@@ -75,18 +75,18 @@ def test_a_run_ends_where_a_number_gets_wider() -> None:
     """The offset's, with the 64th record; and it ends for good where the bytes do."""
     data = encode(simple_records(200))[HEADER.size :]
     records: list[BatchRecord] = []
-    pos = read_alike(data, 0, 1000, 0, BASE_TIMESTAMP, None, BatchRecord, records)
+    pos = read_uniform(data, 0, 1000, 0, BASE_TIMESTAMP, None, BatchRecord, records)
     assert records == simple_records(64)
-    pos = read_alike(data, pos, 1000, 0, BASE_TIMESTAMP, None, BatchRecord, records)
+    pos = read_uniform(data, pos, 1000, 0, BASE_TIMESTAMP, None, BatchRecord, records)
     assert records == simple_records(200)
     assert pos == len(data)
-    assert read_alike(data, pos, 1000, 0, BASE_TIMESTAMP, None, BatchRecord, records) == pos
+    assert read_uniform(data, pos, 1000, 0, BASE_TIMESTAMP, None, BatchRecord, records) == pos
 
 
 def test_a_run_has_no_more_records_than_asked_for() -> None:
     data = encode(simple_records(50))[HEADER.size :]
     records: list[BatchRecord] = []
-    read_alike(data, 0, 7, 0, BASE_TIMESTAMP, None, BatchRecord, records)
+    read_uniform(data, 0, 7, 0, BASE_TIMESTAMP, None, BatchRecord, records)
     assert records == simple_records(7)
 
 

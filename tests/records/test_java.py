@@ -30,7 +30,7 @@ from aiokproto.records import (
     encode,
     encode_control,
 )
-from aiokproto.records.patch import forget_origin, restamp, set_leader_epoch
+from aiokproto.records.patch import clear_producer, restamp, set_leader_epoch
 from aiokproto.types import TimestampType
 from tests.records.java_reader import Judge, client_jars, described, same
 from tests.records.strategies import BASE_TIMESTAMP
@@ -165,7 +165,7 @@ def test_batches_whose_origin_is_forgotten(judge: Judge, written: dict[str, tupl
         own_times = first.timestamp_type is TimestampType.CREATE_TIME
         if first.magic == 2 and not others and not first.is_control and own_times:
             changed = bytearray(data)
-            forget_origin(changed, 0)
+            clear_producer(changed, 0)
             sets[name] = bytes(changed)
     javas = judge.read(sets)
     assert any("horizon" in name for name in sets)

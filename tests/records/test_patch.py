@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, decode, encode
 from aiokproto.records.batch import HEADER
-from aiokproto.records.patch import forget_origin, restamp, set_base_offset, set_leader_epoch, set_producer
+from aiokproto.records.patch import clear_producer, restamp, set_base_offset, set_leader_epoch, set_producer
 from aiokproto.types import TimestampType
 from tests.records.strategies import BASE_TIMESTAMP, codecs, record_lists, simple_records
 
@@ -75,7 +75,7 @@ def test_a_batch_whose_origin_is_forgotten_has_its_records_and_nothing_else(
     stored = builder.close(base_offset=base_offset)
     set_leader_epoch(stored, 0, 12)
     buffer = bytearray(BEFORE + stored + BEFORE)
-    forget_origin(buffer, len(BEFORE))
+    clear_producer(buffer, len(BEFORE))
     before, batch, after = decode(buffer)
     assert list(batch) == [
         BatchRecord(index, record.timestamp, record.key, record.value, record.headers)
@@ -94,7 +94,7 @@ def test_a_batch_whose_origin_is_forgotten_has_its_records_and_nothing_else(
 def test_damage_is_not_blessed_by_a_new_header(stored: tuple[bytearray, int]) -> None:
     buffer, pos = stored
     buffer[pos + 70] ^= 1
-    forget_origin(buffer, pos)
+    clear_producer(buffer, pos)
     set_producer(buffer, pos, 5, 7, 12)
     restamp(buffer, pos, 99)
     with pytest.raises(CorruptRecordError, match="checksum"):

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from aiokproto.broker import Cluster as Brokers
+from aiokproto.broker import Cluster
 from aiokproto.client import Client
-from aiokproto.cluster import Cluster, CoordinatorKind
+from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.codec.messages.create_topics import CreateTopicsRequest
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest
@@ -29,7 +29,7 @@ SLACK = 0.1
 """Seconds by which a call may be late."""
 
 
-def silence(simulation: Simulation, kafka: Brokers, *nodes: int) -> None:
+def silence(simulation: Simulation, kafka: Cluster, *nodes: int) -> None:
     """Nothing that is sent to these brokers arrives any more, nor do their answers."""
     servers = kafka.bootstrap_servers.split(",")
     for node in nodes:
@@ -43,9 +43,9 @@ def test_one_silent_broker_does_not_hold_back_what_others_can_answer(node: int) 
     simulation = Simulation(node)
 
     async def main() -> list[float]:
-        async with Brokers(brokers=3) as kafka:
+        async with Cluster(brokers=3) as kafka:
             await kafka.create_topic("t", partitions=3)
-            async with Cluster(ClusterConfig.parse({"bootstrap_servers": kafka.bootstrap_servers})) as cluster:
+            async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": kafka.bootstrap_servers})) as cluster:
                 for other in range(3):
                     await cluster.version(MetadataRequest, other)
                 silence(simulation, kafka, node)
@@ -70,8 +70,8 @@ def test_a_silent_broker_is_the_last_to_be_asked() -> None:
     simulation = Simulation(5)
 
     async def main() -> float:
-        async with Brokers(brokers=3) as kafka:
-            cluster = Cluster(ClusterConfig.parse({"bootstrap_servers": kafka.bootstrap_servers}))
+        async with Cluster(brokers=3) as kafka:
+            cluster = ClusterClient(ClusterConfig.parse({"bootstrap_servers": kafka.bootstrap_servers}))
             await cluster.start()
             for node in range(3):
                 await cluster.version(MetadataRequest, node)
@@ -123,7 +123,7 @@ def test_every_call_ends_by_its_deadline_with_all_brokers_silent(timeout_ms: flo
             late[name] = took
 
     async def main() -> None:
-        async with Brokers(brokers=3) as kafka:
+        async with Cluster(brokers=3) as kafka:
             await kafka.create_topic("t", partitions=1)
             client = Client(bootstrap_servers=kafka.bootstrap_servers, request_timeout_ms=2_000)
             await client.start()
@@ -146,7 +146,7 @@ def test_a_full_socket_delays_neither_a_call_nor_closing() -> None:
     simulation = Simulation(3)
 
     async def main() -> tuple[float, float]:
-        async with Brokers(brokers=1) as kafka:
+        async with Cluster(brokers=1) as kafka:
             await kafka.create_topic("t", partitions=1)
             client = Client(bootstrap_servers=kafka.bootstrap_servers)
             await client.start()
@@ -172,7 +172,7 @@ def test_topics_that_nobody_uses_are_forgotten() -> None:
     names = {f"t{number}" for number in range(50)}
 
     async def main() -> None:
-        async with Brokers(brokers=1) as kafka:
+        async with Cluster(brokers=1) as kafka:
             for name in (*names, "used", "kept"):
                 await kafka.create_topic(name, partitions=1)
             options: ConnectionOptions = {
@@ -182,7 +182,7 @@ def test_topics_that_nobody_uses_are_forgotten() -> None:
             }
             last_used = {"used": 0.0}
             config = ClusterConfig.parse(options)
-            async with Cluster(config, lambda name: last_used.get(name, 0.0)) as cluster:
+            async with ClusterClient(config, lambda name: last_used.get(name, 0.0)) as cluster:
                 await cluster.topics([*names, "used"], keep=False)
                 await cluster.topic("kept")
                 await cluster.topic("kept", keep=False)
@@ -215,9 +215,9 @@ def test_a_cluster_that_is_gone_is_warned_of_now_and_then(caplog: pytest.LogCapt
     simulation = Simulation(1)
 
     async def main() -> None:
-        async with Brokers(brokers=1) as kafka:
+        async with Cluster(brokers=1) as kafka:
             config = {"bootstrap_servers": kafka.bootstrap_servers, "request_timeout_ms": 1_000}
-            async with Cluster(ClusterConfig.parse(config)) as cluster:
+            async with ClusterClient(ClusterConfig.parse(config)) as cluster:
                 await kafka.stop_broker(0)
                 cluster.invalidate("a test")
                 await asyncio.sleep(600)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from aiokproto.broker import Broker
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from aiokproto.codec.messages.delete_records import (
     DeleteRecordsPartition,
@@ -33,7 +33,7 @@ class Kafka:
     """The embedded broker, and a client of it to produce with."""
 
     broker: Broker
-    client: Cluster
+    client: ClusterClient
     bootstrap_servers: str
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Kafka:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
 
     @classmethod
-    def of(cls, bootstrap_servers: str, client: Cluster) -> Kafka:
+    def of(cls, bootstrap_servers: str, client: ClusterClient) -> Kafka:
         """Another cluster, on the event loop of whoever calls."""
         kafka = cls.__new__(cls)
         kafka.bootstrap_servers, kafka.client = bootstrap_servers, client
@@ -134,7 +134,7 @@ class Kafka:
         self.broker = Broker(config={"log.retention.ms": -1})
         await self.broker.start()
         self.bootstrap_servers = self.broker.bootstrap_servers
-        self.client = Cluster(ClusterConfig.parse({"bootstrap_servers": self.bootstrap_servers}))
+        self.client = ClusterClient(ClusterConfig.parse({"bootstrap_servers": self.bootstrap_servers}))
         try:
             await self.client.start()
         except BaseException:

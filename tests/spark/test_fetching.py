@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, PartitionData
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
@@ -41,14 +41,14 @@ def worker() -> Iterator[Worker]:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[FetchRequest, dict[str, Any]]]:
     """The Fetch requests, with how they were sent."""
     found: list[tuple[FetchRequest, dict[str, Any]]] = []
-    send = Cluster.send
+    send = ClusterClient.send
 
-    async def recorded(self: Cluster, request: Any, node: int, **how: Any) -> Any:
+    async def recorded(self: ClusterClient, request: Any, node: int, **how: Any) -> Any:
         if isinstance(request, FetchRequest):
             found.append((request, how))
         return await send(self, request, node, **how)
 
-    monkeypatch.setattr(Cluster, "send", recorded)
+    monkeypatch.setattr(ClusterClient, "send", recorded)
     return found
 
 
@@ -209,7 +209,7 @@ def test_a_plain_connection_is_not_kept_for_who_wants_an_encrypted_one(
 
         topic = close = lambda self, *_: self.start()
 
-    monkeypatch.setattr(workers, "Cluster", FakeCluster)
+    monkeypatch.setattr(workers, "ClusterClient", FakeCluster)
     plain = {"bootstrap_servers": "localhost:9092", "security_protocol": "PLAINTEXT"}
     first = worker.cluster(plain, "t")
     assert worker.cluster(dict(plain), "t") is first

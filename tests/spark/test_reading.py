@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from aiokproto.broker import Cluster as Brokers
-from aiokproto.cluster import Cluster
+from aiokproto.broker import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import CorruptRecordError, DeadlineError
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch, encode
@@ -224,9 +224,9 @@ def test_a_topic_created_again_is_not_read_in_place_of_the_one_planned(
 
 
 async def test_reading_goes_on_when_the_leader_moves(topic: str) -> None:
-    async with Brokers(brokers=2) as brokers:
+    async with Cluster(brokers=2) as brokers:
         await brokers.create_topic(topic, replication=2)
-        async with Cluster(ClusterConfig.parse({"bootstrap_servers": brokers.bootstrap_servers})) as cluster:
+        async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": brokers.bootstrap_servers})) as cluster:
             await cluster.topic(topic)
             leader = cluster.snapshot.leader(topic, 0)
             assert leader is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aiokproto.broker import Broker, Security
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import AuthenticationError
 from aiokproto.spark.options import parse_read_options
@@ -30,7 +30,7 @@ async def test_a_pem_file_that_the_environment_names(
             }
         )
         with pytest.raises(AuthenticationError, match="was not accepted"):
-            await Cluster(ClusterConfig.parse(options.connection)).start()
+            await ClusterClient(ClusterConfig.parse(options.connection)).start()
         monkeypatch.setenv("SSL_CERT_FILE", certificates.authority)
-        async with Cluster(ClusterConfig.parse(options.connection)) as cluster:
+        async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
             assert [one.topic for one in (await plan(cluster, options)).ranges] == [topic]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from aiokproto.codec.messages.end_txn import EndTxnRequest
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
@@ -34,7 +34,7 @@ PARTITION = 0
 class Transactions:
     """One transactional producer of one partition, each step a request (all of versions that verify partitions)."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: ClusterClient, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
         self._id = f"{topic}-id"
@@ -92,7 +92,7 @@ class Transactions:
         return answer.offset
 
 
-async def produce(cluster: Cluster, topic: str, batch: bytes, transactional_id: str | None = None) -> None:
+async def produce(cluster: ClusterClient, topic: str, batch: bytes, transactional_id: str | None = None) -> None:
     leader = cluster.snapshot.leader(topic, PARTITION)
     assert leader is not None
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=PARTITION, records=batch)])
@@ -109,12 +109,12 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.fixture
-async def cluster(kafka1: RunningKafka, topic: str) -> AsyncIterator[Cluster]:
+async def cluster(kafka1: RunningKafka, topic: str) -> AsyncIterator[ClusterClient]:
     from tests.kafka import admin
 
     # Old timestamps are what retention deletes first.
     await asyncio.to_thread(admin.create_topic, kafka1, topic, 1, 1, {"retention.ms": "-1"})
-    async with Cluster(ClusterConfig.parse({"bootstrap_servers": kafka1.bootstrap_servers})) as running:
+    async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": kafka1.bootstrap_servers})) as running:
         await running.topic(topic)
         yield running
 
@@ -126,7 +126,7 @@ def offsets(worker: Worker, kafka: RunningKafka, topic: str, **options: str) -> 
     return [offset for one in ranges for table in read_range(worker, one, parsed) for offset in table[0].to_pylist()]
 
 
-async def test_isolation_levels(kafka1: RunningKafka, cluster: Cluster, worker: Worker, topic: str) -> None:
+async def test_isolation_levels(kafka1: RunningKafka, cluster: ClusterClient, worker: Worker, topic: str) -> None:
     """0-4 plain, 5-9 committed, 10 its marker, 11-15 aborted, 16 its marker, 17-21 plain, 22-26 open."""
     transactions = Transactions(cluster, topic)
     await transactions.start()

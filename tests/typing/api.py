@@ -23,7 +23,7 @@ from aiokproto.codec.messages.metadata import (
     MetadataResponseTopic,
 )
 from aiokproto.codec.payloads.offsets_topic import OffsetCommitKey
-from aiokproto.consumer import Batch, PartitionState
+from aiokproto.consumer import FetchedBatch, PartitionState
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError, DeadlineError, MessageTooLargeError
 from aiokproto.producer import Delivery, Outcomes, ProducerRecord
@@ -75,7 +75,7 @@ async def consumer(where: TopicPartition) -> None:
             assert_type(record.timestamp_type, TimestampType)
         assert_type(await opened.poll(max_records=1, timeout_ms=0), list[Record])
         async for batch in opened.batches():
-            assert_type(batch, Batch)
+            assert_type(batch, FetchedBatch)
             for each in batch:
                 assert_type(each, Record)
         assert_type(opened.assignment(), frozenset[TopicPartition])

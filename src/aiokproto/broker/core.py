@@ -11,8 +11,8 @@ from aiokproto.broker.clock import Clock, Timer
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.log.directory_lock import DirectoryLock
-from aiokproto.broker.log_manager import Upkeep
-from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.log_manager import LogManager
+from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.security.settings import Security
@@ -62,11 +62,11 @@ class Core:
         self._lock = DirectoryLock(self._root)
         try:
             self.guard = Guard(self._root, security, options, clock)
-            self.state = State(self._root, nodes, options, clock)
+            self.state = ClusterState(self._root, nodes, options, clock)
         except BaseException:
             self._leave()
             raise
-        self.upkeep = Upkeep(self.state)
+        self.upkeep = LogManager(self.state)
         self.share_states = ShareStates(self.state)
         self.groups = GroupCoordinator(self.state, self.share_states)
         self.shares = SharePartitions(self.state, self.share_states, self.groups.options)

@@ -8,17 +8,17 @@ from collections.abc import Iterable
 
 from aiokproto.broker.log import Log
 from aiokproto.broker.log.compaction import Compaction
-from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.errors import KafkaError
 
 log = logging.getLogger("aiokproto.broker")
 
 
-class Upkeep:
+class LogManager:
     """Keeps the logs of a cluster in order."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._cleaning: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None

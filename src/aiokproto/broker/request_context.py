@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from aiokproto.broker.fetch.sessions import FetchSessions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
-from aiokproto.broker.metadata.cluster_state import Node, State
+from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.quotas.quotas import Mutations, Quotas
 from aiokproto.broker.security.acls import OPERATIONS, REFUSALS, Operation, ResourceType
-from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.guard import Guard
+from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.share.manager import SharePartitions
 from aiokproto.broker.share.session import ShareSessions
 from aiokproto.broker.share.store import ShareStates
@@ -24,7 +24,7 @@ from aiokproto.errors import BrokerError
 _NO_LIMIT = 1 << 31
 
 
-class Hangup(Exception):
+class CloseConnection(Exception):
     """The connection must be closed without an answer; the text says why. ``last_bytes`` are sent before."""
 
     def __init__(self, why: str, last_bytes: bytes = b"") -> None:
@@ -33,7 +33,7 @@ class Hangup(Exception):
 
 
 @dataclass(frozen=True)
-class Context:
+class RequestContext:
     """A request's surroundings.
 
     Attributes:
@@ -55,7 +55,7 @@ class Context:
         mutations: The topics and partitions that the request makes or removes.
     """
 
-    state: State
+    state: ClusterState
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     share_states: ShareStates
@@ -67,7 +67,7 @@ class Context:
     version: int
     client_id: str
     client_host: str
-    connection: Connection
+    connection: ClientSession
     guard: Guard
     quotas: Quotas
     mutations: Mutations

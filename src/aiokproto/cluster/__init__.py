@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.cluster.cluster import Cluster
+from aiokproto.cluster.cluster_client import ClusterClient
 from aiokproto.cluster.coordinators import CoordinatorKind
 from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, PartitionInfo, TopicInfo
 
-__all__ = ["BrokerNode", "Cluster", "ClusterSnapshot", "CoordinatorKind", "PartitionInfo", "TopicInfo"]
+__all__ = ["BrokerNode", "ClusterClient", "ClusterSnapshot", "CoordinatorKind", "PartitionInfo", "TopicInfo"]

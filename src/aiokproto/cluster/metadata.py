@@ -40,7 +40,7 @@ _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 logger = logging.getLogger("aiokproto.cluster")
 
 
-class Metadata:
+class MetadataUpdater:
     """Keeps the cluster metadata up to date.
 
     :meth:`run` is its task, and refreshes: when a call waits for a topic, after :meth:`invalidate`, while a partition
@@ -76,7 +76,7 @@ class Metadata:
     # --- What others call ---
 
     async def topics(self, names: list[str] | None, timeout: float, create: bool, keep: bool) -> dict[str, TopicInfo]:
-        """See :meth:`Cluster.topics <aiokproto.cluster.Cluster.topics>`."""
+        """See :meth:`Cluster.topics <aiokproto.cluster.ClusterClient.topics>`."""
         until = _now() + timeout
         if names is None:
             answer = await self._ask_for_all(until, timeout)

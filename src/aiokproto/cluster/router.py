@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
 from aiokproto.cluster.hedge import first_answer
-from aiokproto.cluster.metadata import Metadata
+from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.routes import COORDINATED, answer_code, join, last_version_by_name, moved, refused
 from aiokproto.cluster.single_flight import SingleFlight
@@ -49,10 +49,10 @@ logger = logging.getLogger("aiokproto.cluster")
 
 
 class Router:
-    """See :class:`~aiokproto.cluster.Cluster`, whose methods these are."""
+    """See :class:`~aiokproto.cluster.ClusterClient`, whose methods these are."""
 
     def __init__(
-        self, config: ClusterConfig, pool: Pool, metadata: Metadata, coordinators: Coordinators, backoff: Backoff
+        self, config: ClusterConfig, pool: Pool, metadata: MetadataUpdater, coordinators: Coordinators, backoff: Backoff
     ) -> None:
         self._config = config
         self._pool = pool

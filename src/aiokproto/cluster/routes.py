@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any, TypeVar, cast
 
 from aiokproto.cluster.coordinators import CoordinatorKind
-from aiokproto.codec.parts import ANYTHING, NameOf, Subject, divide, lists, merge, subject
+from aiokproto.codec.entities import ANYTHING, NameOf, Subject, divide, lists, merge, subject
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Request, Response, Role, Route, Struct
 from aiokproto.codec.wire import ZERO_UUID

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Iterable
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 from aiokproto.cluster.coordinators import CoordinatorKind
-from aiokproto.cluster.metadata import Metadata
+from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import Pool
 from aiokproto.cluster.routes import COORDINATED, by_configured, coordinated, coordinator_keys
-from aiokproto.codec.parts import Subject, divide, subjects
+from aiokproto.codec.entities import Subject, divide, subjects
 from aiokproto.codec.schema import Request, Response, Route
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
@@ -48,7 +48,9 @@ class FindCoordinator(Protocol):
 class Targets:
     """Finds the brokers for a request."""
 
-    def __init__(self, config: ClusterConfig, pool: Pool, metadata: Metadata, coordinator: FindCoordinator) -> None:
+    def __init__(
+        self, config: ClusterConfig, pool: Pool, metadata: MetadataUpdater, coordinator: FindCoordinator
+    ) -> None:
         self._config = config
         self._pool = pool
         self._metadata = metadata

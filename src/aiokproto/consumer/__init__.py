@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.consumer import Consumer
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 
-__all__ = ["Batch", "Consumer", "PartitionState", "PartitionStatus"]
+__all__ = ["Consumer", "FetchedBatch", "PartitionState", "PartitionStatus"]

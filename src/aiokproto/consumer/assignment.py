@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.handing import Hand
 from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
@@ -222,7 +222,7 @@ class Assignment(Hand):
         hand = self.hand
         if hand is None:
             return {}
-        if isinstance(hand, Batch):
+        if isinstance(hand, FetchedBatch):
             return {TopicPartition(hand.topic, hand.partition): hand.base_offset}
         first: dict[TopicPartition, int] = {}
         for record in [hand] if isinstance(hand, Record) else hand:

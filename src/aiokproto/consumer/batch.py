@@ -11,7 +11,7 @@ from aiokproto.records import RecordBatch
 from aiokproto.types import Record, TopicPartition
 
 
-class Batch:
+class FetchedBatch:
     """Consecutive records of one partition, decoded when they are asked for, anew each time.
 
     Checksums were compared when the batch was handed out. What is not for users (transaction markers, aborted

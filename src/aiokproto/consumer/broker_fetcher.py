@@ -14,14 +14,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.consumer.chunk import Supply
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import BY_NAME, FetchConfig, fetch_request
-from aiokproto.consumer.fetch_response import ResponseHandler
-from aiokproto.consumer.session import FetchPlan, FetchSession, Wanted, outside
+from aiokproto.consumer.fetch_response import FetchResponseHandler
+from aiokproto.consumer.fetch_session import FetchPlan, FetchPosition, FetchSessionHandler, outside
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -54,9 +54,9 @@ class BrokerFetcher:
     def __init__(
         self,
         node: int,
-        cluster: Cluster,
+        cluster: ClusterClient,
         config: FetchConfig,
-        handler: ResponseHandler,
+        handler: FetchResponseHandler,
         supply: Supply,
         share: Callable[[], int],
         more_to_come: Callable[[], bool],
@@ -88,7 +88,7 @@ class BrokerFetcher:
         # A dictionary for its order: what changed first is asked for first.
         self._changed: dict[TopicPartition, None] = {}
         self._cut: dict[TopicPartition, None] = {}
-        self._session = FetchSession()
+        self._session = FetchSessionHandler()
         self._failures = 0
         self._wake = asyncio.Event()
 
@@ -165,7 +165,7 @@ class BrokerFetcher:
             if cursor is not None and cursor.fetch.wanted_size:
                 self._cut[partition] = None
 
-    def _next(self) -> tuple[FetchPlan, Mapping[TopicPartition, Wanted]]:
+    def _next(self) -> tuple[FetchPlan, Mapping[TopicPartition, FetchPosition]]:
         """The next request, and what is asked for with it and before."""
         while self._cut:
             # Outside of the session, alone: beside others, the response might be longer than is accepted.
@@ -175,7 +175,7 @@ class BrokerFetcher:
             if cursor is not None and cursor.fetchable and cursor.fetch.wanted_size:
                 wanted = self._wanted(cursor, max(self._config.max_partition_bytes, cursor.fetch.wanted_size))
                 return outside(partition, wanted), {partition: wanted}
-        changes: dict[TopicPartition, Wanted | None] = {}
+        changes: dict[TopicPartition, FetchPosition | None] = {}
         while self._changed and len(changes) < MOST_CHANGES:
             partition = next(iter(self._changed))
             del self._changed[partition]
@@ -184,11 +184,11 @@ class BrokerFetcher:
             changes[partition] = self._wanted(cursor, usual) if cursor is not None and cursor.fetchable else None
         return self._session.plan(changes), self._session.wanted
 
-    def _wanted(self, cursor: Cursor, max_bytes: int) -> Wanted:
+    def _wanted(self, cursor: Cursor, max_bytes: int) -> FetchPosition:
         snapshot, partition = self._cluster.snapshot, cursor.partition
         info = snapshot.topics.get(partition.topic)
         assert cursor.fetch.offset is not None, "what has no position is not fetched"
-        return Wanted(
+        return FetchPosition(
             info.topic_id if info is not None else ZERO_UUID,
             cursor.fetch.offset,
             # A follower need not be in the leader's epoch yet; asked without, it answers by what it has.

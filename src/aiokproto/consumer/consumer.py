@@ -10,15 +10,15 @@ from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions, integer
-from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.batch import FetchedBatch
+from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.handing import RecordIterator
-from aiokproto.consumer.options import ConsumerConfig
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
-from aiokproto.consumer.subscription import Listener, Subscription, to_partition, to_topics
+from aiokproto.consumer.subscription import Listener, SubscriptionState, to_partition, to_topics
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import Assignor
 from aiokproto.net.timeouts import deadline as until
@@ -125,9 +125,9 @@ class Consumer:
                 "client_rack": client_rack,
             }
         )
-        cluster = Cluster(ClusterConfig.parse(connection, own=OPTIONS))
+        cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
         self._read_committed = config.fetch.read_committed
-        self._engine = Engine(cluster, config, Subscription(topics=to_topics(topics)))
+        self._engine = Engine(cluster, config, SubscriptionState(topics=to_topics(topics)))
         self._assignment = self._engine.assignment
         self._records = RecordIterator(self._assignment, self._engine.reader.open)
 
@@ -199,7 +199,7 @@ class Consumer:
         assignment.hand = records
         return records
 
-    def batches(self, *, decompress: bool = True) -> AsyncIterator[Batch]:
+    def batches(self, *, decompress: bool = True) -> AsyncIterator[FetchedBatch]:
         """Batches, for ever: records of one partition from one fetch, about a megabyte at a time, decoded when asked
         for.
 
@@ -247,7 +247,7 @@ class Consumer:
             raise ConfigurationError("subscribe() takes topics or a pattern")
         compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
         self._engine.set_subscription(
-            Subscription(
+            SubscriptionState(
                 topics=names, pattern=compiled, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
             )
         )
@@ -263,7 +263,7 @@ class Consumer:
         if self._engine.subscription.by_topic:
             raise ConfigurationError("topics are subscribed: unsubscribe() first")
         chosen = frozenset(to_partition(partition) for partition in partitions)
-        self._engine.set_subscription(Subscription(partitions=chosen))
+        self._engine.set_subscription(SubscriptionState(partitions=chosen))
 
     async def unsubscribe(self, timeout_ms: float | None = None) -> None:
         """Read nothing any more; leaves the group, after what is in hand is finished and committed.
@@ -282,7 +282,7 @@ class Consumer:
         self._assignment.put_down()
         old = self._engine.subscription
         self._engine.set_subscription(
-            Subscription(on_assigned=old.on_assigned, on_revoked=old.on_revoked, on_lost=old.on_lost)
+            SubscriptionState(on_assigned=old.on_assigned, on_revoked=old.on_revoked, on_lost=old.on_lost)
         )
         self._engine.reader.give_up_waiting()
         if self._engine.running:
@@ -506,7 +506,7 @@ class _Batches:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> FetchedBatch:
         batch = await self._engine.reader.batch(decompress=self._decompress)
         assert batch is not None
         return batch

@@ -7,19 +7,19 @@ import logging
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
-from aiokproto.cluster import Cluster, TopicInfo
+from aiokproto.cluster import ClusterClient, TopicInfo
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
+from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.locator import Locator
 from aiokproto.consumer.offsets import OffsetLookup
-from aiokproto.consumer.options import ConsumerConfig
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
-from aiokproto.consumer.subscription import Subscription
+from aiokproto.consumer.subscription import SubscriptionState
 from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.member import GroupMember
@@ -53,7 +53,7 @@ class Engine:
         subscription: What the user wants.
     """
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription) -> None:
+    def __init__(self, cluster: ClusterClient, config: ConsumerConfig, subscription: SubscriptionState) -> None:
         self.cluster = cluster
         self.subscription = subscription
         self._config = config
@@ -100,7 +100,7 @@ class Engine:
         await self._moved.wait()
         self.check_running()
 
-    def set_subscription(self, subscription: Subscription) -> None:
+    def set_subscription(self, subscription: SubscriptionState) -> None:
         """Read something else from now on."""
         self.cluster.check_loop()
         self.subscription = subscription
@@ -277,7 +277,7 @@ class Engine:
             except asyncio.TimeoutError:
                 continue
 
-    async def _resolve(self, wanted: Subscription) -> None:
+    async def _resolve(self, wanted: SubscriptionState) -> None:
         """Find out about the topics, and say what to read of them."""
         topics = wanted.topics
         if wanted.pattern is not None:

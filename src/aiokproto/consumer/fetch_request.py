@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from aiokproto.consumer.session import FetchPlan, Wanted
+from aiokproto.consumer.fetch_session import FetchPlan, FetchPosition
 from aiokproto.types import TopicPartition
 
 BY_NAME = 12
@@ -49,7 +49,7 @@ def fetch_request(plan: FetchPlan, config: FetchConfig, *, max_bytes: int, max_w
     )
 
 
-def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[FetchTopic]:
+def _topics(partitions: Mapping[TopicPartition, FetchPosition]) -> list[FetchTopic]:
     topics: dict[str, FetchTopic] = {}
     for (name, number), wanted in partitions.items():
         topic = topics.get(name)
@@ -66,7 +66,7 @@ def _topics(partitions: Mapping[TopicPartition, Wanted]) -> list[FetchTopic]:
     return list(topics.values())
 
 
-def _forgotten(partitions: Mapping[TopicPartition, Wanted]) -> list[ForgottenTopic]:
+def _forgotten(partitions: Mapping[TopicPartition, FetchPosition]) -> list[ForgottenTopic]:
     topics: dict[tuple[str, bytes], ForgottenTopic] = {}
     for (name, number), wanted in partitions.items():
         key = (name, wanted.topic_id)

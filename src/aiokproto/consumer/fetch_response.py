@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.chunk import Chunk, Supply, chunks
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import FetchConfig
-from aiokproto.consumer.session import Wanted
+from aiokproto.consumer.fetch_session import FetchPosition
 from aiokproto.consumer.turn import Turn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
@@ -31,7 +31,7 @@ _AROUND_RECORDS = 1024
 """More than a response with the records of one partition takes beside them."""
 
 
-class ResponseHandler:
+class FetchResponseHandler:
     """Takes in responses.
 
     A partition's part of a response is dropped if it was sought, or is fetched from elsewhere, since the request.
@@ -39,7 +39,7 @@ class ResponseHandler:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         assignment: Assignment,
         config: FetchConfig,
         place: Callable[[Cursor], None],
@@ -67,7 +67,7 @@ class ResponseHandler:
         self,
         node: int,
         response: FetchResponse,
-        asked: Mapping[TopicPartition, Wanted],
+        asked: Mapping[TopicPartition, FetchPosition],
         names: Callable[[bytes], str],
         cursors: Mapping[TopicPartition, Cursor],
         supply: Supply,
@@ -103,7 +103,7 @@ class ResponseHandler:
     async def _accepted(
         self,
         cursor: Cursor,
-        wanted: Wanted,
+        wanted: FetchPosition,
         data: PartitionData,
         cursors: Mapping[TopicPartition, Cursor],
         supply: Supply,
@@ -217,5 +217,5 @@ _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 """What a broker answers about a topic that it does not have."""
 
 
-def _is_current(cursor: Cursor, wanted: Wanted) -> bool:
+def _is_current(cursor: Cursor, wanted: FetchPosition) -> bool:
     return cursor.version == wanted.version and cursor.fetch.offset == wanted.offset

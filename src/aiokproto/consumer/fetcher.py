@@ -12,14 +12,14 @@ import heapq
 from collections.abc import Callable, Iterable
 from itertools import count
 
-from aiokproto.cluster import Cluster, ClusterSnapshot, TopicInfo
+from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.broker_fetcher import LATE, BrokerFetcher, wait_until
 from aiokproto.consumer.chunk import Supply
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetch_request import FetchConfig
-from aiokproto.consumer.fetch_response import ResponseHandler
+from aiokproto.consumer.fetch_response import FetchResponseHandler
 from aiokproto.consumer.turn import Turn
 from aiokproto.error_codes import ErrorCode
 
@@ -32,7 +32,7 @@ class Fetcher:
     """Keeps the buffers of all assigned partitions filled."""
 
     def __init__(
-        self, cluster: Cluster, assignment: Assignment, config: FetchConfig, reset: Callable[[Cursor, str], bool]
+        self, cluster: ClusterClient, assignment: Assignment, config: FetchConfig, reset: Callable[[Cursor, str], bool]
     ) -> None:
         """Make a fetcher; :meth:`run` has to be called.
 
@@ -47,7 +47,7 @@ class Fetcher:
         self._assignment = assignment
         self._config = config
         self._reset = reset
-        self._handler = ResponseHandler(cluster, assignment, config, self._mark, reset)
+        self._handler = FetchResponseHandler(cluster, assignment, config, self._mark, reset)
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._tasks: dict[BrokerFetcher, asyncio.Task[None]] = {}
         self._supplies: dict[int, Supply] = {}

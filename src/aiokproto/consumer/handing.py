@@ -11,9 +11,9 @@ from aiokproto.types import Record
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from aiokproto.consumer.batch import Batch
+    from aiokproto.consumer.batch import FetchedBatch
 
-    Handed = Record | Batch | list[Record] | None
+    Handed = Record | FetchedBatch | list[Record] | None
 
 
 @twin("handing")

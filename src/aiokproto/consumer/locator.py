@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.consumer.assignment import Assignment
@@ -40,7 +40,12 @@ class Locator:
     """Gives partitions their first position, and a new one after they fell out of the log."""
 
     def __init__(
-        self, cluster: Cluster, assignment: Assignment, lookup: OffsetLookup, group: GroupOffsets | None, reset: str
+        self,
+        cluster: ClusterClient,
+        assignment: Assignment,
+        lookup: OffsetLookup,
+        group: GroupOffsets | None,
+        reset: str,
     ) -> None:
         """Make a locator; :meth:`run` has to be called.
 

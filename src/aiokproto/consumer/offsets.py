@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -32,7 +32,7 @@ class FoundOffset(NamedTuple):
 class OffsetLookup:
     """Asks ListOffsets."""
 
-    def __init__(self, cluster: Cluster, read_committed: bool) -> None:
+    def __init__(self, cluster: ClusterClient, read_committed: bool) -> None:
         self._cluster = cluster
         self._read_committed = read_committed
 

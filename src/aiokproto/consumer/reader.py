@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.batch import Batch
+from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.chunk import expected_size, open_batch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.turn import Turn
@@ -110,7 +110,7 @@ class Reader:
             cursor = self._assignment.next_cursor()
         return False
 
-    async def batch(self, deadline: float | None = None, *, decompress: bool = True) -> Batch | None:
+    async def batch(self, deadline: float | None = None, *, decompress: bool = True) -> FetchedBatch | None:
         """The next batch, which is in hand then. None if there is none by that loop time. Raises as :meth:`open`.
 
         ``decompress`` says whether reading it is not to keep the loop busy.
@@ -137,7 +137,7 @@ class Reader:
                 assert base is not None
                 buffer.take()
                 self._assignment.handed(cursor)
-                result = Batch(cursor.partition, base, buffer.end, prepared)
+                result = FetchedBatch(cursor.partition, base, buffer.end, prepared)
                 self._assignment.hand = result
                 return result
             return None

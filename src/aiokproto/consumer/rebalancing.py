@@ -12,7 +12,7 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.offsets import names
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.start_lookup import COMMITTED
-from aiokproto.consumer.subscription import Listener, Subscription
+from aiokproto.consumer.subscription import Listener, SubscriptionState
 from aiokproto.errors import KafkaError
 from aiokproto.group.changes import Change, ChangeKind
 from aiokproto.types import TopicPartition
@@ -52,7 +52,7 @@ class Rebalancing:
         self,
         assignment: Assignment,
         reader: Reader,
-        subscription: Callable[[], Subscription],
+        subscription: Callable[[], SubscriptionState],
         commit_finished: Callable[[Collection[TopicPartition], float], Awaitable[None]],
         changed: Callable[[Collection[TopicPartition]], None],
     ) -> None:

@@ -21,7 +21,7 @@ _REGEX = frozenset("*+?()[]{}^$|\\")
 
 
 @dataclass(frozen=True)
-class Subscription:
+class SubscriptionState:
     """What the user wants; one of the three.
 
     Attributes:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, CommitError, error_for
@@ -26,7 +26,7 @@ class Commits:
     present generation is noted for the rebalance loop, like a heartbeat's.
     """
 
-    def __init__(self, cluster: Cluster, membership: Membership, rebalance: RebalanceLoop, group_id: str) -> None:
+    def __init__(self, cluster: ClusterClient, membership: Membership, rebalance: RebalanceLoop, group_id: str) -> None:
         self._cluster = cluster
         self._membership = membership
         self._rebalance = rebalance

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.cluster.pool import MAIN
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.error_codes import ErrorCode
@@ -36,7 +36,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         config: GroupConfig,
         membership: Membership,
         requests: GroupRequests,

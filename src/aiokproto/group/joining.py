@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aiokproto.cluster import Cluster, ClusterSnapshot, CoordinatorKind
+from aiokproto.cluster import ClusterClient, ClusterSnapshot, CoordinatorKind
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
@@ -48,7 +48,7 @@ class Joining:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         config: GroupConfig,
         assignors: Sequence[Assignor],
         membership: Membership,

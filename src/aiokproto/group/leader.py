@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from aiokproto.cluster import Cluster, ClusterSnapshot
+from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.errors import BrokerError, DeadlineError, DecodeError
 from aiokproto.group.assignors import Assignor, Subscription
 from aiokproto.group.protocol import decode_subscription, encode_assignment
@@ -24,7 +24,7 @@ class Leader:
     not exist, yields no partitions; everybody else is assigned theirs.
     """
 
-    def __init__(self, cluster: Cluster, group_id: str) -> None:
+    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
         self._sizes: dict[str, int] = {}

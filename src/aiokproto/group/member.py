@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
-from aiokproto.cluster import Cluster, ClusterSnapshot
+from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.failures import Action
 from aiokproto.group.assignors import Assignor
@@ -34,7 +34,7 @@ class GroupMember:
     """
 
     def __init__(
-        self, cluster: Cluster, config: GroupConfig, assignors: Sequence[Assignor], owner: PartitionOwner
+        self, cluster: ClusterClient, config: GroupConfig, assignors: Sequence[Assignor], owner: PartitionOwner
     ) -> None:
         self._config = config
         self._membership = Membership(

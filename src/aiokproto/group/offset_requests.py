@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from aiokproto.cluster import Cluster, ClusterSnapshot
+from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -51,7 +51,7 @@ class CommitExchange:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         group_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         member: Membership | None,
@@ -122,7 +122,7 @@ class FetchExchange:
     request_type = OffsetFetchRequest
     member = False
 
-    def __init__(self, cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+    def __init__(self, cluster: ClusterClient, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = list(partitions)
         self._group_id = group_id
         self._cluster = cluster

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, error_for
 from aiokproto.group.membership import Membership
@@ -36,7 +36,7 @@ class GroupOffsets:
     offset of a topic that was deleted is never committed for another that was created under its name since.
     """
 
-    def __init__(self, cluster: Cluster, group_id: str) -> None:
+    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self.group_id = group_id
         self._cluster = cluster
         self._requests = GroupRequests(cluster, group_id)

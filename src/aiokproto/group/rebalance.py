@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.errors import KafkaError
 from aiokproto.failures import Action
 from aiokproto.group.changes import Change, ChangeKind, PartitionOwner
@@ -39,7 +39,12 @@ class RebalanceLoop:
     """
 
     def __init__(
-        self, cluster: Cluster, config: GroupConfig, membership: Membership, joining: Joining, owner: PartitionOwner
+        self,
+        cluster: ClusterClient,
+        config: GroupConfig,
+        membership: Membership,
+        joining: Joining,
+        owner: PartitionOwner,
     ) -> None:
         self.owned: set[TopicPartition] = set()
         self.generations = 0

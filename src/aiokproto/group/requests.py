@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Generic, Protocol, TypeVar
 
-from aiokproto.cluster import Cluster, CoordinatorKind
+from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import KafkaError
@@ -57,7 +57,7 @@ class GroupRequests:
         group_id: The group.
     """
 
-    def __init__(self, cluster: Cluster, group_id: str) -> None:
+    def __init__(self, cluster: ClusterClient, group_id: str) -> None:
         self.group_id = group_id
         self._cluster = cluster
 
@@ -65,7 +65,7 @@ class GroupRequests:
         """One attempt, by default on the connection for requests that a coordinator holds back (JoinGroup, SyncGroup).
 
         Raises:
-            KafkaError: As :meth:`~aiokproto.cluster.Cluster.send` and ``coordinator``.
+            KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
         """
         node = await self._cluster.coordinator(CoordinatorKind.GROUP, self.group_id)
         return await self._cluster.send(request, node, timeout=timeout, channel=channel)

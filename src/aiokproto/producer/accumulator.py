@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
-from aiokproto.producer.batch import Batch, StoredBatch
+from aiokproto.producer.batch import ProducerBatch, StoredBatch
 from aiokproto.producer.outcome import Owner
 from aiokproto.producer.partitioner import sticky_choice
 from aiokproto.producer.queue import PartitionQueue, Restart, TopicQueues
@@ -22,7 +22,7 @@ BATCH_OVERHEAD = 61
 INFINITY = float("inf")
 
 
-class Limits(NamedTuple):
+class BufferLimits(NamedTuple):
     """What bounds the accumulator. Sizes in bytes before compression, times in seconds.
 
     Attributes:
@@ -51,7 +51,7 @@ class Drained(NamedTuple):
         wake_at: When to look again (s) if nothing happens before; ``inf`` for never.
     """
 
-    requests: dict[int, list[Batch]]
+    requests: dict[int, list[ProducerBatch]]
     leaderless: list[TopicPartition]
     wake_at: float
 
@@ -67,7 +67,7 @@ class Accumulator:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: BufferLimits,
         *,
         compression: Compression = Compression.NONE,
         level: int | None = None,
@@ -84,8 +84,8 @@ class Accumulator:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # In the order they were opened, which is the order they expire in. OrderedDict, as its first entry is found in
         # constant time also after many removals.
-        self._incomplete: OrderedDict[Batch, None] = OrderedDict()
-        self._lingering: deque[Batch] = deque()
+        self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
+        self._lingering: deque[ProducerBatch] = deque()
         self._ready: dict[PartitionQueue, None] = {}
 
     # -- topics
@@ -159,7 +159,7 @@ class Accumulator:
         value: bytes | None,
         headers: Sequence[Header],
         now: float,
-    ) -> tuple[Batch, int] | None:
+    ) -> tuple[ProducerBatch, int] | None:
         """Add a record where its partition's open batch may have no room.
 
         Args:
@@ -246,7 +246,7 @@ class Accumulator:
         text = f"{what} {size} bytes, {option} is {getattr(limits, option)}"
         raise MessageTooLargeError(ErrorCode.MESSAGE_TOO_LARGE, str(where), text)
 
-    def _grow(self, batch: Batch, need: int) -> bool:
+    def _grow(self, batch: ProducerBatch, need: int) -> bool:
         """Reserve room for ``need`` more bytes in an open batch."""
         wanted = batch.size + need
         if wanted > self._limits.batch_size:
@@ -262,7 +262,7 @@ class Accumulator:
         batch.grow(size)
         return True
 
-    def _open(self, queue: PartitionQueue, need: int, now: float) -> Batch | None:
+    def _open(self, queue: PartitionQueue, need: int, now: float) -> ProducerBatch | None:
         """Open a new batch with room for ``need`` bytes; None if the budget has not as much."""
         if queue.open is not None:
             self._close(queue)
@@ -273,7 +273,7 @@ class Accumulator:
         if likely < FIRST_RESERVATION or 2 * likely > room:
             likely = FIRST_RESERVATION
         size = max(need, min(likely, self._limits.batch_size, room))
-        batch = Batch(
+        batch = ProducerBatch(
             queue.where,
             queue.number(),
             now,
@@ -309,7 +309,7 @@ class Accumulator:
         while self._lingering:
             self._due(self._lingering.popleft())
 
-    def _due(self, batch: Batch) -> None:
+    def _due(self, batch: ProducerBatch) -> None:
         queue = self._queues[batch.where]
         if queue.open is batch:
             queue.due = True
@@ -328,7 +328,7 @@ class Accumulator:
             self._lingering[0].created + self._limits.linger <= now or not self._is_open(self._lingering[0])
         ):
             self._due(self._lingering.popleft())
-        requests: dict[int, list[Batch]] = {}
+        requests: dict[int, list[ProducerBatch]] = {}
         sizes: dict[int, int] = {}
         leaderless: list[TopicPartition] = []
         wake_at = self.next_deadline()
@@ -349,7 +349,7 @@ class Accumulator:
                 requests.setdefault(node, []).append(self._take(queue, now))
         return Drained(requests, leaderless, wake_at)
 
-    def _take(self, queue: PartitionQueue, now: float) -> Batch:
+    def _take(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         if not queue.closed:
             self._close(queue)
         # To the end of the line, so that a request too small for all partitions does not carry the same ones always.
@@ -359,7 +359,7 @@ class Accumulator:
             self._ready[queue] = None
         return batch
 
-    def _is_open(self, batch: Batch) -> bool:
+    def _is_open(self, batch: ProducerBatch) -> bool:
         return self._queues[batch.where].open is batch
 
     def next_deadline(self) -> float:
@@ -382,19 +382,19 @@ class Accumulator:
         """Whether a batch may be due now."""
         return bool(self._ready)
 
-    def queue(self, batch: Batch) -> PartitionQueue:
+    def queue(self, batch: ProducerBatch) -> PartitionQueue:
         """The queue that a batch belongs to."""
         return self._queues[batch.where]
 
     # -- outcomes
 
-    def finish(self, batch: Batch, base_offset: int, append_time: int = -1) -> None:
+    def finish(self, batch: ProducerBatch, base_offset: int, append_time: int = -1) -> None:
         """A batch is in the log."""
         queue = self._settle(batch)
         queue.confirmed_by = queue.sent_to
         batch.finish(base_offset, append_time)
 
-    def fail(self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
+    def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         """A batch will not be sent (again)."""
         queue = self._settle(batch)
         queue.confirmed_by = None
@@ -402,7 +402,7 @@ class Accumulator:
             queue.require_restart(Restart.AFTER_SENT)
         batch.fail(error, record_errors)
 
-    def _settle(self, batch: Batch) -> PartitionQueue:
+    def _settle(self, batch: ProducerBatch) -> PartitionQueue:
         queue = self._queues[batch.where]
         queue.discard(batch)
         if queue.closed or queue.due:
@@ -411,7 +411,7 @@ class Accumulator:
         self.used -= batch.reserved
         return queue
 
-    def retry(self, batch: Batch, error: KafkaError, at: float) -> None:
+    def retry(self, batch: ProducerBatch, error: KafkaError, at: float) -> None:
         """A batch in flight comes back and is sent again not before ``at`` (s)."""
         queue = self._queues[batch.where]
         if queue.gone is not None:
@@ -423,7 +423,7 @@ class Accumulator:
         queue.retry_at = max(queue.retry_at, at)
         self._ready[queue] = None
 
-    def restart(self, batch: Batch, error: KafkaError, at: float) -> None:
+    def restart(self, batch: ProducerBatch, error: KafkaError, at: float) -> None:
         """As :meth:`retry`, where the broker does not take the batch's sequence number.
 
         If an older batch is still to be delivered, that one is what the broker misses, and the number stays good.
@@ -434,7 +434,7 @@ class Accumulator:
             queue.require_restart(Restart.NOW)
         self.retry(batch, error, at)
 
-    def split(self, batch: Batch) -> None:
+    def split(self, batch: ProducerBatch) -> None:
         """A batch in flight that is too large for the broker comes back as two halves (KIP-126).
 
         Halves of one that was stored compressed take what they take when it is not, if need be beyond the budget.
@@ -462,9 +462,9 @@ class Accumulator:
             self._incomplete.move_to_end(part, last=False)
         batch.divide(parts)
 
-    def expire(self, now: float) -> list[Batch]:
+    def expire(self, now: float) -> list[ProducerBatch]:
         """Fail every batch whose delivery timeout has passed; returns them."""
-        expired: list[Batch] = []
+        expired: list[ProducerBatch] = []
         while self._incomplete:
             batch = next(iter(self._incomplete))
             if batch.created + self._limits.delivery_timeout > now:
@@ -474,7 +474,7 @@ class Accumulator:
             self.fail(batch, self._expired(batch, queue))
         return expired
 
-    def _expired(self, batch: Batch, queue: PartitionQueue) -> DeadlineError:
+    def _expired(self, batch: ProducerBatch, queue: PartitionQueue) -> DeadlineError:
         reason = str(batch.last_error) if batch.last_error else ""
         if not reason and queue.leader is None:
             reason = "the partition has no leader"
@@ -487,7 +487,7 @@ class Accumulator:
         error.__cause__ = batch.last_error
         return error
 
-    def fail_all(self, error: Callable[[Batch], KafkaError]) -> None:
+    def fail_all(self, error: Callable[[ProducerBatch], KafkaError]) -> None:
         """Fail everything that has no outcome yet."""
         for batch in list(self._incomplete):
             self.fail(batch, error(batch))
@@ -500,6 +500,6 @@ class Accumulator:
         return max((queue.sent_at for queue in queues), default=-INFINITY)
 
     @property
-    def incomplete(self) -> Iterator[Batch]:
+    def incomplete(self) -> Iterator[ProducerBatch]:
         """The batches that have no outcome yet, oldest first."""
         return iter(self._incomplete)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from aiokproto.errors import InvalidRecordError, KafkaError
 from aiokproto.producer.outcome import Outcome, Owner
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch
-from aiokproto.records.patch import forget_origin, set_producer
+from aiokproto.records.patch import clear_producer, set_producer
 from aiokproto.records.varint import INT32_MAX
 from aiokproto.types import TopicPartition
 
 
-class Batch(BatchBuilder):
+class ProducerBatch(BatchBuilder):
     """A record batch from its first record to its outcome.
 
     It *is* the builder its records are written to: one object and one call fewer for every record.
@@ -109,9 +109,9 @@ class Batch(BatchBuilder):
         self.data = None
         self.outcome.fail(self.count, error, record_errors)
 
-    def part(self, records: Iterable[BatchRecord], start: int, owner: Owner) -> Batch:
+    def part(self, records: Iterable[BatchRecord], start: int, owner: Owner) -> ProducerBatch:
         """Some of its records as a batch in its place, from the one at ``start`` on."""
-        part = Batch(
+        part = ProducerBatch(
             self.where,
             self.number,
             self.created,
@@ -127,7 +127,7 @@ class Batch(BatchBuilder):
             part.stamp(*self.producer, (self.sequence + start) & 0x7FFFFFFF)
         return part
 
-    def divide(self, parts: Sequence[Batch]) -> None:
+    def divide(self, parts: Sequence[ProducerBatch]) -> None:
         """From now on ``parts`` together stand for this batch: its outcome is theirs."""
         self.data = None
         self.outcome.divide([(part.outcome, part.count) for part in parts])
@@ -138,7 +138,7 @@ class Batch(BatchBuilder):
         return self.outcome.done
 
 
-class StoredBatch(Batch):
+class StoredBatch(ProducerBatch):
     """A batch that was written before and is sent again as it is. It takes no records; those it has are not opened.
 
     Attributes:
@@ -152,10 +152,10 @@ class StoredBatch(Batch):
         super().__init__(where, number, created, owner, max_bytes=0, compression=stored.compression)
         self.count = stored.count
         self.data = bytearray(stored.raw)
-        forget_origin(self.data, 0)
+        clear_producer(self.data, 0)
 
 
-def invalid_records(batch: Batch, messages: dict[int, str | None], why: KafkaError) -> dict[int, KafkaError]:
+def invalid_records(batch: ProducerBatch, messages: dict[int, str | None], why: KafkaError) -> dict[int, KafkaError]:
     """An error for each record of a batch in which the broker refused the records that ``messages`` names (KIP-467)."""
     others = InvalidRecordError(f"{batch.where}: not written, as other records of its batch were refused: {why}")
     errors: dict[int, KafkaError] = dict.fromkeys(range(batch.count), others)

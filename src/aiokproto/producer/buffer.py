@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from aiokproto.cluster import Cluster, ClusterSnapshot
+from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.errors import BufferFullError, ClientClosedError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.net.alarm import Alarm
 from aiokproto.net.timeouts import timeout_at
@@ -15,12 +15,12 @@ from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.batch import StoredBatch
 from aiokproto.producer.call_order import CallOrder
+from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.outcome import Outcome
 from aiokproto.producer.partitioner import check_partition
 from aiokproto.producer.queue import PartitionQueue, TopicQueues
 from aiokproto.producer.record import Unplaced
-from aiokproto.producer.settings import Settings
 from aiokproto.records import RecordBatch
 from aiokproto.runtime import thread_id
 
@@ -38,14 +38,14 @@ class Buffer:
         closed: Why nothing is taken; None while it is open.
     """
 
-    def __init__(self, accumulator: Accumulator, settings: Settings, appender: RecordAppender) -> None:
+    def __init__(self, accumulator: Accumulator, settings: ProducerConfig, appender: RecordAppender) -> None:
         self.accumulator = accumulator
         self.closed: KafkaError | None = ClientClosedError("the producer is not started")
         self._appender = appender
         self._linger = settings.limits.linger
         self._max_block = settings.max_block
         self._memory = settings.limits.buffer_memory
-        self._cluster: Cluster
+        self._cluster: ClusterClient
         self._alarm: Alarm
         self._loop: asyncio.AbstractEventLoop
         self._yielded = 0.0
@@ -55,7 +55,7 @@ class Buffer:
         self._ids: dict[str, bytes] = {}
         self._generations: dict[str, int] = {}
 
-    def open(self, cluster: Cluster, alarm: Alarm) -> None:
+    def open(self, cluster: ClusterClient, alarm: Alarm) -> None:
         """Begin to take records; must be called in the running loop.
 
         Args:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.batch import ProducerBatch
 
 MIN_BYTES = 32 * 1024
 """Batches of at least this many bytes are compressed in a thread. For smaller ones, changing threads takes as long."""
 MAX_THREADS = 4
 
 
-def is_slow(batch: Batch) -> bool:
+def is_slow(batch: ProducerBatch) -> bool:
     """Whether sealing a batch takes so long that it is done in a thread."""
     return batch.compresses and batch.size >= MIN_BYTES
 
@@ -24,7 +24,7 @@ class CompressionPool:
         self._threads: ThreadPoolExecutor | None = None
         self._running: set[asyncio.Future[bytearray]] = set()
 
-    def submit(self, batch: Batch) -> asyncio.Future[bytearray]:
+    def submit(self, batch: ProducerBatch) -> asyncio.Future[bytearray]:
         """Have a batch sealed; must be called in the running loop."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="aiokproto-compression")

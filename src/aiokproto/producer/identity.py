@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest
 from aiokproto.errors import AuthorizationError, KafkaError, UnsupportedVersionError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -31,7 +31,7 @@ class Identity:
         current: The id; None while there is none.
     """
 
-    def __init__(self, cluster: Cluster, request_timeout: float) -> None:
+    def __init__(self, cluster: ClusterClient, request_timeout: float) -> None:
         self.current: ProducerId | None = None
         self._cluster = cluster
         self._request_timeout = request_timeout

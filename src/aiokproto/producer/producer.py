@@ -10,21 +10,21 @@ from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.appender import RecordAppender
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer
 from aiokproto.producer.bulk import append_all
+from aiokproto.producer.config import BATCH_SIZE, ProducerConfig
 from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.sender import Sender
-from aiokproto.producer.settings import BATCH_SIZE, Settings
-from aiokproto.producer.stored import FetchedBatch, record_batches
+from aiokproto.producer.stored import SupportsRecordBatches, record_batches
 from aiokproto.producer.summary import delivery_error, summary, undelivered
 from aiokproto.producer.tables import SupportsArrow, TableAppender, is_table
 from aiokproto.producer.waiting import wait_all, wait_done
@@ -105,7 +105,7 @@ class Producer(RecordAppender):
         Raises:
             ConfigurationError: An option is unknown or its value cannot be used.
         """
-        self._settings = Settings.parse(
+        self._settings = ProducerConfig.parse(
             acks=acks,
             enable_idempotence=enable_idempotence,
             linger_ms=linger_ms,
@@ -130,7 +130,7 @@ class Producer(RecordAppender):
         self._buffer = Buffer(self._accumulator, self._settings, self)
         super().__init__(self._settings.partitioner, self._buffer.append)
         self._tables = TableAppender(self, self._buffer)
-        self._cluster: Cluster
+        self._cluster: ClusterClient
         self._sender: Sender | None = None
         self._starting = False
         self._closing = False
@@ -152,7 +152,7 @@ class Producer(RecordAppender):
         self._starting = True
         runtime = current()
         self._wall = None if runtime is SYSTEM else runtime.wall
-        self._cluster = Cluster(self._config, self._accumulator.last_used)
+        self._cluster = ClusterClient(self._config, self._accumulator.last_used)
         try:
             await self._cluster.start()
         except BaseException:
@@ -220,14 +220,14 @@ class Producer(RecordAppender):
         if not self._closing:
             self._buffer.check_open()
 
-    def _send_all(self) -> list[Batch]:
+    def _send_all(self) -> list[ProducerBatch]:
         """Send what is buffered without lingering; returns it."""
         self._accumulator.end_linger()
         if self._sender is not None:
             self._sender.alarm.now()
         return list(self._accumulator.incomplete)
 
-    async def _wait(self, batches: list[Batch], timeout_ms: float | None) -> None:
+    async def _wait(self, batches: list[ProducerBatch], timeout_ms: float | None) -> None:
         """Wait until batches have an outcome, or a timeout passes."""
         # None means the delivery timeout, which ends every batch; the second more is for the sender to see to that.
         timeout = self._settings.limits.delivery_timeout + 1 if timeout_ms is None else timeout_ms / 1000
@@ -279,7 +279,7 @@ class Producer(RecordAppender):
         if lost:
             raise delivery_error(lost)
 
-    def _log_slow_close(self, batches: list[Batch]) -> None:
+    def _log_slow_close(self, batches: list[ProducerBatch]) -> None:
         pending = [batch for batch in batches if not batch.done]
         if pending:
             log.warning("closing the producer waits for %s", summary(pending))
@@ -397,7 +397,7 @@ class Producer(RecordAppender):
         return Outcomes(parts)
 
     async def send_batch(
-        self, topic: str, batch: FetchedBatch | RecordBatch | Bytes, *, partition: int
+        self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int
     ) -> list[RecordMetadata]:
         """Write record batches as they are, and wait until they are acknowledged as ``acks`` demands.
 
@@ -434,7 +434,7 @@ class Producer(RecordAppender):
         return await (await self.post_batch(topic, batch, partition=partition))
 
     async def post_batch(
-        self, topic: str, batch: FetchedBatch | RecordBatch | Bytes, *, partition: int
+        self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int
     ) -> BatchDelivery:
         """Buffer record batches as they are: :meth:`send_batch` for who goes on before they are acknowledged.
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import KafkaError
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.types import TopicPartition
 
 MAX_EPOCH = 0x7FFF
@@ -40,7 +40,7 @@ class Opening:
     __slots__ = ("open",)
 
     def __init__(self) -> None:
-        self.open: Batch | None = None
+        self.open: ProducerBatch | None = None
 
 
 class PartitionQueue(Opening):
@@ -88,8 +88,8 @@ class PartitionQueue(Opening):
         self.leader = leader
         self.gone: KafkaError | None = None
         super().__init__()
-        self.closed: deque[Batch] = deque()
-        self.in_flight: list[Batch] = []
+        self.closed: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
         self.sent_to: int | None = None
         self.sent_at = 0.0
         self.confirmed_by: int | None = None
@@ -106,14 +106,14 @@ class PartitionQueue(Opening):
         self.numbered += 1
         return self.numbered
 
-    def close_open(self) -> Batch | None:
+    def close_open(self) -> ProducerBatch | None:
         """Move the open batch to those that wait; returns it."""
         batch, self.open, self.due = self.open, None, False
         if batch is not None:
             self.closed.append(batch)
         return batch
 
-    def requeue(self, *batches: Batch) -> None:
+    def requeue(self, *batches: ProducerBatch) -> None:
         """Put batches that were in flight back where they belong. Parts of a split batch share its number."""
         place = 0
         while place < len(self.closed) and self.closed[place].number < batches[0].number:
@@ -121,7 +121,7 @@ class PartitionQueue(Opening):
         for batch in reversed(batches):
             self.closed.insert(place, batch)
 
-    def discard(self, batch: Batch) -> None:
+    def discard(self, batch: ProducerBatch) -> None:
         """Take a batch out wherever it is."""
         if batch is self.open:
             self.open = None
@@ -150,7 +150,7 @@ class PartitionQueue(Opening):
         next_is_retry = bool(self.closed and self.closed[0].attempts)
         return not next_is_retry and self.in_flight[0].attempts <= 1
 
-    def take(self, now: float) -> Batch:
+    def take(self, now: float) -> ProducerBatch:
         """Move the first waiting batch, which must exist, in flight."""
         if not self.closed:
             self.close_open()
@@ -165,7 +165,7 @@ class PartitionQueue(Opening):
 
     # -- sequence numbers (KIP-98)
 
-    def assign(self, batch: Batch, producer: tuple[int, int]) -> None:
+    def assign(self, batch: ProducerBatch, producer: tuple[int, int]) -> None:
         """Give a batch that is about to be sent its sequence number, unless it has one from an earlier attempt.
 
         Args:
@@ -196,7 +196,7 @@ class PartitionQueue(Opening):
         return self.producer[1] >= MAX_EPOCH
 
     @property
-    def oldest_sent(self) -> Batch | None:
+    def oldest_sent(self) -> ProducerBatch | None:
         """The oldest batch that has a sequence number and no outcome."""
         candidates = [batch for batch in (*self.in_flight, *self.closed) if batch.sequence >= 0]
         return min(candidates, key=lambda batch: batch.number, default=None)

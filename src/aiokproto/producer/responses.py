@@ -5,30 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DecodeError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.accumulator import Accumulator
-from aiokproto.producer.batch import Batch, invalid_records
+from aiokproto.producer.batch import ProducerBatch, invalid_records
 from aiokproto.producer.identity import Identity
 from aiokproto.producer.sink import Result
 
 log = logging.getLogger("aiokproto.producer")
 
 
-class ResponseHandler:
+class ProduceResponseHandler:
     """Finishes, retries, splits or fails batches."""
 
-    def __init__(self, cluster: Cluster, accumulator: Accumulator, identity: Identity) -> None:
+    def __init__(self, cluster: ClusterClient, accumulator: Accumulator, identity: Identity) -> None:
         """Make a handler; must be called in the running loop."""
         self._cluster = cluster
         self._accumulator = accumulator
         self._identity = identity
         self._loop = asyncio.get_running_loop()
 
-    def handle(self, node: int, request: ProduceRequest, batches: list[Batch], result: Result) -> None:
+    def handle(self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
         """Apply the result of a request to its batches.
 
         Raises:
@@ -44,12 +44,12 @@ class ResponseHandler:
             for batch in batches:
                 self._accumulator.finish(batch, -1)
 
-    def fail(self, batch: Batch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
+    def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         """Give up a batch."""
         self._accumulator.fail(batch, error, record_errors)
         self._identity.renew_for(self._accumulator.queue(batch))
 
-    def _failed(self, batches: list[Batch], error: KafkaError) -> None:
+    def _failed(self, batches: list[ProducerBatch], error: KafkaError) -> None:
         """No answer: the batches may or may not be in the log. An idempotent producer asks again and finds out."""
         action = classify(error, Situation(ProduceRequest.api_key))
         if action is Action.STOP:
@@ -63,9 +63,11 @@ class ResponseHandler:
                 # The sink waits before it tries the broker again. A new leader is no reason to wait.
                 self._accumulator.retry(batch, error, self._loop.time())
 
-    def _answered(self, node: int, request: ProduceRequest, batches: list[Batch], response: ProduceResponse) -> None:
+    def _answered(
+        self, node: int, request: ProduceRequest, batches: list[ProducerBatch], response: ProduceResponse
+    ) -> None:
         names = {topic.topic_id: topic.name for topic in request.topic_data}
-        unanswered: dict[tuple[str | None, int], Batch] = {batch.where: batch for batch in batches}
+        unanswered: dict[tuple[str | None, int], ProducerBatch] = {batch.where: batch for batch in batches}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id)
             for answer in topic.partition_responses:
@@ -76,7 +78,7 @@ class ResponseHandler:
             error = DecodeError(f"Produce to broker {node}: the response leaves out {batch.where}")
             self._accumulator.retry(batch, error, self._retry_at(batch))
 
-    def _partition_answered(self, node: int, batch: Batch, answer: PartitionProduceResponse) -> None:
+    def _partition_answered(self, node: int, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         accumulator = self._accumulator
         if not answer.error_code:
             accumulator.finish(batch, answer.base_offset, answer.log_append_time_ms)
@@ -102,7 +104,9 @@ class ResponseHandler:
         else:
             self._retry(batch, answer, error, refresh=action is Action.REFRESH_METADATA)
 
-    def _retry(self, batch: Batch, answer: PartitionProduceResponse, error: KafkaError, *, refresh: bool) -> None:
+    def _retry(
+        self, batch: ProducerBatch, answer: PartitionProduceResponse, error: KafkaError, *, refresh: bool
+    ) -> None:
         if refresh:
             self._cluster.invalidate(str(error))
         leader = answer.current_leader
@@ -110,12 +114,12 @@ class ResponseHandler:
         # A new leader that is known already is no reason to wait.
         self._accumulator.retry(batch, error, self._loop.time() if led else self._retry_at(batch))
 
-    def _split(self, batch: Batch, error: KafkaError) -> None:
+    def _split(self, batch: ProducerBatch, error: KafkaError) -> None:
         try:
             self._accumulator.split(batch)
         except KafkaError as unreadable:
             error.__cause__ = unreadable
             self.fail(batch, error)
 
-    def _retry_at(self, batch: Batch) -> float:
+    def _retry_at(self, batch: ProducerBatch) -> float:
         return self._loop.time() + self._cluster.backoff(batch.attempts)

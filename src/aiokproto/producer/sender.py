@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from aiokproto.cluster import Cluster, ClusterSnapshot
+from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.net.alarm import Alarm
 from aiokproto.producer.accumulator import INFINITY, Accumulator, Drained
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.compression import CompressionPool
+from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.identity import Identity
-from aiokproto.producer.responses import ResponseHandler
-from aiokproto.producer.settings import Settings
+from aiokproto.producer.responses import ProduceResponseHandler
 from aiokproto.producer.sink import Result, Sink
 
 LEADERLESS_PAUSE = 0.1
@@ -34,9 +34,9 @@ class Sender:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         accumulator: Accumulator,
-        settings: Settings,
+        settings: ProducerConfig,
         request_timeout: float,
         *,
         on_metadata: Callable[[ClusterSnapshot], None],
@@ -70,7 +70,7 @@ class Sender:
         self._compression = CompressionPool()
         self._identity = Identity(cluster, self._request_timeout)
         self._asking_for_id = False
-        self._responses = ResponseHandler(cluster, accumulator, self._identity)
+        self._responses = ProduceResponseHandler(cluster, accumulator, self._identity)
 
     def start(self) -> None:
         """Begin to send."""
@@ -165,7 +165,7 @@ class Sender:
         elif (error := task.exception()) is not None:
             self._fail(error)
 
-    def responded(self, node: int, request: ProduceRequest, batches: list[Batch], result: Result) -> None:
+    def responded(self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
         """A request has its result."""
         if self._ended:
             return
@@ -176,7 +176,7 @@ class Sender:
             return
         self._settled()
 
-    def compression_failed(self, batch: Batch, error: Exception) -> None:
+    def compression_failed(self, batch: ProducerBatch, error: Exception) -> None:
         """A batch cannot be compressed."""
         if not self._ended:
             failure = KafkaError(f"{batch} cannot be compressed: {error!r}")

@@ -7,13 +7,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.errors import KafkaError, UnsupportedVersionError
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.compression import CompressionPool, is_slow
-from aiokproto.producer.settings import Settings
+from aiokproto.producer.config import ProducerConfig
 from aiokproto.records import Compression
 
 LAST_VERSION_WITH_NAMES = 12
@@ -30,10 +30,10 @@ class Events(Protocol):
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task of the producer's."""
 
-    def responded(self, node: int, request: ProduceRequest, batches: list[Batch], result: Result) -> None:
+    def responded(self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
         """A request that was started has its result."""
 
-    def compression_failed(self, batch: Batch, error: Exception) -> None:
+    def compression_failed(self, batch: ProducerBatch, error: Exception) -> None:
         """A batch cannot be compressed, and is not sent."""
 
     def room_freed(self) -> None:
@@ -45,7 +45,7 @@ class _Queued:
 
     __slots__ = ("batches", "compressing")
 
-    def __init__(self, batches: list[Batch]) -> None:
+    def __init__(self, batches: list[ProducerBatch]) -> None:
         self.batches = batches
         self.compressing = 0
 
@@ -60,8 +60,8 @@ class Sink:
     def __init__(
         self,
         node: int,
-        cluster: Cluster,
-        settings: Settings,
+        cluster: ClusterClient,
+        settings: ProducerConfig,
         request_timeout: float,
         compression: CompressionPool,
         events: Events,
@@ -103,7 +103,7 @@ class Sink:
         if self._backoff is not None:
             self._backoff.cancel()
 
-    def send(self, batches: list[Batch]) -> None:
+    def send(self, batches: list[ProducerBatch]) -> None:
         """Send batches of different partitions in one request, or in two: small ones need not wait for threads.
 
         It is written before this returns, unless batches must be compressed, or come behind others of their partition
@@ -121,7 +121,7 @@ class Sink:
         else:
             self._send(batches)
 
-    def _send(self, batches: list[Batch]) -> None:
+    def _send(self, batches: list[ProducerBatch]) -> None:
         self._in_flight += 1
         queued = _Queued(batches)
         for batch in batches:
@@ -134,7 +134,7 @@ class Sink:
         else:
             self._start(batches)
 
-    def _compressed(self, queued: _Queued, batch: Batch, future: asyncio.Future[bytearray]) -> None:
+    def _compressed(self, queued: _Queued, batch: ProducerBatch, future: asyncio.Future[bytearray]) -> None:
         if future.cancelled():
             return
         error = future.exception()
@@ -154,7 +154,7 @@ class Sink:
                 self._queued.remove(queued)
                 self._start_rest(queued.batches)
 
-    def _start_rest(self, batches: list[Batch]) -> None:
+    def _start_rest(self, batches: list[ProducerBatch]) -> None:
         """Start a request with what has neither expired nor failed while it was compressed."""
         left = [batch for batch in batches if not batch.done]
         if left:
@@ -163,7 +163,7 @@ class Sink:
             self._in_flight -= 1
             self._events.room_freed()
 
-    def _start(self, batches: list[Batch]) -> None:
+    def _start(self, batches: list[ProducerBatch]) -> None:
         """Write one request."""
         request, max_version = self._request(batches)
         respond = partial(self._responded, request, batches)
@@ -180,7 +180,7 @@ class Sink:
             self._healthy = False
         self._events.spawn(self._connect_and_send(request, max_version, respond))
 
-    def _request(self, batches: list[Batch]) -> tuple[ProduceRequest, int | None]:
+    def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
         """The request, and the highest version it can have."""
         topics: dict[str, TopicProduceData] = {}
         known = self._cluster.snapshot.topics
@@ -223,7 +223,7 @@ class Sink:
                 f"{f' with {codec.name.lower()}' if codec else ''} need {needed}"
             )
 
-    def _responded(self, request: ProduceRequest, batches: list[Batch], result: Result) -> None:
+    def _responded(self, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
         self._in_flight -= 1
         self._healthy = not isinstance(result, KafkaError)
         if self._healthy:

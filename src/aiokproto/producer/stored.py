@@ -11,7 +11,7 @@ from aiokproto.records.compression import Bytes
 from aiokproto.types import TimestampType
 
 
-class FetchedBatch(Protocol):
+class SupportsRecordBatches(Protocol):
     """What :meth:`~aiokproto.consumer.Consumer.batches` hands out."""
 
     @property
@@ -20,7 +20,7 @@ class FetchedBatch(Protocol):
     def record_batches(self) -> Sequence[RecordBatch]: ...
 
 
-def record_batches(given: FetchedBatch | RecordBatch | Bytes) -> Sequence[RecordBatch]:
+def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequence[RecordBatch]:
     """The batches that ``given`` stands for, each of which can be sent as it is.
 
     Args:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
-from aiokproto.producer.batch import Batch
+from aiokproto.producer.batch import ProducerBatch
 from aiokproto.types import TopicPartition
 
 
-def undelivered(batch: Batch) -> KafkaError:
+def undelivered(batch: ProducerBatch) -> KafkaError:
     """The outcome of a batch that closing has cut off."""
     reason = f", last: {batch.last_error}" if batch.last_error else ""
     error = ClientClosedError(
@@ -20,7 +20,7 @@ def undelivered(batch: Batch) -> KafkaError:
     return error
 
 
-def delivery_error(lost: list[Batch]) -> KafkaError:
+def delivery_error(lost: list[ProducerBatch]) -> KafkaError:
     """The error that says what was lost when closing, and with that it is no longer unobserved."""
     late = False
     for batch in lost:
@@ -31,7 +31,7 @@ def delivery_error(lost: list[Batch]) -> KafkaError:
     return error
 
 
-def summary(batches: Iterable[Batch]) -> str:
+def summary(batches: Iterable[ProducerBatch]) -> str:
     """How many records of which partitions, and the last error of each."""
     counts: Counter[TopicPartition] = Counter()
     reasons: dict[TopicPartition, str] = {}

@@ -66,7 +66,7 @@ def set_producer(buffer: Buffer, pos: int, producer_id: int, producer_epoch: int
         _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
 
 
-def forget_origin(buffer: Buffer, pos: int) -> None:
+def clear_producer(buffer: Buffer, pos: int) -> None:
     """Make of a stored batch one that any producer may send: of where it was, of who wrote it in which transaction, and
     of compaction nothing is left but the records and their timestamps.
 

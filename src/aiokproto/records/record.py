@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import CorruptRecordError, DecodeError
-from aiokproto.records.alike import read_alike
+from aiokproto.records.uniform import read_uniform
 from aiokproto.records.varint import INT64_MAX, read_unsigned, read_varint
 from aiokproto.types import Header, Record, TimestampType
 
@@ -134,7 +134,7 @@ def read_records(
     patience = 1
     try:
         while (left := count - len(records)) > _SHORT_RUN:
-            pos = read_alike(data, pos, left, base_offset, base_timestamp, append_time, make, records)
+            pos = read_uniform(data, pos, left, base_offset, base_timestamp, append_time, make, records)
             # Looking for a run costs as much as reading a few records: where there is none, it is done ever less often.
             found = left - (left := count - len(records))
             patience = 1 if found > _SHORT_RUN else min(2 * patience, _LONGEST_WAIT)

@@ -9,7 +9,7 @@ from typing import Protocol
 INFINITY = float("inf")
 
 
-class Connection(Protocol):
+class SimulatedConnection(Protocol):
     """One end of a connection that goes over a link."""
 
     def reset(self) -> None:
@@ -68,7 +68,7 @@ class Link:
         self.to_server = Direction(random, now)
         self.to_client = Direction(random, now)
         self.reachable = True
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[SimulatedConnection, None] = {}
 
     def silence(self, *, to_server: bool = True, to_client: bool = True) -> None:
         """Let nothing through, in one way or both, and tell nobody: until :meth:`restore` connections look alive."""

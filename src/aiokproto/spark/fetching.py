@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -60,7 +60,7 @@ class RangeFetcher:
         position: The offset to fetch next.
     """
 
-    def __init__(self, cluster: Cluster, wanted: OffsetRange, options: ReadOptions) -> None:
+    def __init__(self, cluster: ClusterClient, wanted: OffsetRange, options: ReadOptions) -> None:
         self.position = wanted.start
         self._cluster = cluster
         self._wanted = wanted

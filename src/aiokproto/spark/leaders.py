@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Protocol, TypeVar
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, BrokerError, DeadlineError, KafkaError, error_for
 from aiokproto.spark.options import ReadOptions
@@ -24,7 +24,7 @@ Ask = Callable[[int, list[TopicPartition]], Awaitable[Iterable[tuple[TopicPartit
 
 
 async def ask_leaders(
-    cluster: Cluster, api: str, partitions: Collection[TopicPartition], ask: Ask[A], options: ReadOptions
+    cluster: ClusterClient, api: str, partitions: Collection[TopicPartition], ask: Ask[A], options: ReadOptions
 ) -> dict[TopicPartition, A]:
     """What the leaders say of partitions; those that fail are asked again.
 
@@ -62,7 +62,7 @@ async def ask_leaders(
         await asyncio.sleep(options.offset_retry_interval)
 
 
-def _by_leader(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
+def _by_leader(cluster: ClusterClient, partitions: Iterable[TopicPartition]) -> dict[int | None, list[TopicPartition]]:
     groups: dict[int | None, list[TopicPartition]] = {}
     for partition in sorted(partitions):
         groups.setdefault(cluster.snapshot.leader(*partition), []).append(partition)

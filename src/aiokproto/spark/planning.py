@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -62,11 +62,13 @@ def plan_now(options: ReadOptions, resume: Mapping[TopicPartition, int] | None =
 
 
 async def _plan_alone(options: ReadOptions, resume: Mapping[TopicPartition, int] | None) -> Plan:
-    async with Cluster(ClusterConfig.parse(options.connection)) as cluster:
+    async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
         return await plan(cluster, options, resume)
 
 
-async def plan(cluster: Cluster, options: ReadOptions, resume: Mapping[TopicPartition, int] | None = None) -> Plan:
+async def plan(
+    cluster: ClusterClient, options: ReadOptions, resume: Mapping[TopicPartition, int] | None = None
+) -> Plan:
     """Find the partitions and the offsets to read. Asks only; cancelling it has no effect on the cluster.
 
     Args:
@@ -107,7 +109,7 @@ async def plan(cluster: Cluster, options: ReadOptions, resume: Mapping[TopicPart
     return Plan(cluster.snapshot.cluster_id, tuple(ranges))
 
 
-async def find_partitions(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
+async def find_partitions(cluster: ClusterClient, options: ReadOptions) -> list[TopicPartition]:
     """The partitions that are to be read, in order.
 
     Raises:
@@ -147,7 +149,7 @@ def _check_topic_ids(actual: Mapping[str, bytes], expected: Mapping[str, str]) -
 
 
 async def _logs(
-    cluster: Cluster, options: ReadOptions, partitions: Collection[TopicPartition], topic_ids: Mapping[str, bytes]
+    cluster: ClusterClient, options: ReadOptions, partitions: Collection[TopicPartition], topic_ids: Mapping[str, bytes]
 ) -> dict[TopicPartition, Log]:
     async def found(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
         return await list_offsets(cluster, timestamps, options)
@@ -176,7 +178,7 @@ def _match(answer: ListOffsetsPartitionResponse | None) -> int | None:
 
 
 async def list_offsets(
-    cluster: Cluster, timestamps: Mapping[TopicPartition, int], options: ReadOptions
+    cluster: ClusterClient, timestamps: Mapping[TopicPartition, int], options: ReadOptions
 ) -> dict[TopicPartition, ListOffsetsPartitionResponse]:
     """Ask the leaders for the offsets at timestamps (or ``EARLIEST``, ``LATEST``), again where one has moved.
 

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError
 
@@ -29,7 +29,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._clusters: OrderedDict[str, Cluster] = OrderedDict()
+        self._clusters: OrderedDict[str, ClusterClient] = OrderedDict()
         # A daemon: Spark ends its workers when it likes, without a word to them.
         self._thread = threading.Thread(target=self._loop.run_forever, name="aiokproto-spark", daemon=True)
         self._thread.start()
@@ -38,7 +38,7 @@ class Worker:
         """Run a coroutine on the loop; cancelling the future cancels it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    def cluster(self, connection: Mapping[str, Any], topic: str) -> Cluster:
+    def cluster(self, connection: Mapping[str, Any], topic: str) -> ClusterClient:
         """The cluster that these options lead to, which knows the topic."""
         return self.start(self._cluster(connection, topic)).result()
 
@@ -49,14 +49,14 @@ class Worker:
         self._thread.join()
         self._loop.close()
 
-    async def _cluster(self, connection: Mapping[str, Any], topic: str) -> Cluster:
+    async def _cluster(self, connection: Mapping[str, Any], topic: str) -> ClusterClient:
         key = repr(sorted(connection.items()))
         if key in self._clusters:
             self._clusters.move_to_end(key)
             with contextlib.suppress(ClientClosedError):
                 await self._clusters[key].topic(topic)
                 return self._clusters[key]
-        cluster = Cluster(ClusterConfig.parse(connection))
+        cluster = ClusterClient(ClusterConfig.parse(connection))
         try:
             await cluster.start()
             await cluster.topic(topic)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.spark import runs
 from aiokproto.spark.loads.truncation import TruncationError
@@ -31,7 +31,7 @@ class RealKafka(Kafka):
         self.bootstrap_servers = cluster.bootstrap_servers
 
     async def _start(self) -> None:
-        self.client = Cluster(ClusterConfig.parse({"bootstrap_servers": self.bootstrap_servers}))
+        self.client = ClusterClient(ClusterConfig.parse({"bootstrap_servers": self.bootstrap_servers}))
         await self.client.start()
 
     async def _stop(self) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aiokproto.broker.fetch.sessions import Key
-from aiokproto.broker.request_context import Hangup
+from aiokproto.broker.request_context import CloseConnection
+from aiokproto.codec.entities import NameOf
 from aiokproto.codec.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
-from aiokproto.codec.parts import NameOf
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response
 
@@ -80,7 +80,7 @@ Intercept = Callable[[Call, Serve], Awaitable["Response | None"]]
 """Takes the place of serving a request, which it can do with the second argument: before, after, or not at all."""
 
 
-class Cut(Hangup):
+class Cut(CloseConnection):
     """The connection must be closed in the middle of the answer, of which ``size`` bytes are sent."""
 
     def __init__(self, response: Response, size: int) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 from aiokproto.broker.clock import Clock, sleep
 from aiokproto.broker.control.call import Call, Cut, Intercept, Serve
 from aiokproto.broker.control.network import Network
-from aiokproto.broker.control.random_faults import Kind, Odds
+from aiokproto.broker.control.random_faults import Kind, RandomFaults
 from aiokproto.broker.control.refusals import refused
 from aiokproto.broker.control.rule import Apis, Rule, Where, keys
-from aiokproto.broker.request_context import Hangup
-from aiokproto.codec.parts import ANYTHING, Subject
+from aiokproto.broker.request_context import CloseConnection
+from aiokproto.codec.entities import ANYTHING, Subject
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 
@@ -135,10 +135,10 @@ class Faults:
 
         async def act(call: Call, serve: Serve) -> Response | None:
             if after is None:
-                raise Hangup("cut before the request was served, as told")
+                raise CloseConnection("cut before the request was served, as told")
             response = await serve(call.request)
             if response is None:
-                raise Hangup("cut after the request was served, as told")
+                raise CloseConnection("cut after the request was served, as told")
             raise Cut(response, after)
 
         return self._add("cut", api, act, where)
@@ -167,8 +167,8 @@ class Faults:
                 response.throttle_time_ms = 100
                 return response                           # or another one; None: no answer is sent
 
-        It runs in the broker's loop. A :class:`~aiokproto.broker.request_context.Hangup` that it raises closes the
-        connection, and so does, with a line in the log, any other exception.
+        It runs in the broker's loop. An exception closes the connection, and has a line in the log unless it is
+        :class:`~aiokproto.broker.request_context.CloseConnection`.
         """
         return self._add("intercept", api, function, where)
 
@@ -193,7 +193,7 @@ class Faults:
         Raises:
             ValueError: ``rate`` is not within 0 to 1, or ``kinds`` is empty or has an unknown one.
         """
-        odds = Odds(seed, rate, kinds)
+        odds = RandomFaults(seed, rate, kinds)
 
         async def act(call: Call, serve: Serve) -> Response | None:
             drawn = odds.draw(call)
@@ -207,7 +207,7 @@ class Faults:
                 return await serve(call.request)
             if drawn.kind == "drop":
                 return None
-            raise Hangup("cut before the request was served, at random")
+            raise CloseConnection("cut before the request was served, at random")
 
         rule = self._add("random", None, act, where)
         return rule

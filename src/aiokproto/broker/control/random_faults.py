@@ -32,7 +32,7 @@ class Drawn(NamedTuple):
     seconds: float
 
 
-class Odds:
+class RandomFaults:
     """What happens to which request."""
 
     def __init__(self, seed: int, rate: float, kinds: Collection[Kind]) -> None:

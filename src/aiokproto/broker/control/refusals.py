@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from aiokproto.broker.control.call import Call, Serve
-from aiokproto.broker.request_context import Hangup
+from aiokproto.broker.request_context import CloseConnection
+from aiokproto.codec.entities import ANYTHING, Subject, merge, split
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import ProduceRequest
-from aiokproto.codec.parts import ANYTHING, Subject, merge, split
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
@@ -28,10 +28,10 @@ async def refused(error: ErrorCode, narrowed: Subject, call: Call, serve: Serve)
         kept = MetadataRequest(topics=[], allow_auto_topic_creation=False)
     response = refuse(hit, call.version, error) if hit is not None else None
     if response is None and hit is not None:
-        raise Hangup(f"{call.api} v{call.version} failed with {error.name}, as told")
+        raise CloseConnection(f"{call.api} v{call.version} failed with {error.name}, as told")
     if kept is None:
         if isinstance(request, ProduceRequest) and request.acks == 0:
-            raise Hangup(f"Produce with acks=0 failed with {error.name}, as told")
+            raise CloseConnection(f"Produce with acks=0 failed with {error.name}, as told")
         return response
     if isinstance(kept, FetchRequest):
         # The error has to be told now, whatever the rest of the partitions wait for.

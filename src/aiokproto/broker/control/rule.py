@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.broker.control.call import Call, Intercept
-from aiokproto.codec.parts import ANYTHING, Subject, split
+from aiokproto.codec.entities import ANYTHING, Subject, split
 from aiokproto.codec.schema import Request
 
 if TYPE_CHECKING:

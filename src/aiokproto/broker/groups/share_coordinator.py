@@ -9,7 +9,7 @@ from aiokproto.broker.groups.reconciling import JOINING
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareBeat
 from aiokproto.broker.groups.store import Entry, GroupStore
-from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.share.store import ShareStates
 from aiokproto.error_codes import ErrorCode
@@ -22,7 +22,7 @@ Offsets = Mapping[int, int]
 class ShareGroupCoordinator(GroupStore):
     """The share groups among all groups."""
 
-    def __init__(self, state: State, states: ShareStates | None = None) -> None:
+    def __init__(self, state: ClusterState, states: ShareStates | None = None) -> None:
         """Have no groups yet; ``states`` keeps those of their partitions."""
         super().__init__(state)
         self._states = states if states is not None else ShareStates(state)

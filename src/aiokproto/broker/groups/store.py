@@ -34,7 +34,7 @@ from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams import records as streams_records
 from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsSettings
 from aiokproto.broker.internal_topics import partition_for, stored_records
-from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition
 from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommitKey
 from aiokproto.error_codes import ErrorCode
@@ -80,7 +80,7 @@ class _Awaited(NamedTuple):
 class ClusterTopics:
     """The cluster's topics, as groups see them."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
 
     def find(self, name: str) -> tuple[bytes, int] | None:
@@ -107,7 +107,7 @@ class GroupStore:
             in them answer COORDINATOR_LOAD_IN_PROGRESS.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._entries: dict[str, Entry] = {}
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec import registry
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import NEVER, Request, Response, Versions
@@ -103,7 +103,7 @@ SERVED: dict[int, Versions] = {
 }
 """What ApiVersions says: no more and no less than what is served."""
 
-Handle = Callable[[Any, Context], Awaitable[Response | None]]
+Handle = Callable[[Any, RequestContext], Awaitable[Response | None]]
 
 
 class Handler(NamedTuple):

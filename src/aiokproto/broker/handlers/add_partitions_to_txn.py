@@ -6,7 +6,7 @@ be changed; v5 knows TRANSACTION_ABORTABLE.
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.transactions.transaction import ProducerIdentity, TopicPartition, fencing_code
 from aiokproto.codec.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -20,7 +20,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: AddPartitionsToTxnRequest, context: Context) -> AddPartitionsToTxnResponse:
+async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) -> AddPartitionsToTxnResponse:
     if context.version >= 4:
         results = [_result(transaction, _add(transaction, context)) for transaction in request.transactions]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
@@ -34,7 +34,7 @@ async def handle(request: AddPartitionsToTxnRequest, context: Context) -> AddPar
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
 
 
-def _add(transaction: AddPartitionsToTxnTransaction, context: Context) -> dict[TopicPartition, ErrorCode]:
+def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> dict[TopicPartition, ErrorCode]:
     """What became of each partition. One that is unknown keeps the others from being added."""
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     unknown = {where for where in partitions if context.state.find_partition(*where) is None}

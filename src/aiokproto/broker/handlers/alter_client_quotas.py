@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -14,14 +14,14 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: AlterClientQuotasRequest, context: Context) -> AlterClientQuotasResponse:
+async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
     return AlterClientQuotasResponse(
         entries=[_alter(entry, request.validate_only, context) for entry in request.entries]
     )
 
 
 def _alter(
-    entry: AlterClientQuotasRequestEntryData, dry_run: bool, context: Context
+    entry: AlterClientQuotasRequestEntryData, dry_run: bool, context: RequestContext
 ) -> AlterClientQuotasResponseEntryData:
     entity = [(each.entity_type, each.entity_name) for each in entry.entity]
     answer = AlterClientQuotasResponseEntryData(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.handlers.changed_configs import Change, answer
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -12,7 +12,7 @@ from aiokproto.codec.messages.alter_configs import (
 )
 
 
-async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
+async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
             answer(AlterConfigsResourceResponse, asked, _replacement(asked), context, dry_run=request.validate_only)

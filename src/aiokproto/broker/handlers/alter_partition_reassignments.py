@@ -5,7 +5,7 @@ It is done at once, since all nodes share the data; so there is never one that c
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -17,7 +17,9 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: AlterPartitionReassignmentsRequest, context: Context) -> AlterPartitionReassignmentsResponse:
+async def handle(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
     may_resize = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_resize,
@@ -34,7 +36,7 @@ async def handle(request: AlterPartitionReassignmentsRequest, context: Context) 
 
 
 def _reassign(
-    topic: str, asked: ReassignablePartition, may_resize: bool, context: Context
+    topic: str, asked: ReassignablePartition, may_resize: bool, context: RequestContext
 ) -> ReassignablePartitionResponse:
     index = asked.partition_index
     answer = ReassignablePartitionResponse(partition_index=index, error_code=ErrorCode.NONE, error_message=None)

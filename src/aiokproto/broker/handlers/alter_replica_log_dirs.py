@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -12,7 +12,7 @@ from aiokproto.codec.messages.alter_replica_log_dirs import (
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:
+async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(
@@ -30,7 +30,7 @@ async def handle(request: AlterReplicaLogDirsRequest, context: Context) -> Alter
     )
 
 
-def _move(path: str, topic: str, index: int, context: Context) -> ErrorCode:
+def _move(path: str, topic: str, index: int, context: RequestContext) -> ErrorCode:
     if path != str(context.state.root):
         return ErrorCode.LOG_DIR_NOT_FOUND
     partition = context.state.find_partition(topic, index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestTopic,
@@ -15,7 +15,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: AlterShareGroupOffsetsRequest, context: Context) -> AlterShareGroupOffsetsResponse:
+async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext) -> AlterShareGroupOffsetsResponse:
     try:
         context.groups.check(request.group_id, context.node.node_id)
         results = context.groups.alter_share_offsets(
@@ -34,7 +34,7 @@ async def handle(request: AlterShareGroupOffsetsRequest, context: Context) -> Al
 
 
 def _answer(
-    asked: AlterShareGroupOffsetsRequestTopic, results: dict[tuple[str, int], ErrorCode], context: Context
+    asked: AlterShareGroupOffsetsRequestTopic, results: dict[tuple[str, int], ErrorCode], context: RequestContext
 ) -> AlterShareGroupOffsetsResponseTopic:
     topic = context.state.topics.get(asked.topic_name)
     return AlterShareGroupOffsetsResponseTopic(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.credentials import Deletion, Upsertion
 from aiokproto.codec.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -12,7 +12,9 @@ from aiokproto.codec.messages.alter_user_scram_credentials import (
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: AlterUserScramCredentialsRequest, context: Context) -> AlterUserScramCredentialsResponse:
+async def handle(
+    request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
     results = context.guard.alter_credentials(
         [Deletion(each.name, each.mechanism) for each in request.deletions],
         [

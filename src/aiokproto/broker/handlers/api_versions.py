@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiokproto.broker.metadata import features
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -20,7 +20,7 @@ from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     response = describe(context.served, context.version)
     in_force = features.levels(context.state.metadata)
     response.finalized_features_epoch = features.epoch(context.state.metadata)

@@ -13,7 +13,7 @@ from aiokproto.broker.handlers.describe_configs import (
     check_broker_name,
     require_for_configs,
 )
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -28,7 +28,9 @@ class _Resource(Protocol):
     resource_name: str
 
 
-def answer(response: Callable[..., R], asked: _Resource, change: Change, context: Context, *, dry_run: bool) -> R:
+def answer(
+    response: Callable[..., R], asked: _Resource, change: Change, context: RequestContext, *, dry_run: bool
+) -> R:
     """Change the options of a topic, a group, this broker or all brokers, and say how that went.
 
     Args:
@@ -49,7 +51,7 @@ def answer(response: Callable[..., R], asked: _Resource, change: Change, context
     )
 
 
-def _change(asked: _Resource, change: Change, context: Context, *, dry_run: bool) -> None:
+def _change(asked: _Resource, change: Change, context: RequestContext, *, dry_run: bool) -> None:
     if asked.resource_type == TOPIC_RESOURCE:
         topic = context.state.topics.get(asked.resource_name)
         if topic is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ConsumerMember
 from aiokproto.broker.groups.places import Place, by_topic
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_describe import (
     Assignment,
@@ -24,7 +24,7 @@ _CLASSIC, _CONSUMER = 0, 1
 """Types of members."""
 
 
-async def handle(request: ConsumerGroupDescribeRequest, context: Context) -> ConsumerGroupDescribeResponse:
+async def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
     groups = [_answer(group_id, context) for group_id in request.group_ids]
     if request.include_authorized_operations:
         for group in groups:
@@ -33,7 +33,7 @@ async def handle(request: ConsumerGroupDescribeRequest, context: Context) -> Con
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _answer(group_id: str, context: Context) -> DescribedGroup:
+def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check(group_id, context.node.node_id)
         entry = context.groups.entry(group_id)
@@ -53,7 +53,7 @@ def _answer(group_id: str, context: Context) -> DescribedGroup:
         )
 
 
-def _describe_group(group: ConsumerGroup, context: Context) -> DescribedGroup:
+def _describe_group(group: ConsumerGroup, context: RequestContext) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.group_id,
@@ -65,7 +65,7 @@ def _describe_group(group: ConsumerGroup, context: Context) -> DescribedGroup:
     )
 
 
-def _describe(member: ConsumerMember, group: ConsumerGroup, context: Context) -> Member:
+def _describe(member: ConsumerMember, group: ConsumerGroup, context: RequestContext) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -81,7 +81,7 @@ def _describe(member: ConsumerMember, group: ConsumerGroup, context: Context) ->
     )
 
 
-def _assignment(places: Iterable[Place], context: Context) -> Assignment:
+def _assignment(places: Iterable[Place], context: RequestContext) -> Assignment:
     """What of it still exists. Raises :class:`BrokerError` if the client may not know of all that: then of nothing."""
     assignment = Assignment(topic_partitions=[])
     for topic_id, indexes in by_topic(places).items():

@@ -10,7 +10,7 @@ from aiokproto.broker.groups.consumer.member import Beat
 from aiokproto.broker.groups.places import Answer, Places, by_topic
 from aiokproto.broker.groups.reconciling import JOINING, LEAVING, LEFT_FOR_NOW
 from aiokproto.broker.patterns import compile_pattern
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_heartbeat import (
     Assignment,
@@ -23,7 +23,7 @@ from aiokproto.errors import BrokerError
 from aiokproto.runtime import current
 
 
-async def handle(request: ConsumerGroupHeartbeatRequest, context: Context) -> ConsumerGroupHeartbeatResponse:
+async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
     try:
         for name in request.subscribed_topic_names or ():
             context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
@@ -79,7 +79,7 @@ def _invalid(why: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
 
 
-def _read(request: ConsumerGroupHeartbeatRequest, context: Context) -> Beat:
+def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat:
     names, owned = request.subscribed_topic_names, request.topic_partitions
     timeout = request.rebalance_timeout_ms
     return Beat(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TypeVar
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import MAX_ACLS, Authorizer
 from aiokproto.broker.security.principal import parse_principal
@@ -16,7 +16,7 @@ from aiokproto.errors import BrokerError
 Kind = TypeVar("Kind", bound=IntEnum)
 
 
-async def handle(request: CreateAclsRequest, context: Context) -> CreateAclsResponse:
+async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     authorizer = context.guard.authorizer
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")

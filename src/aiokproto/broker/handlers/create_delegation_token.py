@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.principal import Principal
 from aiokproto.broker.security.tokens import DelegationToken
@@ -14,7 +14,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:
+async def handle(request: CreateDelegationTokenRequest, context: RequestContext) -> CreateDelegationTokenResponse:
     requester = context.connection.principal
     owner = requester
     if request.owner_principal_name:
@@ -42,7 +42,7 @@ async def handle(request: CreateDelegationTokenRequest, context: Context) -> Cre
     return response
 
 
-def _create(request: CreateDelegationTokenRequest, owner: Principal, context: Context) -> DelegationToken:
+def _create(request: CreateDelegationTokenRequest, owner: Principal, context: RequestContext) -> DelegationToken:
     requester = context.connection.principal
     context.connection.check_delegation()
     if owner != requester:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -13,12 +13,12 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     context.mutations.strict = context.version >= 3
     return CreatePartitionsResponse(results=[_grow(topic, request.validate_only, context) for topic in request.topics])
 
 
-def _grow(asked: CreatePartitionsTopic, dry_run: bool, context: Context) -> CreatePartitionsTopicResult:
+def _grow(asked: CreatePartitionsTopic, dry_run: bool, context: RequestContext) -> CreatePartitionsTopicResult:
     assignments = None if asked.assignments is None else [each.broker_ids for each in asked.assignments]
     try:
         topic = context.state.topics.get(asked.name)

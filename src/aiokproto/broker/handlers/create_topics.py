@@ -9,7 +9,7 @@ from collections import Counter
 
 from aiokproto.broker.handlers.describe_configs import topic_entries
 from aiokproto.broker.metadata.topics import Topic
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.create_topics import (
     CreatableTopic,
@@ -22,7 +22,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
     context.mutations.strict = context.version >= 6
     return CreateTopicsResponse(
@@ -30,7 +30,7 @@ async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopics
     )
 
 
-def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: Context) -> CreatableTopicResult:
+def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: RequestContext) -> CreatableTopicResult:
     try:
         if times > 1:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"topic {asked.name!r} is in the request {times} times")
@@ -67,7 +67,7 @@ def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: Context) 
     )
 
 
-def _create(asked: CreatableTopic, dry_run: bool, context: Context) -> Topic:
+def _create(asked: CreatableTopic, dry_run: bool, context: RequestContext) -> Topic:
     if asked.assignments and (asked.num_partitions, asked.replication_factor) != (-1, -1):
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail="with replicas assigned, both numbers must be -1")
     number = context.state.options.number

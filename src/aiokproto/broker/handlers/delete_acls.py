@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.handlers.describe_acls import read_filter
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Acl
 from aiokproto.broker.security.authorizer import Authorizer
 from aiokproto.codec.messages.delete_acls import (
@@ -17,7 +17,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DeleteAclsRequest, context: Context) -> DeleteAclsResponse:
+async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     authorizer = context.guard.authorizer
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")

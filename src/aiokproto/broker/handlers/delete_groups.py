@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
+async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=group_id, error_code=_delete(group_id, context))
@@ -17,7 +17,7 @@ async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroups
     )
 
 
-def _delete(group_id: str, context: Context) -> ErrorCode:
+def _delete(group_id: str, context: RequestContext) -> ErrorCode:
     try:
         context.groups.check(group_id, context.node.node_id)
     except BrokerError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -14,7 +14,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     results = [
         DeleteRecordsTopicResult(
             name=topic.name, partitions=[_delete(topic.name, asked, context) for asked in topic.partitions]
@@ -26,7 +26,7 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
     return DeleteRecordsResponse(topics=results)
 
 
-def _delete(topic: str, asked: DeleteRecordsPartition, context: Context) -> DeleteRecordsPartitionResult:
+def _delete(topic: str, asked: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
     try:
         partition = context.state.led_partition(topic, index, context.node.node_id)

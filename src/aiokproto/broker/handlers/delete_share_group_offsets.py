@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
@@ -13,7 +13,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DeleteShareGroupOffsetsRequest, context: Context) -> DeleteShareGroupOffsetsResponse:
+async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContext) -> DeleteShareGroupOffsetsResponse:
     names = dict.fromkeys(topic.topic_name for topic in request.topics)
     known = [context.state.topics[name] for name in names if name in context.state.topics]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.handlers.share_group_states import answers
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -16,7 +16,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DeleteShareGroupStateRequest, context: Context) -> DeleteShareGroupStateResponse:
+async def handle(request: DeleteShareGroupStateRequest, context: RequestContext) -> DeleteShareGroupStateResponse:
     def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
         context.share_states.delete(*key)
         return PartitionResult(partition=asked.partition, error_code=ErrorCode.NONE, error_message=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -14,7 +14,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     context.mutations.strict = context.version >= 5
     asked = request.topics
     if context.version < 6:
@@ -22,7 +22,7 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
     return DeleteTopicsResponse(responses=[_delete(topic, context) for topic in asked])
 
 
-def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
+def _delete(asked: DeleteTopicState, context: RequestContext) -> DeletableTopicResult:
     state = context.state
     answer = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.NONE)
     by_id = asked.topic_id != ZERO_UUID

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from aiokproto.broker.handlers.create_acls import known
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from aiokproto.codec.messages.delete_acls import DeleteAclsFilter
 from aiokproto.codec.messages.describe_acls import (
@@ -18,7 +18,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DescribeAclsRequest, context: Context) -> DescribeAclsResponse:
+async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     authorizer = context.guard.authorizer
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured on the broker")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.quotas.limits import Component
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -14,7 +14,7 @@ from aiokproto.codec.messages.describe_client_quotas import (
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
+async def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
     found = context.guard.limits.describe(components, strict=request.strict)
     return DescribeClientQuotasResponse(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.handlers.metadata import cluster_operations
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -14,7 +14,7 @@ from aiokproto.error_codes import ErrorCode
 BROKERS = 1
 
 
-async def handle(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+async def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     state = context.state
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(

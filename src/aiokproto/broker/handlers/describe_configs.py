@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
 from aiokproto.broker.config.options import BROKER, CHANGED, DEFAULT, PASSWORD, OwnOptions, as_text
 from aiokproto.broker.metadata.topics import Topic
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -28,13 +28,13 @@ TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 FROM_TOPIC, FROM_NODE, FROM_GROUP = 1, 2, 8
 
 
-async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[_answer(resource, request.include_synonyms, context) for resource in request.resources],
     )
 
 
-def _answer(asked: DescribeConfigsResource, synonyms: bool, context: Context) -> DescribeConfigsResult:
+def _answer(asked: DescribeConfigsResource, synonyms: bool, context: RequestContext) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -56,7 +56,7 @@ def _answer(asked: DescribeConfigsResource, synonyms: bool, context: Context) ->
     return result
 
 
-def _entries(asked: DescribeConfigsResource, context: Context) -> list[DescribeConfigsResourceResult]:
+def _entries(asked: DescribeConfigsResource, context: RequestContext) -> list[DescribeConfigsResourceResult]:
     require_for_configs(context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
     if asked.resource_type == TOPIC_RESOURCE:
         topic = context.state.topics.get(asked.resource_name)
@@ -76,7 +76,7 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> list[DescribeC
     raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"resources of type {asked.resource_type} have no options here")
 
 
-def require_for_configs(context: Context, operation: Operation, resource_type: int, name: str) -> None:
+def require_for_configs(context: RequestContext, operation: Operation, resource_type: int, name: str) -> None:
     """Refuse what the client may not do to options: those of brokers are the cluster's.
 
     Raises:
@@ -90,7 +90,7 @@ def require_for_configs(context: Context, operation: Operation, resource_type: i
         context.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def check_broker_name(context: Context, name: str) -> None:
+def check_broker_name(context: RequestContext, name: str) -> None:
     """Whether a resource is this broker, or all of them.
 
     Raises:
@@ -119,7 +119,7 @@ def own_entries(options: OwnOptions, set_here: int) -> list[DescribeConfigsResou
     return entries
 
 
-def _node_entries(changed: NodeOptions, context: Context) -> list[DescribeConfigsResourceResult]:
+def _node_entries(changed: NodeOptions, context: RequestContext) -> list[DescribeConfigsResourceResult]:
     """All that a node is configured with."""
     for_all = context.state.changed_options("")
     entries = []

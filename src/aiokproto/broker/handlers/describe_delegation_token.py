@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.security.principal import Principal
 from aiokproto.broker.security.tokens import DelegationToken
@@ -15,7 +15,7 @@ from aiokproto.codec.messages.describe_delegation_token import (
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: DescribeDelegationTokenRequest, context: Context) -> DescribeDelegationTokenResponse:
+async def handle(request: DescribeDelegationTokenRequest, context: RequestContext) -> DescribeDelegationTokenResponse:
     context.connection.check_delegation()
     context.guard.tokens.check_enabled()
     owners = None
@@ -31,7 +31,7 @@ async def handle(request: DescribeDelegationTokenRequest, context: Context) -> D
     )
 
 
-def _visible(token: DelegationToken, context: Context) -> bool:
+def _visible(token: DelegationToken, context: RequestContext) -> bool:
     """Whether the client may see a token: its own, or by permission for this one, or for all of its owner's."""
     return (
         token.concerns(context.connection.principal)
@@ -40,7 +40,7 @@ def _visible(token: DelegationToken, context: Context) -> bool:
     )
 
 
-def _describe(token: DelegationToken, context: Context) -> DescribedDelegationToken:
+def _describe(token: DelegationToken, context: RequestContext) -> DescribedDelegationToken:
     described = DescribedDelegationToken(
         principal_type=token.owner.kind,
         principal_name=token.owner.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.member import State
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import ResourceType
 from aiokproto.codec.messages.describe_groups import (
     DescribedGroup,
@@ -20,7 +20,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     groups = [_answer(group_id, context) for group_id in request.groups]
     if request.include_authorized_operations:
         for group in groups:
@@ -29,7 +29,7 @@ async def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGr
     return DescribeGroupsResponse(groups=groups)
 
 
-def _answer(group_id: str, context: Context) -> DescribedGroup:
+def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check(group_id, context.node.node_id)
     except BrokerError as error:

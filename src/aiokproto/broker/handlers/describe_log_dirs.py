@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -18,7 +18,7 @@ from aiokproto.codec.messages.describe_log_dirs import (
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+async def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     wanted = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
     disk = shutil.disk_usage(context.state.root)
     topics = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.log.producers import Producer, ProducerStates
 from aiokproto.broker.metadata.topics import check_topic_name
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -16,7 +16,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+async def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -28,7 +28,7 @@ async def handle(request: DescribeProducersRequest, context: Context) -> Describ
     )
 
 
-def _describe(topic: str, index: int, context: Context) -> PartitionResponse:
+def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     try:
         check_topic_name(topic)
         producers = context.state.led_partition(topic, index, context.node.node_id).log.producers

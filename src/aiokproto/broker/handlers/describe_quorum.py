@@ -5,7 +5,7 @@ There is no metadata log, so its offsets and times are -1, Kafka's word for unkn
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -21,7 +21,7 @@ METADATA = ("__cluster_metadata", 0)
 _UNKNOWN = -1
 
 
-async def handle(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+async def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     nodes = context.state.nodes.values()
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
@@ -39,7 +39,7 @@ async def handle(request: DescribeQuorumRequest, context: Context) -> DescribeQu
     )
 
 
-def _describe(topic: str, index: int, context: Context) -> DescribeQuorumResponsePartitionData:
+def _describe(topic: str, index: int, context: RequestContext) -> DescribeQuorumResponsePartitionData:
     state = context.state
     is_metadata = (topic, index) == METADATA
     voters = state.nodes if is_metadata else ()

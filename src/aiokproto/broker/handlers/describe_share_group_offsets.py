@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aiokproto.broker.metadata.topics import Topic
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.share.state import PartitionState
 from aiokproto.codec.messages.describe_share_group_offsets import (
@@ -24,11 +24,15 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DescribeShareGroupOffsetsRequest, context: Context) -> DescribeShareGroupOffsetsResponse:
+async def handle(
+    request: DescribeShareGroupOffsetsRequest, context: RequestContext
+) -> DescribeShareGroupOffsetsResponse:
     return DescribeShareGroupOffsetsResponse(groups=[_answer(asked, context) for asked in request.groups])
 
 
-def _answer(asked: DescribeShareGroupOffsetsRequestGroup, context: Context) -> DescribeShareGroupOffsetsResponseGroup:
+def _answer(
+    asked: DescribeShareGroupOffsetsRequestGroup, context: RequestContext
+) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = asked.group_id
     answer = DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=ErrorCode.NONE)
     try:
@@ -51,7 +55,7 @@ def _answer(asked: DescribeShareGroupOffsetsRequestGroup, context: Context) -> D
 
 
 def _describe(
-    group_id: str, name: str, topic: Topic | None, indexes: Iterable[int], context: Context
+    group_id: str, name: str, topic: Topic | None, indexes: Iterable[int], context: RequestContext
 ) -> DescribeShareGroupOffsetsResponseTopic:
     return DescribeShareGroupOffsetsResponseTopic(
         topic_name=name,
@@ -61,7 +65,7 @@ def _describe(
 
 
 def _partition(
-    group_id: str, topic: Topic | None, index: int, context: Context
+    group_id: str, topic: Topic | None, index: int, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponsePartition:
     state = _state(group_id, topic, index, context) if topic is not None else None
     return DescribeShareGroupOffsetsResponsePartition(
@@ -74,7 +78,7 @@ def _partition(
     )
 
 
-def _state(group_id: str, topic: Topic, index: int, context: Context) -> PartitionState | None:
+def _state(group_id: str, topic: Topic, index: int, context: RequestContext) -> PartitionState | None:
     try:
         return context.share_states.summary(group_id, topic.topic_id, index)
     except BrokerError:

@@ -6,7 +6,7 @@ Eligible leader replicas are never told of: there are none, as in a Kafka withou
 from __future__ import annotations
 
 from aiokproto.broker.metadata.topics import NO_LEADER, Partition, check_topic_name
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.describe_topic_partitions import (
     Cursor,
@@ -23,7 +23,7 @@ MAX_PARTITIONS = 2000
 """Most partitions of an answer, ``max.request.partition.size.limit`` in Kafka."""
 
 
-async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> DescribeTopicPartitionsResponse:
+async def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
     start = request.cursor
     if start is not None and start.partition_index < 0:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the cursor's partition is negative")
@@ -48,12 +48,12 @@ async def handle(request: DescribeTopicPartitionsRequest, context: Context) -> D
     return response
 
 
-def _visible(name: str, context: Context) -> bool:
+def _visible(name: str, context: RequestContext) -> bool:
     return context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _describe(
-    name: str, first: int, limit: int, context: Context
+    name: str, first: int, limit: int, context: RequestContext
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     """A topic from a partition on, and the next partition if there are more than the limit."""
     topic = context.state.topics.get(name)
@@ -81,7 +81,7 @@ def _why_unknown(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _describe_partition(partition: Partition, context: Context) -> DescribeTopicPartitionsResponsePartition:
+def _describe_partition(partition: Partition, context: RequestContext) -> DescribeTopicPartitionsResponsePartition:
     nodes = context.state.nodes
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -14,13 +14,13 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
+async def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[_describe(each, context) for each in request.transactional_ids]
     )
 
 
-def _describe(transactional_id: str, context: Context) -> TransactionState:
+def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
     try:
         context.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         context.transactions.check(transactional_id, context.node.node_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -13,7 +13,7 @@ from aiokproto.error_codes import ErrorCode
 
 
 async def handle(
-    request: DescribeUserScramCredentialsRequest, context: Context
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     asked = [user.name for user in request.users or ()]
     users = list(dict.fromkeys(asked)) or context.guard.credentials.users
@@ -24,7 +24,7 @@ async def handle(
     )
 
 
-def _describe(user: str, twice: bool, context: Context) -> DescribeUserScramCredentialsResult:
+def _describe(user: str, twice: bool, context: RequestContext) -> DescribeUserScramCredentialsResult:
     result = DescribeUserScramCredentialsResult(
         user=user, error_code=ErrorCode.NONE, error_message=None, credential_infos=[]
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -15,7 +15,7 @@ from aiokproto.errors import BrokerError
 PREFERRED, UNCLEAN = range(2)
 
 
-async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
+async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"election type {request.election_type}")
     unclean = request.election_type == UNCLEAN
@@ -38,7 +38,7 @@ async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeaders
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _elect(topic: str, index: int, unclean: bool, context: Context) -> PartitionResult:
+def _elect(topic: str, index: int, unclean: bool, context: RequestContext) -> PartitionResult:
     result = PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
     try:
         context.state.elect(topic, index, unclean=unclean)

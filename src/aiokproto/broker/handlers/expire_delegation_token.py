@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
@@ -10,7 +10,7 @@ from aiokproto.codec.messages.expire_delegation_token import (
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: ExpireDelegationTokenRequest, context: Context) -> ExpireDelegationTokenResponse:
+async def handle(request: ExpireDelegationTokenRequest, context: RequestContext) -> ExpireDelegationTokenResponse:
     client = context.connection
     client.check_delegation()
     expires = context.guard.tokens.expire(bytes(request.hmac), request.expiry_time_period_ms, client.principal)

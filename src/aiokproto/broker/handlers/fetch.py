@@ -18,7 +18,7 @@ from aiokproto.broker.log import Span
 from aiokproto.broker.log.conversion import NEW_FETCH, downgrade
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.server.turns import Turns
 from aiokproto.codec.messages.fetch import (
@@ -42,7 +42,7 @@ _FIRST_BATCH_WHOLE = 3
 Found = tuple[Key, PartitionData, Span | None]
 
 
-async def handle(request: FetchRequest, context: Context) -> FetchResponse:
+async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse:
     try:
         session = context.sessions.begin(request, context.version)
     except BrokerError as error:
@@ -79,7 +79,7 @@ def _read(answer: PartitionData, span: Span) -> bytes:
         return b""
 
 
-def _respond(session: FetchSession, answers: list[tuple[Key, PartitionData]], context: Context) -> FetchResponse:
+def _respond(session: FetchSession, answers: list[tuple[Key, PartitionData]], context: RequestContext) -> FetchResponse:
     hints = {answer.current_leader.leader_id for _, answer in answers} - {-1} if context.version >= 16 else set()
     return FetchResponse(
         error_code=ErrorCode.NONE,
@@ -96,7 +96,7 @@ def _respond(session: FetchSession, answers: list[tuple[Key, PartitionData]], co
     )
 
 
-def _look(session: FetchSession, request: FetchRequest, context: Context) -> list[Found]:
+def _look(session: FetchSession, request: FetchRequest, context: RequestContext) -> list[Found]:
     """What there is to be read now, within the limits; nothing is read yet."""
     left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     found: list[Found] = []
@@ -112,7 +112,7 @@ def _look(session: FetchSession, request: FetchRequest, context: Context) -> lis
 
 
 def _look_at(
-    key: Key, asked: FetchPartition, left: int, at_least_one: bool, committed: bool, context: Context
+    key: Key, asked: FetchPartition, left: int, at_least_one: bool, committed: bool, context: RequestContext
 ) -> tuple[PartitionData, Span | None]:
     answer = PartitionData(
         partition_index=asked.partition,
@@ -182,7 +182,7 @@ def _diverges(partition: Partition, asked: FetchPartition, answer: PartitionData
     return False
 
 
-def _find(key: Key, context: Context) -> Partition | None:
+def _find(key: Key, context: RequestContext) -> Partition | None:
     name, topic_id, index = key
     if context.version >= 13:
         topic = context.state.topic_by_id(topic_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.metadata.topics import Partition
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from aiokproto.broker.share.store import is_key
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -13,7 +13,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 _SHARE_SINCE = 6
 
 
-async def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+async def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.version >= 4:
         found = [_find(key, request.key_type, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
@@ -27,7 +27,7 @@ async def handle(request: FindCoordinatorRequest, context: Context) -> FindCoord
     )
 
 
-def _find(key: str, kind: int, context: Context) -> Coordinator:
+def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
     if kind == SHARE and context.version >= _SHARE_SINCE and is_key(key):
         # It is the cluster's own nodes that ask: nobody else has to do with the states of share partitions.
         context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -41,7 +41,7 @@ def _find(key: str, kind: int, context: Context) -> Coordinator:
     return _found(key, coordinator.partition_of(key), context)
 
 
-def _found(key: str, partition: Partition, context: Context) -> Coordinator:
+def _found(key: str, partition: Partition, context: RequestContext) -> Coordinator:
     node = context.state.nodes.get(partition.leader)
     if node is None:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"a partition of {partition.topic} has no leader")

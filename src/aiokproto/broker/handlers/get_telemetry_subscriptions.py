@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -20,7 +20,9 @@ ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNA
 """The best first. Uncompressed metrics are taken too, which Kafka does not list."""
 
 
-async def handle(request: GetTelemetrySubscriptionsRequest, context: Context) -> GetTelemetrySubscriptionsResponse:
+async def handle(
+    request: GetTelemetrySubscriptionsRequest, context: RequestContext
+) -> GetTelemetrySubscriptionsResponse:
     return GetTelemetrySubscriptionsResponse(
         error_code=ErrorCode.NONE,
         client_instance_id=current().uuid().bytes

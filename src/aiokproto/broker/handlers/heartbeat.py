@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from aiokproto.broker.groups.member import Identity
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     try:
         context.groups.check(request.group_id, context.node.node_id)
     except BrokerError as error:

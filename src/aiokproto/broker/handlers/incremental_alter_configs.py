@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.config.options import OwnOptions, as_text
 from aiokproto.broker.handlers.changed_configs import Change, answer
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -18,7 +18,7 @@ from aiokproto.errors import BrokerError
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-async def handle(request: IncrementalAlterConfigsRequest, context: Context) -> IncrementalAlterConfigsResponse:
+async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
             answer(AlterConfigsResourceResponse, asked, _changes(asked), context, dry_run=request.validate_only)

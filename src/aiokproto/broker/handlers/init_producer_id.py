@@ -5,7 +5,7 @@ v3 (KIP-360) says which id and epoch the producer had before, v4 knows PRODUCER_
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, ProducerIdentity, fencing_code
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -13,7 +13,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
+async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     try:
         who = _init(request, context)
     except BrokerError as error:
@@ -22,7 +22,7 @@ async def handle(request: InitProducerIdRequest, context: Context) -> InitProduc
     return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=who.producer_id, producer_epoch=who.epoch)
 
 
-def _init(request: InitProducerIdRequest, context: Context) -> ProducerIdentity:
+def _init(request: InitProducerIdRequest, context: RequestContext) -> ProducerIdentity:
     known = ProducerIdentity(request.producer_id, request.producer_epoch)
     if (known.producer_id == NO_PRODUCER_ID) != (known.epoch == NO_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)

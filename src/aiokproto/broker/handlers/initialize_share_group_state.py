@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.handlers.share_group_states import answers
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
@@ -16,7 +16,9 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: InitializeShareGroupStateRequest, context: Context) -> InitializeShareGroupStateResponse:
+async def handle(
+    request: InitializeShareGroupStateRequest, context: RequestContext
+) -> InitializeShareGroupStateResponse:
     def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
         context.share_states.initialize(*key, asked.state_epoch, asked.start_offset)
         return PartitionResult(partition=asked.partition, error_code=ErrorCode.NONE, error_message=None)

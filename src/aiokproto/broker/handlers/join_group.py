@@ -7,13 +7,13 @@ name, v9 skip_assignment (KIP-814).
 from __future__ import annotations
 
 from aiokproto.broker.groups.member import Join, JoinResult
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     try:
         context.groups.check(request.group_id, context.node.node_id)
         _check_session(request, context)
@@ -38,14 +38,14 @@ async def handle(request: JoinGroupRequest, context: Context) -> JoinGroupRespon
     )
 
 
-def _check_session(request: JoinGroupRequest, context: Context) -> None:
+def _check_session(request: JoinGroupRequest, context: RequestContext) -> None:
     number = context.state.options.number
     shortest, longest = number("group.min.session.timeout.ms"), number("group.max.session.timeout.ms")
     if not shortest <= request.session_timeout_ms <= longest:
         raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
-def _read(request: JoinGroupRequest, context: Context) -> Join:
+def _read(request: JoinGroupRequest, context: RequestContext) -> Join:
     # v0 knows one timeout for both.
     rebalance_ms = request.rebalance_timeout_ms if context.version >= 1 else request.session_timeout_ms
     return Join(

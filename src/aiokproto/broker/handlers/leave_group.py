@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
+async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     try:
         context.groups.check(request.group_id, context.node.node_id)
     except BrokerError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from aiokproto.broker.handlers.describe_configs import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -16,7 +16,7 @@ from aiokproto.errors import BrokerError
 
 LOGGER_RESOURCE, METRICS_RESOURCE = 8, 16
 
-_NAMES: dict[int, Callable[[Context], Iterable[str]]] = {
+_NAMES: dict[int, Callable[[RequestContext], Iterable[str]]] = {
     TOPIC_RESOURCE: lambda context: context.state.topics,
     BROKER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
     LOGGER_RESOURCE: lambda context: [str(node.node_id) for node in context.state.nodes.values()],
@@ -25,7 +25,7 @@ _NAMES: dict[int, Callable[[Context], Iterable[str]]] = {
 }
 
 
-async def handle(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+async def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     kinds = [METRICS_RESOURCE] if context.version == 0 else sorted(set(request.resource_types)) or list(_NAMES)
     unknown = [kind for kind in kinds if kind not in _NAMES]
     if unknown:

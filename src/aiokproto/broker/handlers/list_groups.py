@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.store import AnyGroup
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     try:
         context.groups.check_loaded(context.node.node_id)
     except BrokerError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aiokproto.broker.log import Log
 from aiokproto.broker.metadata.topics import Partition
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -27,7 +27,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
 
 
-async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -39,7 +39,9 @@ async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
     )
 
 
-def _answer(topic: str, asked: ListOffsetsPartition, isolation: int, context: Context) -> ListOffsetsPartitionResponse:
+def _answer(
+    topic: str, asked: ListOffsetsPartition, isolation: int, context: RequestContext
+) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
     try:
         node_id = context.node.node_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -10,5 +10,7 @@ from aiokproto.codec.messages.list_partition_reassignments import (
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: ListPartitionReassignmentsRequest, context: Context) -> ListPartitionReassignmentsResponse:
+async def handle(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])

@@ -6,7 +6,7 @@ v1 (KIP-994) also by how long a transaction takes already, v2 (KIP-1152) by a pa
 from __future__ import annotations
 
 from aiokproto.broker.patterns import compile_pattern
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.transactions.transaction import Status, Transaction
 from aiokproto.codec.messages.list_transactions import (
@@ -20,7 +20,7 @@ from aiokproto.errors import BrokerError
 _STATES = {status.text for status in Status}
 
 
-async def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
+async def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     try:
         wanted = request.transactional_id_pattern
         pattern = compile_pattern(wanted) if wanted else None

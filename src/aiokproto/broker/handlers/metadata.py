@@ -8,7 +8,7 @@ Kafka's, the first answer already has the leaders: they are elected at once here
 from __future__ import annotations
 
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic, check_topic_name
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.metadata import (
     MetadataRequest,
@@ -23,7 +23,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: MetadataRequest, context: Context) -> MetadataResponse:
+async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     state = context.state
     # In v0 there is no null: an empty list asks for all topics.
     if request.topics is None or (context.version == 0 and not request.topics):
@@ -48,14 +48,14 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
     return response
 
 
-def cluster_operations(context: Context) -> int:
+def cluster_operations(context: RequestContext) -> int:
     """What the client may do to the cluster, if it may see that."""
     if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return context.permitted(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _ask(asked: MetadataRequestTopic, may_create: bool, context: Context) -> MetadataResponseTopic:
+def _ask(asked: MetadataRequestTopic, may_create: bool, context: RequestContext) -> MetadataResponseTopic:
     state = context.state
     if asked.name is None or asked.topic_id != ZERO_UUID:
         topic = state.topic_by_id(asked.topic_id)
@@ -94,7 +94,7 @@ def _failed(error: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> 
     return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=[])
 
 
-def _describe(topic: Topic, context: Context) -> MetadataResponseTopic:
+def _describe(topic: Topic, context: RequestContext) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -104,7 +104,7 @@ def _describe(topic: Topic, context: Context) -> MetadataResponseTopic:
     )
 
 
-def _describe_partition(partition: Partition, context: Context) -> MetadataResponsePartition:
+def _describe_partition(partition: Partition, context: RequestContext) -> MetadataResponsePartition:
     nodes = context.state.nodes
     return MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,

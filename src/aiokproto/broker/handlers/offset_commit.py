@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from aiokproto.broker.groups.member import Identity
 from aiokproto.broker.groups.places import Place
 from aiokproto.broker.groups.records import Committed
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,7 +23,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     error = _check(request, context)
     offsets: dict[tuple[str, int], Committed] = {}
     topics = [_take(topic, request, error, offsets, context) for topic in request.topics]
@@ -32,7 +32,7 @@ async def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommit
     return OffsetCommitResponse(topics=topics)
 
 
-def _check(request: OffsetCommitRequest, context: Context) -> ErrorCode:
+def _check(request: OffsetCommitRequest, context: RequestContext) -> ErrorCode:
     try:
         context.groups.check(request.group_id, context.node.node_id)
     except BrokerError as error:
@@ -41,7 +41,7 @@ def _check(request: OffsetCommitRequest, context: Context) -> ErrorCode:
     return context.groups.check_commit(request.group_id, who, context.version, _places(request, context))
 
 
-def _places(request: OffsetCommitRequest, context: Context) -> Iterator[Place]:
+def _places(request: OffsetCommitRequest, context: RequestContext) -> Iterator[Place]:
     """What it commits for, by topic id. Unknown topics are refused one by one."""
     for asked in request.topics:
         topic = context.state.topics.get(asked.name)
@@ -54,7 +54,7 @@ def _take(
     request: OffsetCommitRequest,
     error: ErrorCode,
     offsets: dict[tuple[str, int], Committed],
-    context: Context,
+    context: RequestContext,
 ) -> OffsetCommitResponseTopic:
     """Put a topic's offsets into ``offsets``; what cannot be kept gets its error in the answer."""
     name = topic.name
@@ -71,7 +71,7 @@ def _take(
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
 
 
-def check_offset(topic: str, partition: int, metadata: str | None, context: Context) -> ErrorCode:
+def check_offset(topic: str, partition: int, metadata: str | None, context: RequestContext) -> ErrorCode:
     """Why an offset cannot be kept for a partition, whichever way it is committed."""
     if context.state.find_partition(topic, partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

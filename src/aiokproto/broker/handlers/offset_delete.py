@@ -7,7 +7,7 @@ from aiokproto.broker.groups.consumer_protocol import CONSUMER, subscribed_topic
 from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams.group import StreamsGroup
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -19,7 +19,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
+async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     try:
         context.groups.check(request.group_id, context.node.node_id)
         entry = context.groups.entry(request.group_id)
@@ -41,7 +41,7 @@ async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDelete
 
 
 def _delete(
-    group_id: str, topic: OffsetDeleteRequestTopic, subscribed: bool, context: Context
+    group_id: str, topic: OffsetDeleteRequestTopic, subscribed: bool, context: RequestContext
 ) -> OffsetDeleteResponseTopic:
     answers = []
     for asked in topic.partitions:

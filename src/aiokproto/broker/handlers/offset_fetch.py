@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aiokproto.broker.groups.records import Committed
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -31,7 +31,7 @@ _UNSTABLE = Committed(-1, -1, "", -1, expires=0)
 """Stands for an offset in doubt."""
 
 
-async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     if context.version >= 8:
         return OffsetFetchResponse(groups=[_answer(group, request.require_stable, context) for group in request.groups])
     topics = request.topics
@@ -75,7 +75,7 @@ def _in_old_form(partition: OffsetFetchResponsePartitions) -> OffsetFetchRespons
     )
 
 
-def _answer(asked: OffsetFetchRequestGroup, stable: bool, context: Context) -> OffsetFetchResponseGroup:
+def _answer(asked: OffsetFetchRequestGroup, stable: bool, context: RequestContext) -> OffsetFetchResponseGroup:
     try:
         context.groups.check(asked.group_id, context.node.node_id)
     except BrokerError as error:
@@ -94,7 +94,7 @@ def _answer(asked: OffsetFetchRequestGroup, stable: bool, context: Context) -> O
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
 
-def _all(offsets: dict[tuple[str, int], Committed], context: Context) -> Iterator[OffsetFetchResponseTopics]:
+def _all(offsets: dict[tuple[str, int], Committed], context: RequestContext) -> Iterator[OffsetFetchResponseTopics]:
     by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
     for (name, index), committed in offsets.items():
         by_topic.setdefault(name, []).append(_partition(index, committed))
@@ -105,7 +105,7 @@ def _all(offsets: dict[tuple[str, int], Committed], context: Context) -> Iterato
 
 
 def _of_topic(
-    asked: OffsetFetchRequestTopics, offsets: dict[tuple[str, int], Committed], context: Context
+    asked: OffsetFetchRequestTopics, offsets: dict[tuple[str, int], Committed], context: RequestContext
 ) -> OffsetFetchResponseTopics:
     error = ErrorCode.NONE
     name = asked.name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -14,7 +14,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+async def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -25,7 +25,7 @@ async def handle(request: OffsetForLeaderEpochRequest, context: Context) -> Offs
     )
 
 
-def _answer(topic: str, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+def _answer(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
         node_id = context.node.node_id
         partition = context.state.led_partition(topic, asked.partition, node_id, asked.current_leader_epoch)

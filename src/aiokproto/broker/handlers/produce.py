@@ -11,7 +11,7 @@ from __future__ import annotations
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.log.validation import InvalidRecords, check_records
 from aiokproto.broker.metadata.topics import Partition
-from aiokproto.broker.request_context import Context, Hangup
+from aiokproto.broker.request_context import CloseConnection, RequestContext
 from aiokproto.broker.server.turns import Turns
 from aiokproto.broker.transactions.transaction import ProducerIdentity
 from aiokproto.codec.messages.produce import (
@@ -40,14 +40,14 @@ _UNVERIFIED = (
 """To be tried again; said as something that every producer tries again, without looking for another leader."""
 
 
-async def handle(request: ProduceRequest, context: Context) -> ProduceResponse | None:
+async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
     turns = Turns()
     responses = [await _append_topic(topic, request, context, turns) for topic in request.topic_data]
     partitions = [partition for topic in responses for partition in topic.partition_responses]
     if request.acks == 0:
         failed = [partition for partition in partitions if partition.error_code]
         if failed:
-            raise Hangup(f"Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
+            raise CloseConnection(f"Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
     hints = {partition.current_leader.leader_id for partition in partitions} - {-1}
     return ProduceResponse(
@@ -61,7 +61,7 @@ async def handle(request: ProduceRequest, context: Context) -> ProduceResponse |
 
 
 async def _append_topic(
-    asked: TopicProduceData, request: ProduceRequest, context: Context, turns: Turns
+    asked: TopicProduceData, request: ProduceRequest, context: RequestContext, turns: Turns
 ) -> TopicProduceResponse:
     responses: list[PartitionProduceResponse] = []
     for partition in asked.partition_data:
@@ -71,7 +71,7 @@ async def _append_topic(
 
 
 def _answer(
-    asked: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: Context
+    asked: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
 ) -> PartitionProduceResponse:
     try:
         return _append(asked, data, request, context)
@@ -92,7 +92,7 @@ def _answer(
 
 
 def _append(
-    asked: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: Context
+    asked: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
 ) -> PartitionProduceResponse:
     if request.acks not in (-1, 0, 1):
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, detail=f"acks is {request.acks}, not -1, 0 or 1")
@@ -117,7 +117,7 @@ def _append(
 
 
 def _check_transaction(
-    header: BatchHeader, partition: Partition, transactional_id: str | None, context: Context
+    header: BatchHeader, partition: Partition, transactional_id: str | None, context: RequestContext
 ) -> None:
     if not header.attributes & TRANSACTIONAL:
         return

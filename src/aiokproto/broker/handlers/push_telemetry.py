@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from aiokproto.broker.handlers.get_telemetry_subscriptions import ACCEPTED, MAX_BYTES, SUBSCRIPTION_ID
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from aiokproto.records import Compression
 
 
-async def handle(request: PushTelemetryRequest, context: Context) -> PushTelemetryResponse:
+async def handle(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
     return PushTelemetryResponse(error_code=_judge(request))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.handlers.share_group_states import answers
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.read_share_group_state import (
     PartitionData,
@@ -17,7 +17,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: ReadShareGroupStateRequest, context: Context) -> ReadShareGroupStateResponse:
+async def handle(request: ReadShareGroupStateRequest, context: RequestContext) -> ReadShareGroupStateResponse:
     def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
         state = context.share_states.read(*key, asked.leader_epoch)
         return PartitionResult(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.handlers.share_group_states import answers
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.broker.share.state import PartitionState
 from aiokproto.codec.messages.read_share_group_state_summary import (
@@ -17,7 +17,9 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: ReadShareGroupStateSummaryRequest, context: Context) -> ReadShareGroupStateSummaryResponse:
+async def handle(
+    request: ReadShareGroupStateSummaryRequest, context: RequestContext
+) -> ReadShareGroupStateSummaryResponse:
     def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
         state = context.share_states.summary(*key) or PartitionState(-1, 0, 0, (), -1)
         return PartitionResult(

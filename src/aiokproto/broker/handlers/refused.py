@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.schema import Request
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -21,6 +21,6 @@ ERROR = ErrorCode.UNSUPPORTED_VERSION
 """What is answered."""
 
 
-async def handle(request: Request[Any], context: Context) -> NoReturn:
+async def handle(request: Request[Any], context: RequestContext) -> NoReturn:
     """Refuse an API."""
     raise BrokerError(ERROR, detail="the embedded broker does not serve this")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: RenewDelegationTokenRequest, context: Context) -> RenewDelegationTokenResponse:
+async def handle(request: RenewDelegationTokenRequest, context: RequestContext) -> RenewDelegationTokenResponse:
     client = context.connection
     client.check_delegation()
     expires = context.guard.tokens.renew(bytes(request.hmac), request.renew_period_ms, client.principal)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: SaslAuthenticateRequest, context: Context) -> SaslAuthenticateResponse:
+async def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
     sasl = context.connection.sasl
     if sasl is None:
         return SaslAuthenticateResponse(

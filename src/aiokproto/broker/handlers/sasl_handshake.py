@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: SaslHandshakeRequest, context: Context) -> SaslHandshakeResponse:
+async def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
     sasl = context.connection.sasl
     if sasl is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])

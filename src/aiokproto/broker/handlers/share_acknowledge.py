@@ -14,7 +14,7 @@ from aiokproto.broker.handlers.share_requests import (
     leader_of,
     nodes,
 )
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.session import INITIAL_EPOCH, Place, ShareSession, Who
 from aiokproto.codec.messages.share_acknowledge import (
     AcknowledgementBatch,
@@ -29,7 +29,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: ShareAcknowledgeRequest, context: Context) -> ShareAcknowledgeResponse:
+async def handle(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
     try:
         who = identify(request.group_id, request.member_id, context)
         session = _session(who, request, context)
@@ -49,13 +49,13 @@ async def handle(request: ShareAcknowledgeRequest, context: Context) -> ShareAck
     return _respond(who, told, context)
 
 
-def _session(who: Who, request: ShareAcknowledgeRequest, context: Context) -> ShareSession:
+def _session(who: Who, request: ShareAcknowledgeRequest, context: RequestContext) -> ShareSession:
     if request.share_session_epoch == INITIAL_EPOCH:
         raise BrokerError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, detail="only a fetch begins a session")
     return context.share_sessions.go_on(who, request.share_session_epoch)
 
 
-def _respond(who: Who, told: dict[Place, Refusal], context: Context) -> ShareAcknowledgeResponse:
+def _respond(who: Who, told: dict[Place, Refusal], context: RequestContext) -> ShareAcknowledgeResponse:
     topics: dict[bytes, list[PartitionData]] = {}
     leaders = set()
     for place, refusal in told.items():

@@ -25,7 +25,7 @@ from aiokproto.broker.handlers.share_requests import (
 from aiokproto.broker.log import Span
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.acquiring import Acquired, Demand, Extent
 from aiokproto.broker.share.manager import Settings
 from aiokproto.broker.share.partition import SharePartition
@@ -64,7 +64,7 @@ class Found:
         return self.span.size if self.span is not None else 0
 
 
-async def handle(request: ShareFetchRequest, context: Context) -> ShareFetchResponse:
+async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
     if context.version < 1:
         request.max_records = request.batch_size = _NO_LIMIT
     renews = context.version >= RENEWS and request.is_renew_ack
@@ -94,7 +94,7 @@ def _check_renewal(request: ShareFetchRequest) -> None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{name} is not 0, but locks are to be renewed")
 
 
-def _session(who: Who, request: ShareFetchRequest, context: Context) -> ShareSession:
+def _session(who: Who, request: ShareFetchRequest, context: RequestContext) -> ShareSession:
     epoch = request.share_session_epoch
     if epoch == INITIAL_EPOCH:
         if any(_said(request).values()):
@@ -127,7 +127,7 @@ def _said(request: ShareFetchRequest) -> dict[Place, list[AcknowledgementBatch]]
 # ---- what is acquired
 
 
-async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Context) -> list[Found]:
+async def _fetch(session: ShareSession, request: ShareFetchRequest, context: RequestContext) -> list[Found]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
     over = request.max_wait_ms <= 0
@@ -149,7 +149,9 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Con
             return []
 
 
-def _look(session: ShareSession, request: ShareFetchRequest, settings: Settings, context: Context) -> list[Found]:
+def _look(
+    session: ShareSession, request: ShareFetchRequest, settings: Settings, context: RequestContext
+) -> list[Found]:
     """What there is to be had now; nothing is read yet."""
     left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     places = session.places
@@ -176,7 +178,11 @@ def _look(session: ShareSession, request: ShareFetchRequest, settings: Settings,
 
 
 def _acquire(
-    session: ShareSession, found: Iterable[Found], request: ShareFetchRequest, settings: Settings, context: Context
+    session: ShareSession,
+    found: Iterable[Found],
+    request: ShareFetchRequest,
+    settings: Settings,
+    context: RequestContext,
 ) -> bool:
     """Acquire what was found; returns whether there was anything."""
     left = request.max_records
@@ -248,20 +254,20 @@ def _answer(place: Place) -> PartitionData:
     )
 
 
-def _refuse(answer: PartitionData, place: Place, error: BrokerError, context: Context) -> None:
+def _refuse(answer: PartitionData, place: Place, error: BrokerError, context: RequestContext) -> None:
     answer.error_code = error.code
     answer.error_message = error.detail
     _hint(answer, place, error, context)
 
 
-def _hint(answer: PartitionData, place: Place, error: BrokerError, context: Context) -> None:
+def _hint(answer: PartitionData, place: Place, error: BrokerError, context: RequestContext) -> None:
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader, epoch = leader_of(place, context)
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
 
 
 def _respond(
-    session: ShareSession, found: Iterable[Found], told: dict[Place, Refusal], context: Context
+    session: ShareSession, found: Iterable[Found], told: dict[Place, Refusal], context: RequestContext
 ) -> ShareFetchResponse:
     answers = {each.place: each.answer for each in found}
     for place, refusal in told.items():

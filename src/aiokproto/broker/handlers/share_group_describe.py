@@ -6,7 +6,7 @@ from aiokproto.broker.groups.places import by_topic
 from aiokproto.broker.groups.share import assignor
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareMember
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.share_group_describe import (
     Assignment,
@@ -20,7 +20,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: ShareGroupDescribeRequest, context: Context) -> ShareGroupDescribeResponse:
+async def handle(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:
     groups = [_answer(group_id, context) for group_id in request.group_ids]
     if request.include_authorized_operations:
         for group in groups:
@@ -29,7 +29,7 @@ async def handle(request: ShareGroupDescribeRequest, context: Context) -> ShareG
     return ShareGroupDescribeResponse(groups=groups)
 
 
-def _answer(group_id: str, context: Context) -> DescribedGroup:
+def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check(group_id, context.node.node_id)
         group = context.groups.share_group(group_id)
@@ -61,13 +61,13 @@ def _described(group: ShareGroup, members: list[Member]) -> DescribedGroup:
     )
 
 
-def _require_topics(members: list[Member], context: Context) -> None:
+def _require_topics(members: list[Member], context: RequestContext) -> None:
     """Refuse the whole group to who may not describe all that is read. Raises :class:`BrokerError`."""
     for name in {topic.topic_name for member in members for topic in member.assignment.topic_partitions}:
         context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _describe(member: ShareMember, context: Context) -> Member:
+def _describe(member: ShareMember, context: RequestContext) -> Member:
     found = ((context.state.topic_by_id(topic_id), indexes) for topic_id, indexes in by_topic(member.assigned).items())
     return Member(
         member_id=member.member_id,

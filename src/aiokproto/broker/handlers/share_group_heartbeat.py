@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokproto.broker.groups.places import Answer, by_topic
 from aiokproto.broker.groups.reconciling import JOINING, LEAVING
 from aiokproto.broker.groups.share.member import ShareBeat
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.share_group_heartbeat import (
     Assignment,
@@ -20,7 +20,7 @@ _MAX_MEMBER_ID = 36
 """Characters of a member's id: those of a UUID."""
 
 
-async def handle(request: ShareGroupHeartbeatRequest, context: Context) -> ShareGroupHeartbeatResponse:
+async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareGroupHeartbeatResponse:
     try:
         _check(request)
         for topic in request.subscribed_topic_names or ():
@@ -60,7 +60,7 @@ def _invalid(why: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
 
 
-def _read(request: ShareGroupHeartbeatRequest, context: Context) -> ShareBeat:
+def _read(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareBeat:
     names = request.subscribed_topic_names
     return ShareBeat(
         request.member_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.errors import BrokerError
 
@@ -35,7 +35,7 @@ class _Request(Protocol[A_co]):
 
 def answers(
     request: _Request[A],
-    context: Context,
+    context: RequestContext,
     serve: Callable[[SharePartitionKey, A], R],
     refuse: Callable[[int, BrokerError], R],
 ) -> Iterator[tuple[bytes, list[R]]]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from aiokproto.broker.metadata.cluster_state import Node
 from aiokproto.broker.metadata.topics import Partition, Topic
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.share.partition import RENEW, Acknowledgement
 from aiokproto.broker.share.session import FINAL_EPOCH, Place, ShareSession, Who
@@ -25,7 +25,7 @@ Refusal = BrokerError | None
 Said = TypeVar("Said", share_fetch.AcknowledgementBatch, share_acknowledge.AcknowledgementBatch)
 
 
-def identify(group: str | None, member: str | None, context: Context) -> Who:
+def identify(group: str | None, member: str | None, context: RequestContext) -> Who:
     """Whose request it is. That there is such a group and member, nobody asks: the session says so.
 
     Raises:
@@ -39,7 +39,7 @@ def identify(group: str | None, member: str | None, context: Context) -> Who:
     return Who(group, member)
 
 
-def readable(place: Place, context: Context) -> tuple[Topic, Partition]:
+def readable(place: Place, context: RequestContext) -> tuple[Topic, Partition]:
     """A partition that the client may read, whoever leads it.
 
     Raises:
@@ -51,20 +51,22 @@ def readable(place: Place, context: Context) -> tuple[Topic, Partition]:
     return context.state.topics[name], context.state.partition(name, index)
 
 
-def leader_of(place: Place, context: Context) -> tuple[int, int]:
+def leader_of(place: Place, context: RequestContext) -> tuple[int, int]:
     """Who leads a partition, and in which epoch; -1 where that is not known."""
     topic = context.state.topic_by_id(place[0])
     partition = context.state.find_partition(topic.name, place[1]) if topic is not None else None
     return (partition.leader, partition.leader_epoch) if partition is not None else (-1, -1)
 
 
-def nodes(leaders: Iterable[int], context: Context) -> list[Node]:
+def nodes(leaders: Iterable[int], context: RequestContext) -> list[Node]:
     """Those of the leaders that are up."""
     wanted = set(leaders)
     return [node for node in context.state.alive if node.node_id in wanted]
 
 
-def acknowledge(who: Who, said: Mapping[Place, Sequence[Said]], renews: bool, context: Context) -> dict[Place, Refusal]:
+def acknowledge(
+    who: Who, said: Mapping[Place, Sequence[Said]], renews: bool, context: RequestContext
+) -> dict[Place, Refusal]:
     """Carry out what a member says of its records, in each partition for itself.
 
     Args:
@@ -79,7 +81,7 @@ def acknowledge(who: Who, said: Mapping[Place, Sequence[Said]], renews: bool, co
     return {place: _acknowledge(who, place, batches, renews, context) for place, batches in said.items()}
 
 
-def _acknowledge(who: Who, place: Place, batches: Sequence[Said], renews: bool, context: Context) -> Refusal:
+def _acknowledge(who: Who, place: Place, batches: Sequence[Said], renews: bool, context: RequestContext) -> Refusal:
     try:
         _, partition = readable(place, context)
         if partition.leader != context.node.node_id:
@@ -111,7 +113,7 @@ def _checked(batch: Said, renews: bool, version: int) -> Acknowledgement:
     return Acknowledgement(batch.first_offset, batch.last_offset, types)
 
 
-def end_if_last(session: ShareSession, epoch: int, context: Context) -> None:
+def end_if_last(session: ShareSession, epoch: int, context: RequestContext) -> None:
     """End a session whose last request this was."""
     if epoch == FINAL_EPOCH:
         context.shares.end_session(context.share_sessions, session, context.node.node_id)

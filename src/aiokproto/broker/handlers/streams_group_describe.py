@@ -8,7 +8,7 @@ from aiokproto.broker.groups.streams.assignor import NAME
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams.member import Kind, StreamsMember, Task
 from aiokproto.broker.groups.streams.records import by_subtopology
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import ResourceType
 from aiokproto.codec.messages.streams_group_describe import (
     Assignment,
@@ -28,7 +28,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: StreamsGroupDescribeRequest, context: Context) -> StreamsGroupDescribeResponse:
+async def handle(request: StreamsGroupDescribeRequest, context: RequestContext) -> StreamsGroupDescribeResponse:
     groups = [_answer(group_id, context) for group_id in request.group_ids]
     if request.include_authorized_operations:
         for group in groups:
@@ -37,7 +37,7 @@ async def handle(request: StreamsGroupDescribeRequest, context: Context) -> Stre
     return StreamsGroupDescribeResponse(groups=groups)
 
 
-def _answer(group_id: str, context: Context) -> DescribedGroup:
+def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check(group_id, context.node.node_id)
         group = context.groups.streams_group(group_id)

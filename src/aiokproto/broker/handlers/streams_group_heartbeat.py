@@ -14,7 +14,7 @@ from aiokproto.broker.groups.streams.member import Kind, StreamsBeat, Task, Task
 from aiokproto.broker.groups.streams.records import by_subtopology
 from aiokproto.broker.groups.streams.topology import check, inputs
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.streams_group_heartbeat import (
     Endpoint,
@@ -36,7 +36,7 @@ _ACCEPTABLE_RECOVERY_LAG = 10_000
 """What members are told for warm-up tasks, which the assignor never hands out."""
 
 
-async def handle(request: StreamsGroupHeartbeatRequest, context: Context) -> StreamsGroupHeartbeatResponse:
+async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsGroupHeartbeatResponse:
     try:
         _check(request)
         context.groups.check(request.group_id, context.node.node_id)
@@ -98,7 +98,7 @@ def _invalid(why: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
 
 
-def _check_topics(topology: Topology | None, context: Context) -> None:
+def _check_topics(topology: Topology | None, context: RequestContext) -> None:
     """Whether the topology makes sense, and the client may know of the topics that it is about."""
     if topology is None:
         return
@@ -114,7 +114,7 @@ def _check_topics(topology: Topology | None, context: Context) -> None:
                 raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{name} is Kafka's own topic")
 
 
-def _read(request: StreamsGroupHeartbeatRequest, context: Context) -> StreamsBeat:
+def _read(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsBeat:
     timeout, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
     return StreamsBeat(
         request.member_id,
@@ -187,7 +187,7 @@ def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
 # ---- what is done and answered
 
 
-def _create_topics(group: StreamsGroup, context: Context) -> str:
+def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
     """Create the internal topics that are missing, in the client's name; returns what went wrong, a sentence each."""
     refused = []
     for info in group.configured.missing.values():

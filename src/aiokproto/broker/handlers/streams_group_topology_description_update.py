@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,
@@ -11,7 +11,7 @@ from aiokproto.error_codes import ErrorCode
 
 
 async def handle(
-    request: StreamsGroupTopologyDescriptionUpdateRequest, context: Context
+    request: StreamsGroupTopologyDescriptionUpdateRequest, context: RequestContext
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
     return StreamsGroupTopologyDescriptionUpdateResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -6,7 +6,7 @@ v3 static members, v5 the protocol's type and name, which must be given from the
 from __future__ import annotations
 
 from aiokproto.broker.groups.member import Identity, SyncResult
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -14,7 +14,7 @@ from aiokproto.errors import BrokerError
 _NAMES_PROTOCOL = 5
 
 
-async def handle(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     if context.version >= _NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:

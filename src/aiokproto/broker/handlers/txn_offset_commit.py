@@ -9,7 +9,7 @@ from __future__ import annotations
 from aiokproto.broker.groups.member import Identity
 from aiokproto.broker.groups.records import Committed
 from aiokproto.broker.handlers.offset_commit import check_offset
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.transactions.transaction import ProducerIdentity
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -22,7 +22,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
+async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     offsets: dict[tuple[str, int], Committed] = {}
     error = ErrorCode.NONE
     try:
@@ -38,7 +38,7 @@ async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffset
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _check(request: TxnOffsetCommitRequest, context: Context) -> None:
+def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     context.groups.check(request.group_id, context.node.node_id)
     partition = context.groups.partition_of(request.group_id)
     who = ProducerIdentity(request.producer_id, request.producer_epoch)
@@ -56,7 +56,7 @@ def _take(
     topic: TxnOffsetCommitRequestTopic,
     error: ErrorCode,
     offsets: dict[tuple[str, int], Committed],
-    context: Context,
+    context: RequestContext,
 ) -> TxnOffsetCommitResponseTopic:
     """Put a topic's offsets into ``offsets``; what cannot be kept gets its error in the answer."""
     name = topic.name

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from aiokproto.error_codes import ErrorCode
 
 
-async def handle(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
+async def handle(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     node = context.state.nodes.get(request.broker_id)
     if node is None:
         error, text = ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {request.broker_id} is not registered"

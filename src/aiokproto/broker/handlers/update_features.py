@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.metadata import features
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -16,7 +16,7 @@ from aiokproto.errors import BrokerError
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
+async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     results = [_check(asked, context) for asked in request.feature_updates]
     wrong = next((result for result in results if result.error_code), None)
     if wrong is None and not request.validate_only:
@@ -28,7 +28,7 @@ async def handle(request: UpdateFeaturesRequest, context: Context) -> UpdateFeat
     return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
 
 
-def _check(asked: FeatureUpdateKey, context: Context) -> UpdatableFeatureResult:
+def _check(asked: FeatureUpdateKey, context: RequestContext) -> UpdatableFeatureResult:
     result = UpdatableFeatureResult(feature=asked.feature, error_code=ErrorCode.NONE, error_message=None)
     downgrade = asked.allow_downgrade or asked.upgrade_type in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
     known = asked.upgrade_type in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aiokproto.broker.handlers.share_group_states import answers
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.codec.messages.write_share_group_state import (
@@ -17,7 +17,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: WriteShareGroupStateRequest, context: Context) -> WriteShareGroupStateResponse:
+async def handle(request: WriteShareGroupStateRequest, context: RequestContext) -> WriteShareGroupStateResponse:
     def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
         batches = tuple(
             StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)

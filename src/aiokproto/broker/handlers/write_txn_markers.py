@@ -5,7 +5,7 @@ The version of the transaction (v2) changes nothing here. Kafka 4 no longer take
 
 from __future__ import annotations
 
-from aiokproto.broker.request_context import Context
+from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.transactions.transaction import ProducerIdentity
 from aiokproto.codec.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -19,7 +19,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
+async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -42,7 +42,7 @@ async def handle(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnM
     )
 
 
-def _write(marker: WritableTxnMarker, topic: str, index: int, context: Context) -> ErrorCode:
+def _write(marker: WritableTxnMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:
     who = ProducerIdentity(marker.producer_id, marker.producer_epoch)
     try:
         partition = context.state.led_partition(topic, index, context.node.node_id)

@@ -17,7 +17,7 @@ from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
 from aiokproto.broker.config.options import BrokerOptions, TopicOptions
 from aiokproto.broker.log import Log, Saved, checkpoints, identity
 from aiokproto.broker.log.log import DELETED_DIRECTORY
-from aiokproto.broker.metadata.metadata_log import Metadata
+from aiokproto.broker.metadata.metadata_log import MetadataLog
 from aiokproto.broker.metadata.topics import (
     NO_LEADER,
     OFFSETS_TOPIC,
@@ -51,7 +51,7 @@ class Node:
     alive: bool = False
 
 
-class State:
+class ClusterState:
     """The shared state.
 
     Attributes:
@@ -88,7 +88,7 @@ class State:
         self._closed = checkpoints.take_closed(root)
         for half_removed in root.glob(f"*{DELETED_DIRECTORY}"):
             shutil.rmtree(half_removed, ignore_errors=True)
-        self.metadata = Metadata(root)
+        self.metadata = MetadataLog(root)
         self._load()
         # What is opened from now on was not there before, whatever directories there are.
         self._closed = False

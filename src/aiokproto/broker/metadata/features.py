@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiokproto.broker.metadata.metadata_log import Metadata
+from aiokproto.broker.metadata.metadata_log import MetadataLog
 from aiokproto.codec.schema import Versions
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -23,18 +23,18 @@ SUPPORTED = {
 _LEVEL, _EPOCH = "feature", "features epoch"
 
 
-def levels(metadata: Metadata) -> dict[str, int]:
+def levels(metadata: MetadataLog) -> dict[str, int]:
     """The level of each feature that is in force, 0 for one that is off."""
     own = metadata.get(_LEVEL)
     return {name: own.get(name, versions.highest) for name, versions in SUPPORTED.items()}
 
 
-def epoch(metadata: Metadata) -> int:
+def epoch(metadata: MetadataLog) -> int:
     """How often they were changed."""
     return int(metadata.get(_EPOCH).get("", 0))
 
 
-def check(metadata: Metadata, name: str, level: int, *, downgrade: bool) -> None:
+def check(metadata: MetadataLog, name: str, level: int, *, downgrade: bool) -> None:
     """Whether a feature may get that level.
 
     Raises:
@@ -51,7 +51,7 @@ def check(metadata: Metadata, name: str, level: int, *, downgrade: bool) -> None
         raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, detail=wrong)
 
 
-def finalize(metadata: Metadata, wanted: Mapping[str, int]) -> None:
+def finalize(metadata: MetadataLog, wanted: Mapping[str, int]) -> None:
     """Put levels in force, which were checked."""
     changed = {name: level for name, level in wanted.items() if levels(metadata)[name] != level}
     if changed:

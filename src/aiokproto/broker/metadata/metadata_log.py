@@ -23,7 +23,7 @@ _SLACK = 1000
 Entry = tuple[str, str, Any]
 
 
-class Metadata:
+class MetadataLog:
     """Values by kind and name, in memory and in the file."""
 
     def __init__(self, root: Path) -> None:

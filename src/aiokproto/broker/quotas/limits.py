@@ -58,7 +58,7 @@ class Share(NamedTuple):
     client_id: str
 
 
-class Limits:
+class ClientQuotas:
     """All quotas."""
 
     def __init__(self) -> None:

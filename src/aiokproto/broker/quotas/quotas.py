@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TypeVar
 
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.quotas.limits import Limits, Quota, Share
+from aiokproto.broker.quotas.limits import ClientQuotas, Quota, Share
 from aiokproto.broker.quotas.meters import Rate, TokenBucket
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -24,7 +24,7 @@ class Quotas:
         limits: What was set, for all nodes.
     """
 
-    def __init__(self, limits: Limits, options: BrokerOptions) -> None:
+    def __init__(self, limits: ClientQuotas, options: BrokerOptions) -> None:
         self.limits = limits
         self._windows = options.number("quota.window.num")
         self._seconds = float(options.number("quota.window.size.seconds"))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.rules import INTERNAL, RULES, Rule
-from aiokproto.codec.parts import NameOf, Subject, split, subjects
+from aiokproto.codec.entities import NameOf, Subject, split, subjects
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Role

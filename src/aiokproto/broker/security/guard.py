@@ -9,10 +9,9 @@ from ssl import SSLObject
 
 from aiokproto.broker.clock import Clock
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.quotas.limits import Limits
+from aiokproto.broker.quotas.limits import ClientQuotas
 from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
-from aiokproto.broker.security.connection import Connection
 from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
 from aiokproto.broker.security.exchange import Exchange
 from aiokproto.broker.security.oauthbearer import OAuthBearerExchange, unsecured_validator
@@ -20,6 +19,7 @@ from aiokproto.broker.security.plain import PlainExchange
 from aiokproto.broker.security.principal import ANONYMOUS, parse_principal
 from aiokproto.broker.security.sasl import SaslAuthenticator
 from aiokproto.broker.security.scram import Mechanism, ScramExchange
+from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import principal_of
 from aiokproto.broker.security.tokens import DelegationTokens
@@ -46,7 +46,7 @@ class Guard:
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
         self.credentials = ScramCredentials(security.users if security.sasl else {})
         self.tokens = DelegationTokens(options, clock.wall, self._save)
-        self.limits = Limits()
+        self.limits = ClientQuotas()
         self._sasl = security.sasl
         self._clock = clock
         self._max_reauth_ms = options.number("connections.max.reauth.ms")
@@ -55,19 +55,19 @@ class Guard:
         if self._path.exists():
             self._load()
 
-    def connect(self, host: str, tls: SSLObject | None) -> Connection:
+    def connect(self, host: str, tls: SSLObject | None) -> ClientSession:
         """What is known of a client that has connected."""
         if not self._sasl:
-            return Connection(host, principal_of(tls), None)
-        return Connection(host, ANONYMOUS, SaslAuthenticator(self._mechanisms, self._max_reauth_ms, self._clock))
+            return ClientSession(host, principal_of(tls), None)
+        return ClientSession(host, ANONYMOUS, SaslAuthenticator(self._mechanisms, self._max_reauth_ms, self._clock))
 
-    def may(self, connection: Connection, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def may(self, connection: ClientSession, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether a client may do something to a resource."""
         if self.authorizer is None:
             return True
         return self.authorizer.may(str(connection.principal), connection.host, operation, resource_type, name)
 
-    def may_any(self, connection: Connection, operation: Operation, resource_type: ResourceType) -> bool:
+    def may_any(self, connection: ClientSession, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether there can be a resource of the type to which a client may do something."""
         if self.authorizer is None:
             return True
@@ -96,7 +96,7 @@ class Guard:
     def alter_quotas(
         self, entity: Sequence[tuple[str, str | None]], changes: Sequence[tuple[str, float | None]], *, dry_run: bool
     ) -> None:
-        """As :meth:`Limits.alter`."""
+        """As :meth:`ClientQuotas.alter`."""
         self.limits.alter(entity, changes, dry_run=dry_run)
         if not dry_run:
             self._save()

@@ -20,7 +20,7 @@ _PIECE = 1 << 18
 _LENGTH = 4
 
 
-class Peer(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """One connection.
 
     Attributes:
@@ -29,7 +29,7 @@ class Peer(asyncio.BufferedProtocol):
 
     transport: asyncio.Transport | None = None
 
-    def __init__(self, accept: Callable[[Peer], None]) -> None:
+    def __init__(self, accept: Callable[[ClientConnection], None]) -> None:
         """``accept`` is called when the connection is made."""
         self._accept = accept
         self._buffer = bytearray(_BUFFER)

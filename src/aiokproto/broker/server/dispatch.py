@@ -15,15 +15,15 @@ from aiokproto.broker.handlers.refused import handle as refuse_api
 from aiokproto.broker.metadata.cluster_state import Node
 from aiokproto.broker.quotas.charge import Stopwatch, charge
 from aiokproto.broker.quotas.quotas import Quotas
-from aiokproto.broker.request_context import Context, Hangup
-from aiokproto.broker.security.connection import Connection
+from aiokproto.broker.request_context import CloseConnection, RequestContext
 from aiokproto.broker.security.enforcement import judge
+from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.share.session import ShareSessions
+from aiokproto.codec.entities import merge
 from aiokproto.codec.frames import RequestFrame, decode_request_header, encode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.produce import ProduceRequest
-from aiokproto.codec.parts import merge
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.registry import request as request_type
@@ -53,10 +53,10 @@ def _unanswered(request: Request[Any]) -> bool:
     return isinstance(request, ProduceRequest) and request.acks == 0
 
 
-def _check(connection: Connection, reply: bytearray | None = None) -> None:
+def _check(connection: ClientSession, reply: bytearray | None = None) -> None:
     """Hang up on who failed to authenticate, once it was told."""
     if connection.failure is not None:
-        raise Hangup(connection.failure, bytes(reply or b""))
+        raise CloseConnection(connection.failure, bytes(reply or b""))
 
 
 class Dispatcher:
@@ -72,12 +72,12 @@ class Dispatcher:
         self._sessions = FetchSessions(options.number("max.incremental.fetch.session.cache.slots"))
         self._share_sessions = ShareSessions(options.number("group.share.max.share.sessions"))
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: ClientSession) -> None:
         """A client's connection is gone, and with it the share sessions that were begun on it."""
         for session in self._share_sessions.of_connection(connection):
             self._core.shares.end_session(self._share_sessions, session, self._node.node_id)
 
-    async def answer(self, data: bytes | memoryview, connection: Connection) -> Answer:
+    async def answer(self, data: bytes | memoryview, connection: ClientSession) -> Answer:
         """The response to a request frame (without its length).
 
         Raises:
@@ -90,7 +90,7 @@ class Dispatcher:
         try:
             frame = decode_request_header(data)
         except DecodeError as error:
-            raise Hangup(f"a request that cannot be read: {error}") from None
+            raise CloseConnection(f"a request that cannot be read: {error}") from None
         refusal = connection.sasl.admit(frame.api_key) if connection.sasl is not None else None
         if refusal is None:
             _check(connection)
@@ -102,8 +102,8 @@ class Dispatcher:
             # What may follow the body is left unread, as Kafka does: librdkafka's Metadata request has such a tail.
             request, _ = handler.request.decode_from(frame.body, 0, frame.api_version)
         except DecodeError as error:
-            raise Hangup(f"{name} from {frame.client_id!r} cannot be read: {error}") from None
-        context = Context(
+            raise CloseConnection(f"{name} from {frame.client_id!r} cannot be read: {error}") from None
+        context = RequestContext(
             self._core.state,
             self._core.groups,
             self._core.transactions,
@@ -135,15 +135,15 @@ class Dispatcher:
             return Answer(reply, pause)
         except Cut as cut:
             whole = encode_response(cut.response, frame.api_version, frame.correlation_id)
-            raise Hangup(str(cut), bytes(whole[: cut.size])) from None
-        except Hangup:
+            raise CloseConnection(str(cut), bytes(whole[: cut.size])) from None
+        except CloseConnection:
             raise
         except Exception as error:
             log.exception("%s from %r failed", name, frame.client_id)
-            raise Hangup(f"{name} failed: {error}") from error
+            raise CloseConnection(f"{name} failed: {error}") from error
 
     async def _metered(
-        self, handle: Handle, request: Request[Any], context: Context, size: int
+        self, handle: Handle, request: Request[Any], context: RequestContext, size: int
     ) -> tuple[Response | None, float]:
         watch = Stopwatch(self._handle(handle, request, context))
         response = await watch
@@ -165,7 +165,7 @@ class Dispatcher:
             self._sessions.end(response.session_id)
         return told, pause
 
-    async def _permitted(self, handle: Handle, request: Request[Any], context: Context) -> Response | None:
+    async def _permitted(self, handle: Handle, request: Request[Any], context: RequestContext) -> Response | None:
         """Serve what the client may ask for, and refuse the rest."""
         try:
             if self._core.guard.authorizer is None:
@@ -175,18 +175,18 @@ class Dispatcher:
         except BrokerError as error:
             refusal = refuse(request, context.version, error.code, error.detail)
             if refusal is None or _unanswered(request):
-                raise Hangup(f"{type(request).__name__} failed with {error.code.name}") from None
+                raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}") from None
             return refusal
         if _unanswered(request):
             if served is not request:
-                raise Hangup("Produce with acks=0 to what the client may not write to")
+                raise CloseConnection("Produce with acks=0 to what the client may not write to")
             return None
         for other in refused:
             assert response is not None, "only Produce has no answer"
             merge(response, other, self._name_of)
         return response
 
-    async def _handle(self, handle: Handle, request: Request[Any], context: Context) -> Response | None:
+    async def _handle(self, handle: Handle, request: Request[Any], context: RequestContext) -> Response | None:
         if self._faults.idle:
             return await self._permitted(handle, request, context)
         call = Call(
@@ -216,7 +216,7 @@ class Dispatcher:
     def _unsupported(self, frame: RequestFrame) -> bytearray:
         served = self._served.get(ApiVersionsRequest.api_key)
         if frame.api_key != ApiVersionsRequest.api_key or served is None:
-            raise Hangup(f"{api_name(frame.api_key)} v{frame.api_version} is not served")
+            raise CloseConnection(f"{api_name(frame.api_key)} v{frame.api_version} is not served")
         # Of the oldest form, which every client can read; since 2.4 it says which versions to come back with (KIP-511).
         told = {ApiVersionsRequest.api_key: served} if served.highest >= _SINCE_2_4 else {}
         response = api_versions.describe(told)

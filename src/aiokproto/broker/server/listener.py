@@ -11,10 +11,10 @@ from ssl import SSLContext
 from aiokproto.broker.clock import Clock, sleep
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.quotas.quotas import Quotas
-from aiokproto.broker.request_context import Hangup
-from aiokproto.broker.security.connection import Connection
+from aiokproto.broker.request_context import CloseConnection
 from aiokproto.broker.security.guard import Guard
-from aiokproto.broker.server.client_connection import Peer
+from aiokproto.broker.security.session import ClientSession
+from aiokproto.broker.server.client_connection import ClientConnection
 
 TLS_HANDSHAKE_SECONDS = 30.0
 
@@ -40,7 +40,7 @@ class Listener:
         self._max_idle = options.seconds("connections.max.idle.ms")
         self._addresses: Counter[str] = Counter()
         # When each began to wait for a request; who has waited for longest comes first.
-        self._silent: dict[Peer, float] = {}
+        self._silent: dict[ClientConnection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
 
@@ -50,7 +50,7 @@ class Listener:
             self._timer.cancel()
 
     @asynccontextmanager
-    async def admit(self, client: Peer) -> AsyncIterator[Connection]:
+    async def admit(self, client: ClientConnection) -> AsyncIterator[ClientSession]:
         """Let a client in; with ``max.connections`` there, it waits until one of them leaves.
 
         Raises:
@@ -61,9 +61,9 @@ class Listener:
         pause = self._quotas.connect(host, self._clock.time()) if self._guard.limits else 0.0
         if pause:
             await sleep(self._clock, pause)
-            raise Hangup(f"connections come faster than the quota of {host} permits")
+            raise CloseConnection(f"connections come faster than the quota of {host} permits")
         if self._addresses[host] >= self._per_address:
-            raise Hangup(f"{host} has {self._per_address} connections, the limit (max.connections.per.ip)")
+            raise CloseConnection(f"{host} has {self._per_address} connections, the limit (max.connections.per.ip)")
         self._addresses[host] += 1
         try:
             async with self._slots:
@@ -74,7 +74,7 @@ class Listener:
             if not self._addresses[host]:
                 del self._addresses[host]
 
-    async def receive(self, client: Peer, connection: Connection) -> bytes | memoryview:
+    async def receive(self, client: ClientConnection, connection: ClientSession) -> bytes | memoryview:
         """The client's next frame, without its length.
 
         Raises:
@@ -90,7 +90,7 @@ class Listener:
             limit = self._max_frame if connection.proven else self._max_before_authentication
             if not 0 <= size <= limit:
                 option = "socket.request.max.bytes" if connection.proven else "sasl.server.max.receive.size"
-                raise Hangup(f"a frame of {size} bytes, the limit ({option}) is {limit}")
+                raise CloseConnection(f"a frame of {size} bytes, the limit ({option}) is {limit}")
             return await client.frame(size)
         finally:
             self._silent.pop(client, None)

@@ -8,9 +8,9 @@ from typing import Any
 
 from aiokproto.broker.control.network import Network
 from aiokproto.broker.metadata.cluster_state import Node
-from aiokproto.broker.request_context import Hangup
-from aiokproto.broker.security.connection import Connection
-from aiokproto.broker.server.client_connection import Peer
+from aiokproto.broker.request_context import CloseConnection
+from aiokproto.broker.security.session import ClientSession
+from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import TLS_HANDSHAKE_SECONDS, Listener
 from aiokproto.broker.server.port import Port
@@ -32,7 +32,7 @@ class Server:
         self._listener = listener
         self._network = network
         self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[None], Peer] = {}
+        self._connections: dict[asyncio.Task[None], ClientConnection] = {}
 
     async def start(self) -> None:
         """Listen; a port of 0 becomes the one that was free, and stays the node's."""
@@ -42,7 +42,7 @@ class Server:
         where: dict[str, Any] = {"host": node.host, "port": node.port} if held is None else {"sock": held}
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: Peer(self._accept),
+                lambda: ClientConnection(self._accept),
                 **where,
                 ssl=tls,
                 ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS if tls else None,
@@ -71,7 +71,7 @@ class Server:
             await asyncio.wait(list(self._connections))
         await server.wait_closed()
 
-    def _accept(self, client: Peer) -> None:
+    def _accept(self, client: ClientConnection) -> None:
         # A connection may have been accepted just before the server was closed.
         if self._server is None:
             client.abort()
@@ -80,7 +80,7 @@ class Server:
         self._connections[task] = client
         task.add_done_callback(self._connections.pop)
 
-    async def _serve(self, client: Peer) -> None:
+    async def _serve(self, client: ClientConnection) -> None:
         last = b""
         try:
             async with self._listener.admit(client) as connection:
@@ -90,7 +90,7 @@ class Server:
                     # A node that ends has no sessions any more to end one of.
                     if self._server is not None:
                         self._dispatcher.disconnected(connection)
-        except Hangup as error:
+        except CloseConnection as error:
             peer = client.info("peername")
             log.warning("broker %d closes the connection from %s: %s", self._node.node_id, peer, error)
             last = error.last_bytes
@@ -99,7 +99,7 @@ class Server:
         finally:
             client.close(last)
 
-    async def _answer_all(self, client: Peer, connection: Connection) -> None:
+    async def _answer_all(self, client: ClientConnection, connection: ClientSession) -> None:
         while True:
             frame = await self._listener.receive(client, connection)
             await self._network.carry(self._node.node_id, len(frame))

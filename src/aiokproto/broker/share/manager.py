@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.config.options import GroupOptions
-from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Partition, Topic
 from aiokproto.broker.share.acquiring import Terms
 from aiokproto.broker.share.flight import FOREVER, RecordState
@@ -75,7 +75,7 @@ class Held:
 class SharePartitions:
     """All share partitions of the cluster, whichever node leads them. No asyncio."""
 
-    def __init__(self, state: State, persister: SharePersister, options: Callable[[str], GroupOptions]) -> None:
+    def __init__(self, state: ClusterState, persister: SharePersister, options: Callable[[str], GroupOptions]) -> None:
         """Have none yet; ``options`` gives those of a group."""
         self._state = state
         self._persister = persister

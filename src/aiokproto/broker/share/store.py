@@ -11,7 +11,7 @@ import base64
 from collections.abc import Callable
 
 from aiokproto.broker.internal_topics import numbered_records, partition_for
-from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
 from aiokproto.broker.share.persisted import Kept, initialized, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
@@ -31,7 +31,7 @@ class ShareStates:
             read of it is out of date.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self.on_reset: Callable[[str, bytes, int], None] = lambda group, topic_id, partition: None
         self._state = state
         self._kept: dict[SharePartitionKey, Kept] = {}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.internal_topics import partition_for, stored_records
-from aiokproto.broker.metadata.cluster_state import State
+from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
 from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdentity, TopicPartition, Transaction
@@ -35,7 +35,7 @@ _STEP_MS = 20
 class TransactionCoordinator:
     """All transactions of the cluster, whichever node coordinates them."""
 
-    def __init__(self, state: State, groups: GroupCoordinator) -> None:
+    def __init__(self, state: ClusterState, groups: GroupCoordinator) -> None:
         self._state = state
         self._groups = groups
         self._transactions: dict[str, Transaction] = {}

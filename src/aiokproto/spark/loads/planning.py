@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition, Position
@@ -45,7 +45,7 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
         KafkaError: See :func:`aiokproto.spark.planning.plan`.
     """
 
-    async def planned(cluster: Cluster) -> LoadPlan:
+    async def planned(cluster: ClusterClient) -> LoadPlan:
         partitions = await find_partitions(cluster, options)
         positions = {one: history.positions[one] for one in partitions if one in history.positions}
         found = await diverged(cluster, positions, options)
@@ -98,7 +98,7 @@ def check_log(
         if one.diverged is not None and one.topic_partition in starts:
             starts[one.topic_partition] = starts[one.topic_partition].cut(one.diverged.offset)
 
-    async def checked(cluster: Cluster) -> None:
+    async def checked(cluster: ClusterClient) -> None:
         await find_partitions(cluster, options)
         if cluster_id is not None and cluster.snapshot.cluster_id != cluster_id:
             raise TopicChangedError(f"this is cluster {cluster.snapshot.cluster_id}, not {cluster_id}")
@@ -109,11 +109,11 @@ def check_log(
     _connected(options, checked)
 
 
-def _connected(options: ReadOptions, work: Callable[[Cluster], Awaitable[T]]) -> T:
+def _connected(options: ReadOptions, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
     """Run with a connection for it alone, in a thread for it alone: a notebook's has an event loop already."""
 
     async def run() -> T:
-        async with Cluster(ClusterConfig.parse(options.connection)) as cluster:
+        async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
             return await work(cluster)
 
     with ThreadPoolExecutor(1, "aiokproto-plan") as executor:

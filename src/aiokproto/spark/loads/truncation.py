@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from aiokproto.cluster import Cluster
+from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -55,7 +55,7 @@ def describe(divergence: Divergence) -> str:
 
 
 async def diverged(
-    cluster: Cluster, positions: Mapping[TopicPartition, Position], options: ReadOptions
+    cluster: ClusterClient, positions: Mapping[TopicPartition, Position], options: ReadOptions
 ) -> dict[TopicPartition, Divergence]:
     """The partitions whose logs no longer hold what lies before these positions. Cancelling it has no effect.
 
@@ -111,7 +111,7 @@ def _common(position: Position, index: int, answer: EpochEndOffset) -> int | Old
 
 
 async def written_in(
-    cluster: Cluster, ranges: Collection[OffsetRange], options: ReadOptions
+    cluster: ClusterClient, ranges: Collection[OffsetRange], options: ReadOptions
 ) -> dict[TopicPartition, Epochs]:
     """The leader epochs in which the records of ranges were written, found from the newest one down.
 
@@ -138,7 +138,7 @@ async def written_in(
 
 
 async def _epoch_ends(
-    cluster: Cluster, epochs: Mapping[TopicPartition, int], options: ReadOptions
+    cluster: ClusterClient, epochs: Mapping[TopicPartition, int], options: ReadOptions
 ) -> dict[TopicPartition, EpochEndOffset]:
     async def ask(leader: int, partitions: list[TopicPartition]) -> list[tuple[TopicPartition, EpochEndOffset]]:
         response = await cluster.request(_request(cluster, {one: epochs[one] for one in partitions}), node=leader)
@@ -151,7 +151,7 @@ async def _epoch_ends(
     return await ask_leaders(cluster, "OffsetForLeaderEpoch", epochs, ask, options)
 
 
-def _request(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
+def _request(cluster: ClusterClient, epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
     topics: dict[str, list[OffsetForLeaderPartition]] = {}
     for (topic, partition), epoch in epochs.items():
         current = cluster.snapshot.leader_epoch(topic, partition)

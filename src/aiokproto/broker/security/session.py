@@ -8,7 +8,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-class Connection:
+class ClientSession:
     """A client's connection.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators
-from aiokproto.cluster.metadata import Metadata
+from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.router import Router
 from aiokproto.cluster.snapshot import ClusterSnapshot, TopicInfo
@@ -35,7 +35,7 @@ _THREADS = 4
 logger = logging.getLogger("aiokproto.cluster")
 
 
-class Cluster:
+class ClusterClient:
     """Connections to a cluster, its metadata, and requests to the brokers that serve them.
 
     Timeouts are seconds. Cancelling a call gives up that call alone: its connection stays, a late answer is dropped,
@@ -58,7 +58,7 @@ class Cluster:
         # They start with their first work.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
         self._pool = Pool(config, self._threads, self._stop)
-        self._metadata = Metadata(config, self._pool, self._backoff, last_used or _never)
+        self._metadata = MetadataUpdater(config, self._pool, self._backoff, last_used or _never)
         self._coordinators = Coordinators()
         self._router = Router(config, self._pool, self._metadata, self._coordinators, self._backoff)
         self._task: asyncio.Task[None] | None = None

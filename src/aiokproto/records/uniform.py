@@ -43,7 +43,7 @@ class _Reader(NamedTuple):
     value: Table
 
 
-def read_alike(
+def read_uniform(
     data: bytes,
     pos: int,
     count: int,

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds
 from aiokproto.errors import ConfigurationError, UnsupportedCompressionError
-from aiokproto.producer.accumulator import BATCH_OVERHEAD, Limits
+from aiokproto.producer.accumulator import BATCH_OVERHEAD, BufferLimits
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.records import Compression, compress
 
@@ -22,7 +22,7 @@ LOWEST_LEVEL = -131_072
 _ACKS: dict[object, int] = {"all": -1, "-1": -1, "0": 0, "1": 1, -1: -1, 0: 0, 1: 1}
 
 
-class Settings(NamedTuple):
+class ProducerConfig(NamedTuple):
     """A producer's options. Times are in seconds.
 
     Attributes:
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
 
     acks: int
     idempotent: bool
-    limits: Limits
+    limits: BufferLimits
     compression: Compression
     compression_level: int | None
     max_block: float
@@ -62,7 +62,7 @@ class Settings(NamedTuple):
         partitioner: Literal["default"] | Partitioner,
         max_block_ms: float,
         close_timeout_ms: float | None,
-    ) -> Settings:
+    ) -> ProducerConfig:
         """Check all options.
 
         Raises:
@@ -71,7 +71,7 @@ class Settings(NamedTuple):
         in_flight = positive("max_in_flight_requests_per_connection", max_in_flight_requests_per_connection)
         request_size = integer("max_request_size", max_request_size, BATCH_OVERHEAD + 1)
         memory = integer("buffer_memory", buffer_memory, BATCH_OVERHEAD + 1)
-        limits = Limits(
+        limits = BufferLimits(
             batch_size=min(integer("batch_size", batch_size), request_size, memory),
             buffer_memory=memory,
             max_request_size=request_size,

@@ -19,7 +19,7 @@ _NO_SESSION = -1
 _LAST_EPOCH = 2**31 - 1
 
 
-class Wanted(NamedTuple):
+class FetchPosition(NamedTuple):
     """What is wanted of a partition: the broker has to know of each change.
 
     Attributes:
@@ -50,12 +50,12 @@ class FetchPlan(NamedTuple):
 
     session_id: int
     epoch: int
-    partitions: Mapping[TopicPartition, Wanted]
-    forgotten: Mapping[TopicPartition, Wanted]
+    partitions: Mapping[TopicPartition, FetchPosition]
+    forgotten: Mapping[TopicPartition, FetchPosition]
     by_name: bool
 
 
-class FetchSession:
+class FetchSessionHandler:
     """The session with one broker.
 
     Attributes:
@@ -63,19 +63,19 @@ class FetchSession:
     """
 
     def __init__(self) -> None:
-        self.wanted: dict[TopicPartition, Wanted] = {}
+        self.wanted: dict[TopicPartition, FetchPosition] = {}
         self._topics: dict[bytes, str] = {}
         self._without_id = 0
         self._id = 0
         self._epoch = _FULL
 
-    def plan(self, changes: Mapping[TopicPartition, Wanted | None]) -> FetchPlan:
+    def plan(self, changes: Mapping[TopicPartition, FetchPosition | None]) -> FetchPlan:
         """The next request; None stands for what is not wanted any more.
 
         Its cost is that of the changes, unless a session begins. :meth:`answered` or :meth:`restart` has to follow.
         """
-        changed: dict[TopicPartition, Wanted] = {}
-        forgotten: dict[TopicPartition, Wanted] = {}
+        changed: dict[TopicPartition, FetchPosition] = {}
+        forgotten: dict[TopicPartition, FetchPosition] = {}
         for partition, wanted in changes.items():
             before = self.wanted.get(partition)
             if wanted == before:
@@ -92,7 +92,7 @@ class FetchSession:
             return FetchPlan(self._id, _FULL, dict(self.wanted), {}, by_name)
         return FetchPlan(self._id, self._epoch, changed, forgotten, by_name)
 
-    def _replace(self, partition: TopicPartition, before: Wanted | None, wanted: Wanted | None) -> None:
+    def _replace(self, partition: TopicPartition, before: FetchPosition | None, wanted: FetchPosition | None) -> None:
         if before is not None:
             self._without_id -= before.topic_id == ZERO_UUID
         if wanted is None:
@@ -133,6 +133,6 @@ class FetchSession:
         return asked
 
 
-def outside(partition: TopicPartition, wanted: Wanted) -> FetchPlan:
+def outside(partition: TopicPartition, wanted: FetchPosition) -> FetchPlan:
     """A request for one partition that leaves the session as it is."""
     return FetchPlan(0, _NO_SESSION, {partition: wanted}, {}, wanted.topic_id == ZERO_UUID)
