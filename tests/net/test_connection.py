@@ -55,7 +55,7 @@ def hangs_up(request: object, version: int) -> None:
 
 async def test_requests_are_pipelined_and_each_gets_its_answer() -> None:
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
-        answers = await asyncio.gather(*(line.request(beat(number), timeout=PATIENCE) for number in range(50)))
+        answers = await asyncio.gather(*(line.send(beat(number), timeout=PATIENCE) for number in range(50)))
         assert [answer.error_code for answer in answers] == list(range(50))
         assert [request.generation_id for request, _ in broker.asked[1:]] == list(range(50))
         assert line.in_flight == 0
@@ -72,7 +72,7 @@ async def test_a_large_answer() -> None:
         connected(broker.port) as line,
     ):
         big, small = await asyncio.gather(
-            line.request(ListGroupsRequest(), timeout=PATIENCE), line.request(beat(3), timeout=PATIENCE)
+            line.send(ListGroupsRequest(), timeout=PATIENCE), line.send(beat(3), timeout=PATIENCE)
         )
         assert big.groups == groups
         assert small.error_code == 3
@@ -82,7 +82,7 @@ async def test_a_silent_peer_costs_the_request_its_deadline_and_not_the_connecti
     """…as long as the peer may still answer: patience with the connection is ``request_timeout``."""
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker, connected(broker.port) as line:
         with pytest.raises(DeadlineError, match=rf"Heartbeat to 127.0.0.1:{broker.port}: no answer in 0.01 s"):
-            await line.request(beat(), timeout=0.01)
+            await line.send(beat(), timeout=0.01)
         assert not line.closed
 
 
@@ -91,8 +91,8 @@ async def test_a_peer_silent_for_the_request_timeout_costs_the_connection() -> N
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker,
         connected(broker.port, request_timeout=0.02) as line,
     ):
-        first = asyncio.ensure_future(line.request(beat(), timeout=0.02))
-        second = asyncio.ensure_future(line.request(beat(), timeout=50))
+        first = asyncio.ensure_future(line.send(beat(), timeout=0.02))
+        second = asyncio.ensure_future(line.send(beat(), timeout=50))
         with pytest.raises(DeadlineError, match=r"no answer in 0\.02 s"):
             await first
         with pytest.raises(BrokerConnectionError, match=r"did not answer Heartbeat in .*\(Heartbeat was under way\)"):
@@ -116,12 +116,12 @@ async def test_a_cancelled_request_leaves_the_connection_and_its_late_answer_is_
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: hold_first}) as broker,
         connected(broker.port) as line,
     ):
-        first = asyncio.ensure_future(line.request(beat(0), timeout=PATIENCE))
+        first = asyncio.ensure_future(line.send(beat(0), timeout=PATIENCE))
         await until(lambda: bool(held))
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
-        assert (await line.request(beat(7), timeout=PATIENCE)).error_code == 7
+        assert (await line.send(beat(7), timeout=PATIENCE)).error_code == 7
 
 
 @pytest.mark.parametrize("cut", [0, 3, 7])
@@ -138,7 +138,7 @@ async def test_loss_fails_all_that_is_under_way_and_names_it(cut: int) -> None:
         connected(broker.port) as line,
     ):
         results = await asyncio.gather(
-            *(line.request(beat(number), timeout=PATIENCE) for number in range(3)), return_exceptions=True
+            *(line.send(beat(number), timeout=PATIENCE) for number in range(3)), return_exceptions=True
         )
         middle = " in the middle of a response" if cut else ""
         for error in results:
@@ -146,7 +146,7 @@ async def test_loss_fails_all_that_is_under_way_and_names_it(cut: int) -> None:
             assert f"127.0.0.1:{broker.port} was lost{middle}: " in str(error)
             assert "(Heartbeat was under way)" in str(error)
         with pytest.raises(BrokerConnectionError, match="was lost"):
-            await line.request(beat(), timeout=PATIENCE)
+            await line.send(beat(), timeout=PATIENCE)
 
 
 async def test_an_answer_out_of_order_ends_the_connection() -> None:
@@ -155,7 +155,7 @@ async def test_an_answer_out_of_order_ends_the_connection() -> None:
 
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: wrong}) as broker, connected(broker.port) as line:
         with pytest.raises(BrokerConnectionError, match="never sent: correlation id 99 instead of 1"):
-            await line.request(beat(), timeout=PATIENCE)
+            await line.send(beat(), timeout=PATIENCE)
         assert line.closed
 
 
@@ -167,17 +167,17 @@ async def test_a_broken_answer_is_the_callers_error_alone() -> None:
 
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: broken}) as broker, connected(broker.port) as line:
         with pytest.raises(DecodeError, match=rf"answer of 127.0.0.1:{broker.port} to Heartbeat: "):
-            await line.request(beat(), timeout=PATIENCE)
-        assert (await line.request(beat(1), timeout=PATIENCE)).error_code == 1
+            await line.send(beat(), timeout=PATIENCE)
+        assert (await line.send(beat(1), timeout=PATIENCE)).error_code == 1
 
 
 async def test_what_cannot_be_sent_is_not_sent() -> None:
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         with pytest.raises(EncodeError):
-            await line.request(beat(1 << 40), timeout=PATIENCE)
+            await line.send(beat(1 << 40), timeout=PATIENCE)
         with pytest.raises(UnsupportedVersionError):
-            await line.request(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=PATIENCE, max_version=2)
-        assert (await line.request(beat(4), timeout=PATIENCE)).error_code == 4
+            await line.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=PATIENCE, max_version=2)
+        assert (await line.send(beat(4), timeout=PATIENCE)).error_code == 4
         assert len(broker.asked) == 2
 
 
@@ -186,8 +186,8 @@ async def test_post_expects_no_answer() -> None:
         peer({ApiVersionsRequest: VERSIONS, ProduceRequest: silent, HeartbeatRequest: echo}) as broker,
         connected(broker.port) as line,
     ):
-        await line.post(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=PATIENCE)
-        assert (await line.request(beat(2), timeout=PATIENCE)).error_code == 2
+        await line.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=PATIENCE)
+        assert (await line.send(beat(2), timeout=PATIENCE)).error_code == 2
         assert [type(request).__name__ for request, _ in broker.asked[1:]] == ["ProduceRequest", "HeartbeatRequest"]
 
 
@@ -210,13 +210,13 @@ async def test_post_waits_for_room() -> None:
 
     async def flood(line: Connection) -> None:
         for _ in range(64):
-            await line.post(request, timeout=0.05, max_version=12)
+            await line.send_oneway(request, timeout=0.05, max_version=12)
 
     async with raw_peer(lazy) as port, connected(port) as line:
         with pytest.raises(DeadlineError, match=rf"Produce to 127.0.0.1:{port}: not written in 0.05 s"):
             await flood(line)
         reads.set()
-        await line.post(request, timeout=PATIENCE, max_version=12)
+        await line.send_oneway(request, timeout=PATIENCE, max_version=12)
 
 
 def throttled(seconds: float) -> Callable[[HeartbeatRequest, int], HeartbeatResponse]:
@@ -234,10 +234,10 @@ async def test_throttling_holds_back_what_follows_in_order() -> None:
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(MAX_THROTTLE)}) as broker,
         connected(broker.port) as line,
     ):
-        await line.request(beat(0), timeout=PATIENCE)
-        calls = [asyncio.ensure_future(line.request(beat(number), timeout=PATIENCE)) for number in (1, 2, 3)]
+        await line.send(beat(0), timeout=PATIENCE)
+        calls = [asyncio.ensure_future(line.send(beat(number), timeout=PATIENCE)) for number in (1, 2, 3)]
         now = asyncio.get_running_loop().time()
-        gone = asyncio.ensure_future(line.request(beat(9), timeout=PATIENCE, deadline=now + 0.001))
+        gone = asyncio.ensure_future(line.send(beat(9), timeout=PATIENCE, deadline=now + 0.001))
         with pytest.raises(DeadlineError):
             await gone
         assert len(broker.asked) == 2, "nothing is sent during the pause"
@@ -251,8 +251,8 @@ async def test_throttling_ends() -> None:
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(0.02)}) as broker,
         connected(broker.port) as line,
     ):
-        await line.request(beat(0), timeout=PATIENCE)
-        answers = await asyncio.gather(*(line.request(beat(number), timeout=PATIENCE) for number in (1, 2, 3)))
+        await line.send(beat(0), timeout=PATIENCE)
+        answers = await asyncio.gather(*(line.send(beat(number), timeout=PATIENCE) for number in (1, 2, 3)))
         assert [answer.error_code for answer in answers] == [1, 2, 3]
 
 
@@ -263,9 +263,9 @@ async def test_a_request_that_is_held_back_has_not_begun_to_wait_for_its_answer(
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(0.5)}) as broker,
         connected(broker.port, request_timeout=0.1) as line,
     ):
-        await line.request(beat(0), timeout=0.1)
-        line.submit(beat(1), told.append, timeout=0.1)
-        assert (await line.request(beat(2), timeout=0.1)).error_code == 2
+        await line.send(beat(0), timeout=0.1)
+        line.send_nowait(beat(1), told.append, timeout=0.1)
+        assert (await line.send(beat(2), timeout=0.1)).error_code == 2
         assert [getattr(outcome, "error_code", outcome) for outcome in told] == [1]
         assert not line.closed
 
@@ -282,8 +282,8 @@ async def test_an_answer_that_is_too_large_names_the_option_and_what_was_asked()
         peer({ApiVersionsRequest: VERSIONS, ListGroupsRequest: large, HeartbeatRequest: echo}) as broker,
         connected(broker.port) as line,
     ):
-        first = asyncio.ensure_future(line.request(ListGroupsRequest(), timeout=PATIENCE))
-        behind = asyncio.ensure_future(line.request(beat(1), timeout=PATIENCE))
+        first = asyncio.ensure_future(line.send(ListGroupsRequest(), timeout=PATIENCE))
+        behind = asyncio.ensure_future(line.send(beat(1), timeout=PATIENCE))
         with pytest.raises(
             ResponseTooLargeError,
             match=rf"ListGroups to 127.0.0.1:{broker.port}: .* {1 << 30} bytes.*max_response_size",
@@ -292,7 +292,7 @@ async def test_an_answer_that_is_too_large_names_the_option_and_what_was_asked()
         with pytest.raises(BrokerConnectionError, match="Heartbeat was under way"):
             await behind
         with pytest.raises(BrokerConnectionError):
-            await line.request(beat(2), timeout=PATIENCE)
+            await line.send(beat(2), timeout=PATIENCE)
 
 
 async def test_what_is_submitted_is_written_at_once_and_told_of_in_order() -> None:
@@ -305,10 +305,10 @@ async def test_what_is_submitted_is_written_at_once_and_told_of_in_order() -> No
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         before = asyncio.all_tasks()
         for number in (1, 2, 3):
-            line.submit(beat(number), tell, timeout=PATIENCE)
+            line.send_nowait(beat(number), tell, timeout=PATIENCE)
         assert (line.in_flight, told) == (3, [])
         assert asyncio.all_tasks() == before, "no task waits for the answers"
-        assert (await line.request(beat(4), timeout=PATIENCE)).error_code == 4
+        assert (await line.send(beat(4), timeout=PATIENCE)).error_code == 4
         assert told == [1, 2, 3]
 
 
@@ -322,7 +322,7 @@ async def test_who_submits_is_told_once_why_there_is_no_response(
 ) -> None:
     told: list[object] = []
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: answer}) as broker, connected(broker.port) as line:
-        line.submit(beat(), told.append, timeout=0.01 if error is DeadlineError else PATIENCE)
+        line.send_nowait(beat(), told.append, timeout=0.01 if error is DeadlineError else PATIENCE)
         await until(lambda: bool(told))
     assert [type(outcome) for outcome in told] == [error]
 
@@ -331,14 +331,14 @@ async def test_submitting_what_cannot_be_sent_raises_and_tells_nothing() -> None
     told: list[object] = []
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         with pytest.raises(EncodeError):
-            line.submit(beat(1 << 40), told.append, timeout=PATIENCE)
+            line.send_nowait(beat(1 << 40), told.append, timeout=PATIENCE)
         with pytest.raises(UnsupportedVersionError):
-            line.submit(
+            line.send_nowait(
                 ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), told.append, timeout=PATIENCE, max_version=2
             )
         line.close()
         with pytest.raises(ClientClosedError):
-            line.submit(beat(), told.append, timeout=PATIENCE)
+            line.send_nowait(beat(), told.append, timeout=PATIENCE)
         await line.wait_closed()
     assert told == []
     assert len(broker.asked) == 1
@@ -350,11 +350,11 @@ async def test_a_wish_for_a_pause_is_granted_whoever_asked() -> None:
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(MAX_THROTTLE)}) as broker,
         connected(broker.port) as line,
     ):
-        line.submit(beat(0), told.append, timeout=PATIENCE)
+        line.send_nowait(beat(0), told.append, timeout=PATIENCE)
         await until(lambda: bool(told))
-        line.submit(beat(1), told.append, timeout=PATIENCE)
+        line.send_nowait(beat(1), told.append, timeout=PATIENCE)
         now = asyncio.get_running_loop().time()
-        late = asyncio.ensure_future(line.request(beat(2), timeout=PATIENCE, deadline=now + 0.001))
+        late = asyncio.ensure_future(line.send(beat(2), timeout=PATIENCE, deadline=now + 0.001))
         with pytest.raises(DeadlineError):
             await late
         assert len(broker.asked) == 2, "nothing is sent during the pause"
@@ -364,7 +364,7 @@ async def test_a_wish_for_a_pause_is_granted_whoever_asked() -> None:
 
 async def test_close_fails_what_is_under_way() -> None:
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker, connected(broker.port) as line:
-        call = asyncio.ensure_future(line.request(beat(), timeout=PATIENCE))
+        call = asyncio.ensure_future(line.send(beat(), timeout=PATIENCE))
         await until(lambda: len(broker.asked) == 2)
         line.close()
         with pytest.raises(ClientClosedError, match="Heartbeat was under way"):
@@ -387,7 +387,7 @@ async def test_idleness_is_looked_for_while_answers_are_awaited() -> None:
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker,
         connected(broker.port, connections_max_idle=100.0) as line,
     ):
-        line.submit(beat(), lambda outcome: None, timeout=1000)
+        line.send_nowait(beat(), lambda outcome: None, timeout=1000)
         now = asyncio.get_running_loop().time()
         line._alarm.cancel()
         line._on_timer(now)
@@ -406,7 +406,7 @@ async def test_versions_are_asked_for_again_in_the_form_the_broker_has() -> None
 
     async with peer({ApiVersionsRequest: old, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         assert [version for _, version in broker.asked] == [ApiVersionsRequest.versions.highest, 2]
-        await line.request(beat(1), timeout=PATIENCE)
+        await line.send(beat(1), timeout=PATIENCE)
         assert broker.asked[-1][1] == 1
         assert broker.connections == 1
 
@@ -419,7 +419,7 @@ async def test_a_broker_before_0_10_hangs_up_on_version_questions() -> None:
     ):
         assert [version for _, version in broker.asked] == [ApiVersionsRequest.versions.highest, 0]
         assert line.versions.assumed
-        assert (await line.request(beat(5), timeout=PATIENCE)).error_code == 5
+        assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
         assert broker.asked[-1][1] == 0
 
 

@@ -63,7 +63,7 @@ def trusting() -> ssl.SSLContext:
 
 async def test_requests_over_tls(server: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker, connected(broker.port, ssl_context=trusting) as line:
-        answers = await asyncio.gather(*(line.request(BEAT, timeout=PATIENCE) for _ in range(20)))
+        answers = await asyncio.gather(*(line.send(BEAT, timeout=PATIENCE) for _ in range(20)))
         assert {answer.error_code for answer in answers} == {0}
 
 
@@ -93,7 +93,7 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
     async with peer(ANSWERS, ssl_context=server) as broker:
         with pytest.raises(BrokerConnectionError, match=r"before it answered anything: .*security_protocol='SSL'"):
             async with connected(broker.port) as line:
-                await line.request(BEAT, timeout=PATIENCE)
+                await line.send(BEAT, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

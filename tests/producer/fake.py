@@ -81,8 +81,8 @@ class FakeCluster:
         down: Nodes that cannot be reached.
         invalidated: Reasons given.
         producer_id: Who asks next becomes this, with ``producer_epoch``; an error is raised.
-        idle: Whether connections are closed, so that nothing can be submitted before the next :meth:`send`.
-        submitted: How many requests came by :meth:`submit`.
+        idle: Whether connections are closed, so that nothing can be sent at once before the next :meth:`send`.
+        sent_nowait: How many requests came by :meth:`send_nowait`.
     """
 
     def __init__(self, partitions: int = 1, nodes: int = 1) -> None:
@@ -96,7 +96,7 @@ class FakeCluster:
         self.produce_version = 12
         self.closed = False
         self.idle = False
-        self.submitted = 0
+        self.sent_nowait = 0
         self.snapshot = ClusterSnapshot(
             brokers={node: BrokerNode(node, "127.0.0.1", 9092 + node) for node in range(nodes)}, generation=1
         )
@@ -104,16 +104,16 @@ class FakeCluster:
         self.topic_id = TOPIC_ID
         self.loop: object = None
         self._news = asyncio.Event()
-        self._submitted: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         self.loop = asyncio.get_running_loop()
 
     async def close(self, timeout: float = 0.0) -> None:
         self.closed = True
-        for task in self._submitted:
+        for task in self._under_way:
             task.cancel()
-        await asyncio.gather(*self._submitted, return_exceptions=True)
+        await asyncio.gather(*self._under_way, return_exceptions=True)
 
     def check(self) -> None:
         if self.loop is not None and asyncio._get_running_loop() is not self.loop:
@@ -195,7 +195,7 @@ class FakeCluster:
         except asyncio.TimeoutError:
             raise DeadlineError(f"Produce to broker {node}: no answer in {timeout} s") from None
 
-    def submit(
+    def send_nowait(
         self,
         request: ProduceRequest,
         node: int,
@@ -206,7 +206,7 @@ class FakeCluster:
     ) -> bool:
         if self.idle:
             return False
-        self.submitted += 1
+        self.sent_nowait += 1
         sent = self._write(request, node)
         self._reach(node)
 
@@ -218,11 +218,11 @@ class FakeCluster:
             tell(outcome)
 
         task = asyncio.get_running_loop().create_task(answer())
-        self._submitted.add(task)
-        task.add_done_callback(self._submitted.discard)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
         return True
 
-    async def post(self, request: ProduceRequest, node: int, **_: Any) -> None:
+    async def send_oneway(self, request: ProduceRequest, node: int, **_: Any) -> None:
         await self.send(request, node, timeout=PATIENCE)
 
     async def append(self, node: int, request: ProduceRequest) -> ProduceResponse:
@@ -272,7 +272,7 @@ class FakeCluster:
 @asynccontextmanager
 async def producer_on(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch, **options: Any) -> AsyncIterator[Producer]:
     """A producer whose cluster is the fake; closed afterwards without waiting for what cannot be delivered."""
-    monkeypatch.setattr("aiokproto.producer.producer.Cluster", lambda config, last_used: fake)
+    monkeypatch.setattr("aiokproto.producer.producer.ClusterClient", lambda config, last_used: fake)
     given: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:9", "linger_ms": 0, **options}
     producer = Producer(**given)
     await producer.start()

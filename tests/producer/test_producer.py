@@ -490,7 +490,7 @@ async def test_an_error_of_the_block_is_not_hidden_by_what_is_lost(
 ) -> None:
     fake = FakeCluster()
     fake.down = {0}
-    monkeypatch.setattr("aiokproto.producer.producer.Cluster", lambda config, last_used: fake)
+    monkeypatch.setattr("aiokproto.producer.producer.ClusterClient", lambda config, last_used: fake)
 
     async def block(error: Exception | None) -> None:
         async with Producer(bootstrap_servers="127.0.0.1:9", delivery_timeout_ms=30, linger_ms=0) as producer:
@@ -512,7 +512,7 @@ async def test_a_start_that_fails_leaves_nothing_open(monkeypatch: pytest.Monkey
         raise DeadlineError("nobody there")
 
     monkeypatch.setattr(fake, "start", fail)
-    monkeypatch.setattr("aiokproto.producer.producer.Cluster", lambda config, last_used: fake)
+    monkeypatch.setattr("aiokproto.producer.producer.ClusterClient", lambda config, last_used: fake)
     producer = Producer(bootstrap_servers="127.0.0.1:9")
     with pytest.raises(DeadlineError, match="nobody there"):
         await producer.start()

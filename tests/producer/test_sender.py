@@ -418,7 +418,7 @@ async def test_once_a_broker_has_answered_a_request_takes_no_task(make: Make) ->
     async with make(fake) as producer:
         for number in range(5):
             assert (await producer.send("flights", b"%d" % number)).offset == number
-    assert (len(fake.requests), fake.submitted) == (5, 4)
+    assert (len(fake.requests), fake.sent_nowait) == (5, 4)
 
 
 async def test_what_is_sent_on_learning_of_an_outcome_goes_out_in_the_same_turn_of_the_loop(
@@ -426,7 +426,7 @@ async def test_what_is_sent_on_learning_of_an_outcome_goes_out_in_the_same_turn_
 ) -> None:
     monkeypatch.setattr("aiokproto.producer.buffer.LONGEST_STRETCH", float("inf"))
     fake = FakeCluster()
-    submit = fake.submit
+    send_nowait = fake.send_nowait
     seen: list[int] = []
 
     def watched(request: ProduceRequest, node: int, tell: Callable[[Any], None], **options: Any) -> bool:
@@ -434,9 +434,9 @@ async def test_what_is_sent_on_learning_of_an_outcome_goes_out_in_the_same_turn_
             tell(outcome)
             asyncio.get_running_loop().call_soon(lambda: seen.append(len(fake.requests)))
 
-        return submit(request, node, told, **options)
+        return send_nowait(request, node, told, **options)
 
-    monkeypatch.setattr(fake, "submit", watched)
+    monkeypatch.setattr(fake, "send_nowait", watched)
     async with make(fake) as producer:
         for _ in range(5):
             await producer.send("flights", b"v")
@@ -458,7 +458,7 @@ async def test_a_connection_closed_meanwhile_is_made_again(make: Make, down: boo
         assert (await sending).offset == 2
         assert (await producer.send("flights", b"v")).offset == 3
     assert len(fake.logs[0].values) == 4
-    assert fake.submitted == 2, "the second and the last: until a broker has answered again, requests wait in tasks"
+    assert fake.sent_nowait == 2, "the second and the last: until a broker has answered again, requests wait in tasks"
 
 
 async def test_a_connection_lost_as_it_is_written_to_costs_no_record(make: Make) -> None:
@@ -479,16 +479,16 @@ async def test_an_id_given_up_between_two_requests_of_a_round_holds_back_the_sec
     """Or it would go out without a sequence number, and could be written twice."""
     fake = FakeCluster()
     fake.producer_epoch = 0x7FFF
-    submit = fake.submit
+    send_nowait = fake.send_nowait
 
     def refuses(*_: object, **__: object) -> bool:
-        monkeypatch.setattr(fake, "submit", submit)
+        monkeypatch.setattr(fake, "send_nowait", send_nowait)
         fake.producer_id, fake.producer_epoch = 8, 0
         raise EncodeError("cannot be carried")
 
     async with make(fake, batch_size=0) as producer:
         await producer.send("flights", b"0")
-        monkeypatch.setattr(fake, "submit", refuses)
+        monkeypatch.setattr(fake, "send_nowait", refuses)
         broken, good = await producer.post("flights", b"1"), await producer.post("flights", b"2")
         with pytest.raises(EncodeError):
             await broken

@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "a fetch session ends with a request that failed",
-        "consumer/session.py",
+        "consumer/fetch_session.py",
         "        self._epoch = _FULL\n        if not known:",
         "        if not known:",
     ),

@@ -249,7 +249,7 @@ class ClusterClient:
         self.check()
         return await self._router.send(request, node, timeout, max_version, channel)
 
-    def submit(
+    def send_nowait(
         self,
         request: Request[R],
         node: int,
@@ -279,15 +279,15 @@ class ClusterClient:
             BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`; then there is no call.
         """
         self.check()
-        return self._router.submit(request, node, on_response, timeout, max_version)
+        return self._router.send_nowait(request, node, on_response, timeout, max_version)
 
-    async def post(
+    async def send_oneway(
         self, request: Request[Any], node: int, *, timeout: float | None = None, max_version: int | None = None
     ) -> None:
         """Send a request that gets no answer (Produce with ``acks=0``): returns once it is written to the socket's
         buffer and there is room for more. Raises as :meth:`send`."""
         self.check()
-        await self._router.post(request, node, timeout, max_version)
+        await self._router.send_oneway(request, node, timeout, max_version)
 
     async def version(
         self, request_type: type[Request[Any]], node: int, *, max_version: int | None = None, channel: str = MAIN

@@ -321,7 +321,7 @@ class MetadataUpdater:
         version = connection.versions.pick(MetadataRequest)
         request = metadata_request(names, create, version)
         left = max(until - _now(), 0)
-        answer = await connection.request(request, timeout=left, deadline=until, version=version)
+        answer = await connection.send(request, timeout=left, deadline=until, version=version)
         if answer.error_code:
             code = ErrorCode(answer.error_code)
             self._rebootstrap = classify(code, _REFRESH) is Action.REBOOTSTRAP

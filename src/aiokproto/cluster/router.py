@@ -94,12 +94,12 @@ class Router:
             connection = self._pool.ready(node, channel)
             if connection is None:
                 connection, timeout = await self._connect(node, channel, min(timeout, deadline - _now()))
-            return await connection.request(request, timeout=timeout, deadline=deadline, max_version=max_version)
+            return await connection.send(request, timeout=timeout, deadline=deadline, max_version=max_version)
         except BrokerConnectionError as error:
             self._metadata.invalidate(str(error))
             raise
 
-    def submit(
+    def send_nowait(
         self,
         request: Request[R],
         node: int,
@@ -111,16 +111,18 @@ class Router:
         if connection is None:
             return False
         timeout = self._config.request_timeout if timeout is None else timeout
-        connection.submit(request, on_response, timeout=timeout, max_version=max_version)
+        connection.send_nowait(request, on_response, timeout=timeout, max_version=max_version)
         return True
 
-    async def post(self, request: Request[Any], node: int, timeout: float | None, max_version: int | None) -> None:
+    async def send_oneway(
+        self, request: Request[Any], node: int, timeout: float | None, max_version: int | None
+    ) -> None:
         timeout = self._config.request_timeout if timeout is None else timeout
         try:
             connection = self._pool.ready(node)
             if connection is None:
                 connection, timeout = await self._connect(node, MAIN, timeout)
-            await connection.post(request, timeout=timeout, max_version=max_version)
+            await connection.send_oneway(request, timeout=timeout, max_version=max_version)
         except BrokerConnectionError as error:
             self._metadata.invalidate(str(error))
             raise

@@ -42,7 +42,7 @@ _NEVER_HEARD = " before it answered anything: still starting, or a TLS listener 
 class Connection(asyncio.BufferedProtocol):
     """One socket to one broker. Made by dialling; not usable again once :attr:`closed`.
 
-    A request is written before :meth:`request` first suspends. Broker and client keep the order, so one answer that
+    A request is written before :meth:`send` first suspends. Broker and client keep the order, so one answer that
     the broker holds back holds back those behind it. Cancelling a request leaves the connection as it is; the late
     answer is dropped. A request unanswered for ``request_timeout`` (or its own timeout, where that is longer) costs the
     connection: a peer that is gone without a word is not distinguishable from a slow one otherwise.
@@ -92,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the peer has ever answered anything."""
         return self._protocol.heard
 
-    async def request(
+    async def send(
         self,
         request: Request[R],
         *,
@@ -120,18 +120,18 @@ class Connection(asyncio.BufferedProtocol):
         """
         if version is None:
             version = self.versions.pick(type(request), max_version)
-        frame = await self.exchange(request, version, timeout, deadline)
+        frame = await self.send_raw(request, version, timeout, deadline)
         return self._response(request, version, frame)
 
-    async def exchange(
+    async def send_raw(
         self, request: Request[Any], version: int, timeout: float, deadline: float = INFINITY
     ) -> memoryview:
-        """Send a request in that version and wait for the frame of its answer. Raises as :meth:`request`."""
+        """Send a request in that version and wait for the frame of its answer. Raises as :meth:`send`."""
         future: asyncio.Future[memoryview] = self._loop.create_future()
-        self._submit(request, version, AwaitedCall(future, request.api_key, timeout, deadline))
+        self._send(request, version, AwaitedCall(future, request.api_key, timeout, deadline))
         return await future
 
-    def submit(
+    def send_nowait(
         self,
         request: Request[R],
         on_response: Callable[[R | KafkaError], None],
@@ -143,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Args:
             request: The request.
-            on_response: Called once, by the loop: with the response, or with an error that :meth:`request` would raise
+            on_response: Called once, by the loop: with the response, or with an error that :meth:`send` would raise
                 after sending. It must not raise.
             timeout: Seconds to wait for the answer, once the request is sent.
             max_version: Use no higher one.
@@ -155,11 +155,11 @@ class Connection(asyncio.BufferedProtocol):
         """
         version = self.versions.pick(type(request), max_version)
         read = partial(self._response, request, version)
-        self._submit(request, version, CallbackCall(read, on_response, request.api_key, timeout))
+        self._send(request, version, CallbackCall(read, on_response, request.api_key, timeout))
 
-    async def post(self, request: Request[Any], *, timeout: float, max_version: int | None = None) -> None:
-        """Send a request that has no answer; returns once there is room for more. Raises as :meth:`request`."""
-        self._submit(request, self.versions.pick(type(request), max_version), None)
+    async def send_oneway(self, request: Request[Any], *, timeout: float, max_version: int | None = None) -> None:
+        """Send a request that has no answer; returns once there is room for more. Raises as :meth:`send`."""
+        self._send(request, self.versions.pick(type(request), max_version), None)
         if not self._writable.is_set():
             late = f"{api_name(request.api_key)} to {self.peer}: not written in {timeout:.3g} s"
             async with deadline(self._loop.time() + timeout, lambda: late):
@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- Sending ---
 
-    def _submit(self, request: Request[Any], version: int, call: Call | None) -> None:
+    def _send(self, request: Request[Any], version: int, call: Call | None) -> None:
         if self._failure is not None:
             raise copied(self._failure)
         correlation_id, data = self._protocol.encode(request, version)

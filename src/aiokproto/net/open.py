@@ -63,7 +63,7 @@ async def open_connection(
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
     async with deadline(until, lambda: f"{connection.peer} did not answer ApiVersions in {timeout:.3g} s"):
         while True:
-            frame = await connection.exchange(negotiation.question(), negotiation.version, timeout)
+            frame = await connection.send_raw(negotiation.question(), negotiation.version, timeout)
             versions = negotiation.answered(frame)
             if versions is not None:
                 return versions

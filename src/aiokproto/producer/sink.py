@@ -169,7 +169,7 @@ class Sink:
         respond = partial(self._responded, request, batches)
         if self._healthy and self._settings.acks:
             try:
-                written = self._cluster.submit(
+                written = self._cluster.send_nowait(
                     request, self._node, respond, timeout=self._timeout, max_version=max_version
                 )
             except KafkaError as error:
@@ -207,7 +207,7 @@ class Sink:
         try:
             if not self._healthy:
                 await self._check_version()
-            send = self._cluster.send if self._settings.acks else self._cluster.post
+            send = self._cluster.send if self._settings.acks else self._cluster.send_oneway
             respond(await send(request, self._node, timeout=self._timeout, max_version=max_version))
         except KafkaError as error:
             respond(error)

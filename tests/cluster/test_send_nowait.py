@@ -16,13 +16,13 @@ BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 async def test_what_is_submitted_goes_over_an_open_connection_or_not_at_all() -> None:
     told: list[object] = []
     async with brokers(2) as (_, (first, second)), started(first.port) as cluster:
-        assert not cluster.submit(BEAT, 2, told.append)
+        assert not cluster.send_nowait(BEAT, 2, told.append)
         assert second.asked == []
         await cluster.version(HeartbeatRequest, 2)
-        assert cluster.submit(BEAT, 2, told.append, timeout=PATIENCE)
+        assert cluster.send_nowait(BEAT, 2, told.append, timeout=PATIENCE)
         await until(lambda: bool(told))
         assert told == [HeartbeatResponse(error_code=0)]
         second.drop_all()
-        await until(lambda: not cluster.submit(BEAT, 2, told.append))
+        await until(lambda: not cluster.send_nowait(BEAT, 2, told.append))
     with pytest.raises(ClientClosedError):
-        cluster.submit(BEAT, 2, told.append)
+        cluster.send_nowait(BEAT, 2, told.append)
