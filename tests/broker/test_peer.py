@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokproto.broker.server.client_connection import ClientConnection
-from aiokproto.broker.server.turns import Turns
+from aiokproto.broker.turns import Turns
 
 
 class Pipe(asyncio.Transport):

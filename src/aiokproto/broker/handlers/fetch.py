@@ -20,7 +20,7 @@ from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.server.turns import Turns
+from aiokproto.broker.turns import Turns
 from aiokproto.codec.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,

@@ -12,8 +12,8 @@ from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.log.validation import InvalidRecords, check_records
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import CloseConnection, RequestContext
-from aiokproto.broker.server.turns import Turns
 from aiokproto.broker.transactions.transaction import ProducerIdentity
+from aiokproto.broker.turns import Turns
 from aiokproto.codec.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
