@@ -75,7 +75,7 @@ async def _consumer(work: Work) -> AsyncIterator[Consumer]:
 
 
 def _assign(consumer: Consumer, work: Work) -> None:
-    consumer.assign([(work.topic, index) for index in range(work.settings.partitions)])
+    consumer.assign(*((work.topic, index) for index in range(work.settings.partitions)))
 
 
 async def _async_for(work: Work) -> None:

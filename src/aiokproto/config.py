@@ -13,9 +13,10 @@ import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from aiokproto.errors import ConfigurationError
+from aiokproto.foreign_options import HINTS
 
 if TYPE_CHECKING:
     from typing_extensions import Required
@@ -66,7 +67,7 @@ class ConnectionOptions(TypedDict, total=False):
     max_response_size: int
     """Longest response in bytes; a broker that announces more is cut off. Default 128 MiB: well above
     ``fetch_max_bytes``, since a broker sends at least one whole batch whatever its size."""
-    security_protocol: str
+    security_protocol: Literal["PLAINTEXT", "SSL"]
     """``"PLAINTEXT"`` (the default) or ``"SSL"``."""
     ssl_context: ssl.SSLContext | None
     """For ``security_protocol="SSL"``: certificates and checks. By default the system's authorities, host name
@@ -192,12 +193,15 @@ def _parse_address(name: str, text: str) -> Address:
 
 
 def unknown_option(name: str, valid: Iterable[str]) -> ConfigurationError:
-    """The error for an option that does not exist, with the nearest one that does."""
+    """Return the error for an option that does not exist: what to use instead, or the nearest name, or all names."""
     names = sorted(valid)
-    close = get_close_matches(name.lower().replace(".", "_").replace("-", "_"), names, n=1)
+    key = name.lower().replace(".", "_").replace("-", "_")
+    if key in HINTS:
+        return ConfigurationError(f"unknown option {name!r}: {HINTS[key]}")
+    close = get_close_matches(key, names, n=1)
     if close:
         return ConfigurationError(f"unknown option {name!r}; did you mean {close[0]!r}?")
-    return ConfigurationError(f"unknown option {name!r}; there are {', '.join(names)}")
+    return ConfigurationError(f"unknown option {name!r}; valid options: {', '.join(names)}")
 
 
 def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:

@@ -216,9 +216,9 @@ async def test_assigned_partitions_alone_are_read(cluster: BehaviourCluster, top
     await cluster.create_topic(topic, partitions=3)
     await fill(cluster, topic, 10, [0, 1, 2])
     async with reader(cluster) as consumer:
-        consumer.assign([(topic, 1)])
+        consumer.assign((topic, 1))
         assert places(await take(consumer, 4)) == [(1, offset) for offset in range(4)]
-        consumer.assign([(topic, 1), (topic, 2)])
+        consumer.assign((topic, 1), (topic, 2))
         more = await take(consumer, 16)
         # Partition 1 goes on where it was.
         assert sorted(places(more)) == [(1, offset) for offset in range(4, 10)] + [(2, offset) for offset in range(10)]
@@ -289,7 +289,7 @@ async def test_a_deleted_topic_is_named(cluster: BehaviourCluster, topic: str) -
     await cluster.create_topic(topic)
     await fill(cluster, topic, 3)
     async with reader(cluster) as consumer:
-        consumer.assign([(topic, 0)])
+        consumer.assign((topic, 0))
         assert len(await take(consumer, 3)) == 3
         async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": cluster.bootstrap_servers})) as admin:
             await admin.request(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), max_version=5)
@@ -317,7 +317,7 @@ async def test_out_of_range_raises_when_told_so(cluster: BehaviourCluster, topic
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     async with reader(cluster, reset="none") as consumer:
-        consumer.assign([(topic, 0)])
+        consumer.assign((topic, 0))
         with pytest.raises(OffsetOutOfRangeError, match="auto_offset_reset is 'none'"):
             await anext(consumer)
         consumer.seek((topic, 0), 99)
@@ -333,7 +333,7 @@ async def test_every_assigned_partition_tells_what_it_does(cluster: BehaviourClu
     await fill(cluster, topic, 10)
     async with reader(cluster) as consumer:
         assert consumer.partition_state((topic, 0)).status is PartitionStatus.UNASSIGNED
-        consumer.assign([(topic, 0)])
+        consumer.assign((topic, 0))
         await take(consumer, 10)
         # Between two fetches it says something else.
         while consumer.partition_state((topic, 0)).status is not PartitionStatus.FETCHING:

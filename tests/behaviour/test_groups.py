@@ -199,7 +199,7 @@ async def test_an_assigned_consumer_commits_to_its_group(cluster: BehaviourClust
     for start in (0, 4):
         options = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": topic, **QUICK}
         async with Consumer(**options) as consumer:
-            consumer.assign([(topic, 0)])
+            consumer.assign((topic, 0))
             assert await take(consumer, 4) == [(0, offset) for offset in range(start, start + 4)]
 
 

@@ -20,7 +20,7 @@ async def read(cluster: BehaviourCluster, topic: str) -> list[Record]:
     """All that the topic's only partition holds."""
     found: list[Record] = []
     async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-        consumer.assign([TopicPartition(topic, 0)])
+        consumer.assign(TopicPartition(topic, 0))
         consumer.seek_to_beginning((topic, 0))
         (end,) = (await consumer.end_offsets((topic, 0))).values()
         while await consumer.position((topic, 0)) < end:

@@ -210,7 +210,7 @@ async def test_from_the_middle_of_a_batch_on_it_cannot_be_sent_as_it_is(cluster:
     async with producer(cluster) as writer:
         assert not (await writer.send_many(topic, [b"0", b"1", b"2"])).errors
         async with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-            consumer.assign([TopicPartition(topic, 0)])
+            consumer.assign(TopicPartition(topic, 0))
             consumer.seek(TopicPartition(topic, 0), 1)
             batch = await anext(consumer.batches(decompress=False))
         with pytest.raises(InvalidRecordError, match=r"offset 0 .* begin at 1; send_many"):

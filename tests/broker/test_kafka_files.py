@@ -53,7 +53,7 @@ async def read(bootstrap: str, topic: str, end: int, isolation: Isolation) -> li
     """All records before an offset."""
     rows: list[Row] = []
     async with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation) as consumer:
-        consumer.assign([TopicPartition(topic, 0)])
+        consumer.assign(TopicPartition(topic, 0))
         consumer.seek_to_beginning((topic, 0))
         while await consumer.position((topic, 0)) < end:
             rows += [(each.offset, each.timestamp, each.key, each.value) for each in await consumer.poll(1000)]

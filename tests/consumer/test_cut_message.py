@@ -61,7 +61,7 @@ async def reading(log: OldLog, partitions: int = 1, **options: Any) -> AsyncIter
         broker.answers[18] = OLD
         fake.leaders = {"t": [(1, 0)] * partitions}
         consumer = Consumer(bootstrap_servers=broker.address, fetch_max_wait_ms=0, **options)
-        consumer.assign([("t", number) for number in range(partitions)])
+        consumer.assign(*(("t", number) for number in range(partitions)))
         for number in range(partitions):
             consumer.seek(("t", number), 0)
         async with consumer:

@@ -47,7 +47,7 @@ async def first(consumer: Consumer) -> Record:
 @pytest.mark.parametrize("start", ["earliest", "offset"])
 async def test_of_a_topic_that_is_not_known_when_it_is_assigned(one: BehaviourCluster, start: str) -> None:
     async with patient(one) as consumer:
-        consumer.assign([("t", 0)])
+        consumer.assign(("t", 0))
         if start == "offset":
             consumer.seek(("t", 0), 0)
         assert (await first(consumer)).offset == 0
@@ -71,7 +71,7 @@ async def test_who_has_read_all_keeps_no_answer_in_memory(one: BehaviourCluster)
     async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": one.bootstrap_servers})) as cluster:
         await append(cluster, "t", 0, encode([BatchRecord(0, EPOCH, None, large)]))
     async with patient(one) as consumer:
-        consumer.assign([("t", 0)])
+        consumer.assign(("t", 0))
         while (await first(consumer)).value != large:
             pass
         assert await consumer.poll() == []

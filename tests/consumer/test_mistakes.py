@@ -47,12 +47,38 @@ def test_all_partitions_of_none_are_refused(call: Callable[[Consumer], object], 
         ([["a", "b"]], r'Consumer\("a", "b"\)'),
         (["flights.*"], "pattern="),
         (["a", "^b"], "pattern="),
-        ([""], "no topic name"),
+        ([""], "not a topic name"),
     ],
 )
 def test_a_wrong_topic_points_to_what_is_meant(topics: list[Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Consumer(*topics, bootstrap_servers="localhost")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda consumer, given: consumer.assign(given),
+        lambda consumer, given: consumer.pause(given),
+        lambda consumer, given: consumer.resume(given),
+        lambda consumer, given: consumer.seek_to_beginning(given),
+        lambda consumer, given: consumer.seek_to_end(given),
+        lambda consumer, given: consumer.seek_to_time(0, given),
+        lambda consumer, given: asyncio.run(consumer.committed(given)),
+        lambda consumer, given: asyncio.run(consumer.beginning_offsets(given)),
+        lambda consumer, given: asyncio.run(consumer.end_offsets(given)),
+    ],
+)
+@pytest.mark.parametrize("given", [[("t", 0)], {("t", 0)}, (("t", 0), ("t", 1))], ids=["list", "set", "tuple"])
+def test_several_partitions_are_passed_one_by_one(call: Callable[[Consumer, Any], object], given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"\*partitions"):
+        call(Consumer(bootstrap_servers="localhost", group_id="g"), given)
+
+
+def test_several_topics_are_passed_one_by_one() -> None:
+    consumer: Any = Consumer(bootstrap_servers="localhost")
+    with pytest.raises(ConfigurationError, match=r'subscribe\("a", "b"\)'):
+        consumer.subscribe(["a", "b"])
 
 
 def test_reading_without_a_subscription_is_refused() -> None:

@@ -47,15 +47,15 @@ def test_topics_and_partitions_are_checked() -> None:
         consumer.subscribe()
     with pytest.raises(ConfigurationError, match="topics or a pattern"):
         consumer.subscribe("a", pattern="b")
-    with pytest.raises(ConfigurationError, match="no partition"):
-        consumer.assign([("a", -1)])
+    with pytest.raises(ConfigurationError, match="not a partition"):
+        consumer.assign(("a", -1))
     with pytest.raises(ConfigurationError, match="not assigned"):
         consumer.seek(("a", 0), 1)
 
 
 def test_assigning_and_seeking_need_no_event_loop() -> None:
     consumer = Consumer(bootstrap_servers="localhost")
-    consumer.assign([("a", 0), ("a", 1)])
+    consumer.assign(("a", 0), ("a", 1))
     consumer.seek(("a", 0), 5)
     consumer.pause(("a", 1))
     assert consumer.assignment() == {("a", 0), ("a", 1)}

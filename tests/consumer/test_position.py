@@ -12,7 +12,7 @@ AT = TopicPartition("t", 0)
 
 async def test_a_position_that_becomes_known_in_the_turn_in_which_it_is_asked_for() -> None:
     consumer = Consumer(bootstrap_servers="localhost:1")
-    consumer.assign([AT])
+    consumer.assign(AT)
     engine = consumer._engine
     engine._running = True
     asking = asyncio.create_task(consumer.position(AT, timeout_ms=5000))

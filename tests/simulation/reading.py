@@ -201,7 +201,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
             fetch_buffer_bytes=buffer,
             metadata_max_age_ms=random.choice((1000, 300_000)),
         )
-        consumer.assign([("t", partition) for partition in range(PARTITIONS)])
+        consumer.assign(*(("t", partition) for partition in range(PARTITIONS)))
         for partition in range(PARTITIONS):
             consumer.seek(("t", partition), 0)
         reader = Reader(simulation, writer, consumer, faults, committed=committed)

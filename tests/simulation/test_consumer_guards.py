@@ -38,7 +38,7 @@ def run(program: Program, *, partitions: int = 1, records: int = 20, size: int =
                 world.append(0, bytes(size))
             given: dict[str, Any] = {"auto_offset_reset": "none", **options}
             consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, **given)
-            consumer.assign([("t", number) for number in range(partitions)])
+            consumer.assign(*(("t", number) for number in range(partitions)))
             for number in range(partitions):
                 consumer.seek(("t", number), 0)
             async with consumer:

@@ -45,7 +45,7 @@ def test_a_leader_that_moves_while_a_response_is_taken_in(monkeypatch: pytest.Mo
             world.append(0, b"%d" % number)
         async with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
             fetches = cluster.faults.watch(FetchRequest)
-            consumer.assign([FIRST])
+            consumer.assign(FIRST)
             while not str(consumer.partition_state(FIRST)).startswith("records are buffered"):
                 await asyncio.sleep(0)
             to_node = await cluster.move_leader("t", 0)
@@ -88,7 +88,7 @@ def test_a_follower_that_cannot_be_read_from_costs_few_requests(trouble: str) ->
         async with Consumer(
             bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", client_rack="here"
         ) as consumer:
-            consumer.assign([FIRST])
+            consumer.assign(FIRST)
             assert [(await asyncio.wait_for(anext(consumer), 5)).offset for _ in range(3)] == [0, 1, 2]
             assert fetches.happened < 50
 

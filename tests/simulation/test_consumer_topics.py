@@ -95,7 +95,7 @@ def test_a_topic_created_again_is_read_as_the_reset_policy_says(reset: Any, coun
         await cluster.create_topic("t", 1)
         partition = TopicPartition("t", 0)
         consumer = Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset=reset)
-        consumer.assign([partition])
+        consumer.assign(partition)
         async with consumer:
             consumer.seek(partition, 0)
             for number in range(10):
@@ -123,7 +123,7 @@ def test_a_topic_created_again_long_after_is_read_again() -> None:
         consumer = Consumer(
             bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", metadata_max_age_ms=1000
         )
-        consumer.assign([("t", 0)])
+        consumer.assign(("t", 0))
         async with consumer:
             await producer.send("t", b"old")
             await anext(consumer)
@@ -177,7 +177,7 @@ def test_a_silent_broker_holds_up_no_start_on_another() -> None:
         async with Consumer(
             bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", request_timeout_ms=8000
         ) as consumer:
-            consumer.assign([("t", number) for number in range(3)])
+            consumer.assign(*(("t", number) for number in range(3)))
             for _ in range(3):
                 await anext(consumer)
             port = int(cluster.bootstrap_servers.split(",")[silent].rpartition(":")[2])
@@ -223,7 +223,7 @@ def test_a_preferred_follower_that_does_not_serve_is_left_for_the_leader(trouble
                 link.cut()
             elif trouble == "is silent":
                 link.silence()
-            consumer.assign([("t", 0)])
+            consumer.assign(("t", 0))
             got = [(await asyncio.wait_for(anext(consumer), 8)).offset for _ in range(3)]
             assert got == [0, 1, 2]
 
@@ -247,7 +247,7 @@ def test_a_topic_whose_committed_offset_is_refused_holds_up_no_other() -> None:
         async with Consumer(
             bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest"
         ) as consumer:
-            consumer.assign([("allowed", 0), ("denied", 0)])
+            consumer.assign(("allowed", 0), ("denied", 0))
             for _ in range(2):
                 with pytest.raises(AuthorizationError, match="denied-0"):
                     await consumer.poll(2000)

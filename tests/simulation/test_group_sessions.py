@@ -165,7 +165,7 @@ def test_a_member_that_is_removed_during_a_callback_delivers_nothing_more() -> N
         await cluster.create_topic("u", 1)
         async with subscribed(options, **listeners) as consumer:
             assert await consumer.poll(5000, max_records=1)
-            consumer.subscribe(["t", "u"], **listeners)
+            consumer.subscribe("t", "u", **listeners)
             await asyncio.wait_for(added.wait(), 5)
             assert await consumer.poll(1000, max_records=1), "what is not concerned is read on"
             cluster.expire_session("g", member_of(cluster))
@@ -185,7 +185,7 @@ def test_a_join_that_is_not_answered_keeps_no_session() -> None:
         async with subscribed(options) as consumer:
             assert await consumer.poll(5000, max_records=1)
             silence = cluster.faults.drop([JoinGroupRequest, HeartbeatRequest])
-            consumer.subscribe(["t", "u"])
+            consumer.subscribe("t", "u")
             await asyncio.sleep(2)
             assert await consumer.poll(500, max_records=1), "partitions that stay are read on during a rebalance"
             await asyncio.sleep(2)

@@ -23,7 +23,7 @@ def test_a_seek_to_a_time_skips_no_record_that_is_written_meanwhile() -> None:
         await cluster.create_topic("t", 1)
         await producer.send("t", b"old", timestamp=1000)
         async with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-            consumer.assign([("t", 0)])
+            consumer.assign(("t", 0))
             assert (await anext(consumer)).value == b"old"
 
             async def write(call: Call, serve: Serve) -> Response | None:

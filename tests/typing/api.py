@@ -93,7 +93,7 @@ async def rebalances(opened: Consumer) -> None:
 
     def function(partitions: list[TopicPartition]) -> None: ...
 
-    opened.subscribe(["a", "b"], on_assigned=coroutine, on_revoked=function)
+    opened.subscribe("a", "b", on_assigned=coroutine, on_revoked=function)
     opened.subscribe(pattern="a.*", on_lost=function)
 
 

@@ -127,7 +127,7 @@ class Consumer:
         )
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
         self._read_committed = config.fetch.read_committed
-        self._engine = Engine(cluster, config, SubscriptionState(topics=to_topics(topics)))
+        self._engine = Engine(cluster, config, SubscriptionState(topics=to_topics(topics, "Consumer")))
         self._assignment = self._engine.assignment
         self._records = RecordIterator(self._assignment, self._engine.reader.open)
 
@@ -217,8 +217,7 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: str | Iterable[str] = (),
-        *,
+        *topics: str,
         pattern: str | re.Pattern[str] | None = None,
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
@@ -242,7 +241,7 @@ class Consumer:
         """
         if self._engine.subscription.partitions is not None:
             raise ConfigurationError("partitions are assigned: unsubscribe() first")
-        names = to_topics(topics)
+        names = to_topics(topics, "subscribe")
         if bool(names) == (pattern is not None):
             raise ConfigurationError("subscribe() takes topics or a pattern")
         compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
@@ -252,7 +251,7 @@ class Consumer:
             )
         )
 
-    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+    def assign(self, *partitions: tuple[str, int]) -> None:
         """Read these partitions, instead of those before; the ones that stay go on where they are.
 
         With a group the offsets are committed to it, but it does not share out partitions.
@@ -420,9 +419,10 @@ class Consumer:
             ConfigurationError: There is no group.
             BrokerError, DeadlineError: It is refused; no answer in time.
         """
+        chosen = self._chosen(partitions)
         self._group()
         assert self._engine.offsets is not None
-        return await self._engine.offsets.committed(self._chosen(partitions), self._seconds(timeout_ms))
+        return await self._engine.offsets.committed(chosen, self._seconds(timeout_ms))
 
     # The log
 
@@ -482,8 +482,8 @@ class Consumer:
     async def _ends(
         self, partitions: Iterable[tuple[str, int]], which: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
-        self._engine.check_running()
         wanted = dict.fromkeys(self._chosen(partitions), which)
+        self._engine.check_running()
         found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
         return {partition: answer.offset for partition, answer in found.items()}
 

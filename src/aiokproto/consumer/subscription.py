@@ -51,34 +51,36 @@ class SubscriptionState:
         return frozenset(name for name in topics if name not in _INTERNAL and self.pattern.fullmatch(name))
 
 
-def to_topics(topics: object) -> frozenset[str]:
-    """Topic names from what a user gives: a name, or several.
+def to_topics(topics: Iterable[object], call: str) -> frozenset[str]:
+    """Return topic names as the user has passed them to ``call``.
 
     Raises:
-        ConfigurationError: They are none.
+        ConfigurationError: One of them is not a topic name.
     """
-    names = [topics] if isinstance(topics, str) else list(topics) if isinstance(topics, Iterable) else [topics]
+    names = list(topics)
     for name in names:
         if isinstance(name, (list, tuple, set, frozenset)):
             several = ", ".join(f'"{each}"' for each in name)
-            raise ConfigurationError(f"topics: {name!r} is no topic name; several are given as Consumer({several})")
+            raise ConfigurationError(f"{name!r} is not a topic name; pass several topics as {call}({several})")
         if isinstance(name, str) and not _REGEX.isdisjoint(name):
-            raise ConfigurationError(
-                f"topics: {name!r} is no topic name; for a regular expression: subscribe(pattern=)"
-            )
+            raise ConfigurationError(f"{name!r} is not a topic name; pass a regular expression as subscribe(pattern=)")
         if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"topics: {name!r} is no topic name")
+            raise ConfigurationError(f"{name!r} is not a topic name")
     return frozenset(str(name) for name in names)
 
 
 def to_partition(value: object) -> TopicPartition:
-    """A partition from what a user gives: a :class:`TopicPartition`, or a pair.
+    """Return a partition as the user has passed it: a :class:`TopicPartition` or a pair.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is neither.
     """
     if isinstance(value, tuple) and len(value) == 2:
         topic, number = value
         if isinstance(topic, str) and topic and isinstance(number, int) and number >= 0:
             return TopicPartition(topic, number)
-    raise ConfigurationError(f"{value!r} is no partition: it takes TopicPartition(topic, partition)")
+    if isinstance(value, (list, set, frozenset)) or (
+        isinstance(value, tuple) and isinstance(next(iter(value), 0), tuple)
+    ):
+        raise ConfigurationError(f"{value!r} is not a partition; pass several one by one: assign(*partitions)")
+    raise ConfigurationError(f"{value!r} is not a partition; pass TopicPartition(topic, partition)")

@@ -1,0 +1,67 @@
+"""Options of other Kafka clients that have no counterpart here, and what to use instead."""
+
+from __future__ import annotations
+
+_SASL = "SASL is not supported yet: connect to a PLAINTEXT or SSL listener"
+_TRANSACTIONS = "transactions are not supported yet; idempotence is on by default"
+_SERIALIZE = "keys and values are bytes: serialize them before the call, e.g. json.dumps(value).encode()"
+_DESERIALIZE = "keys and values are bytes: deserialize record.key and record.value, e.g. json.loads(record.value)"
+_TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(cafile=...)'
+_VERSIONS = "leave it out: versions are negotiated with each broker"
+_CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
+_GROUP_PROTOCOL = "groups use the classic protocol; the consumer protocol (KIP-848) is not supported yet"
+_LIBRDKAFKA_QUEUE = "use buffer_memory (producer) or fetch_buffer_bytes (consumer), in bytes"
+
+HINTS = {
+    "sasl_mechanism": _SASL,
+    "sasl_mechanisms": _SASL,
+    "sasl_username": _SASL,
+    "sasl_password": _SASL,
+    "sasl_plain_username": _SASL,
+    "sasl_plain_password": _SASL,
+    "sasl_jaas_config": _SASL,
+    "sasl_kerberos_service_name": _SASL,
+    "sasl_kerberos_domain_name": _SASL,
+    "sasl_oauth_token_provider": _SASL,
+    "transactional_id": _TRANSACTIONS,
+    "transaction_timeout_ms": _TRANSACTIONS,
+    "key_serializer": _SERIALIZE,
+    "value_serializer": _SERIALIZE,
+    "key_deserializer": _DESERIALIZE,
+    "value_deserializer": _DESERIALIZE,
+    "ssl_cafile": _TLS,
+    "ssl_certfile": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
+    "ssl_keyfile": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
+    "ssl_password": f"{_TLS}, then load_cert_chain(certfile, keyfile, password)",
+    "ssl_crlfile": f"{_TLS}, then load_verify_locations(crlfile)",
+    "ssl_ciphers": f"{_TLS}, then set_ciphers(...)",
+    "ssl_check_hostname": f"{_TLS}, and its check_hostname",
+    "ssl_ca_location": _TLS,
+    "ssl_certificate_location": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
+    "ssl_key_location": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
+    "ssl_truststore_location": f"{_TLS}, from a PEM file",
+    "ssl_keystore_location": f"{_TLS}, then load_cert_chain(certfile, keyfile), from PEM files",
+    "max_poll_records": "pass it to the call: poll(max_records=...)",
+    "consumer_timeout_ms": "pass it to the call: poll(timeout_ms=...), or use asyncio.timeout() around `async for`",
+    "group_protocol": _GROUP_PROTOCOL,
+    "group_remote_assignor": _GROUP_PROTOCOL,
+    "api_version": _VERSIONS,
+    "api_version_auto_timeout_ms": _VERSIONS,
+    "broker_version_fallback": _VERSIONS,
+    "loop": "leave it out: the running event loop is used",
+    "retries": "retries end with delivery_timeout_ms (producer) or default_api_timeout_ms",
+    "message_send_max_retries": "retries end with delivery_timeout_ms",
+    "on_delivery": _CALLBACK,
+    "dr_cb": _CALLBACK,
+    "dr_msg_cb": _CALLBACK,
+    "error_cb": "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`",
+    "stats_cb": "there are no statistics yet",
+    "rebalance_cb": "pass on_assigned, on_revoked and on_lost to subscribe()",
+    "exclude_internal_topics": "patterns never match internal topics",
+    "enable_auto_offset_store": "use enable_auto_commit=False and commit()",
+    "queue_buffering_max_messages": _LIBRDKAFKA_QUEUE,
+    "queue_buffering_max_kbytes": _LIBRDKAFKA_QUEUE,
+    "queued_max_messages_kbytes": _LIBRDKAFKA_QUEUE,
+    "send_backoff_ms": "use retry_backoff_ms",
+}
+"""Option, in lower case with underscores → what to use instead."""

@@ -1,0 +1,41 @@
+"""Options of other clients: the error says what to use instead."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from aiokproto import Client, Consumer, Producer
+from aiokproto.config import ConnectionOptions
+from aiokproto.errors import ConfigurationError
+from aiokproto.foreign_options import HINTS
+
+OWN = {*ConnectionOptions.__annotations__}.union(*(inspect.signature(each).parameters for each in (Producer, Consumer)))
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_an_option_of_another_client_says_what_to_use_instead(name: str) -> None:
+    assert name not in OWN
+    given: dict[str, Any] = {name: "x"}
+    for client in (Producer, Consumer, Client):
+        with pytest.raises(ConfigurationError) as raised:
+            client(bootstrap_servers="localhost", **given)
+        assert str(raised.value) == f"unknown option {name!r}: {HINTS[name]}"
+
+
+@pytest.mark.parametrize("name", ["sasl.mechanism", "SSL.CA.Location", "max-poll-records"])
+def test_other_spellings_are_recognized(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"unknown option .*: "):
+        Consumer(bootstrap_servers="localhost", **{name: "x"})  # type: ignore[arg-type]
+
+
+def test_a_misspelt_option_points_to_the_nearest_one() -> None:
+    with pytest.raises(ConfigurationError, match="did you mean 'linger_ms'"):
+        Producer(bootstrap_servers="localhost", lingr_ms=5)  # type: ignore[call-arg]
+
+
+def test_an_unrecognizable_option_lists_the_valid_ones() -> None:
+    with pytest.raises(ConfigurationError, match=r"valid options: acks, .*linger_ms"):
+        Producer(bootstrap_servers="localhost", zzz=5)  # type: ignore[call-arg]
