@@ -1,0 +1,42 @@
+"""The map in DESIGN.md is the tree."""
+
+from __future__ import annotations
+
+import re
+
+from tools.setup.project import ROOT
+
+PACKAGE = ROOT / "src" / "aiokproto"
+DESIGN = (ROOT / "DESIGN.md").read_text()
+HOUSE = DESIGN[DESIGN.index("## 1.") : DESIGN.index("## 2.")]
+ROWS = re.findall(r"^\| `([\w/]+)/` \| (.+) \| (.+) \|$", HOUSE, re.MULTILINE)
+
+
+def test_every_folder_has_a_row_and_every_row_a_folder() -> None:
+    folders = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("__init__.py")} - {"."}
+    assert sorted(folder for folder, _, _ in ROWS) == sorted(folders)
+
+
+def test_the_files_to_open_first_are_there() -> None:
+    for folder, _, first in ROWS:
+        for name in re.findall(r"`(\w+)`", first):
+            assert (PACKAGE / folder / f"{name}.py").exists(), f"{folder}: {name}"
+
+
+def test_the_files_at_the_root_are_named() -> None:
+    named = set(re.findall(r"`(\w+)`", HOUSE[HOUSE.index("Files at the root") :]))
+    modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__", "_version"}
+    assert named == modules
+
+
+def test_the_drawing_fits_a_screen_and_the_cells_are_short() -> None:
+    drawing = HOUSE.split("```")[1].strip("\n").splitlines()
+    assert len(drawing) <= 40
+    assert max(map(len, drawing)) <= 110
+    assert max(len(cell) for row in ROWS for cell in row) <= 80
+
+
+def test_the_drawing_has_every_package() -> None:
+    drawing = HOUSE.split("```")[1]
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages == {name for name in packages if re.search(rf"\b{name}\b", drawing)}
