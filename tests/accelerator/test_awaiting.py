@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiokproto.consumer.handing import Hand
+from aiokproto.consumer.delivery import DeliveryState
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.producer.accumulator import Accumulator, BufferLimits
 from aiokproto.producer.record import Unplaced
@@ -18,7 +18,7 @@ from aiokproto.types import Record, RecordMetadata
 from tests.accelerator.twins import each_form
 from tests.patience import PATIENCE
 
-HANDING = "aiokproto.consumer.handing"
+HANDING = "aiokproto.consumer.delivery"
 LIMITS = BufferLimits(
     batch_size=1000, buffer_memory=1 << 20, max_request_size=1 << 20, linger=1.0, delivery_timeout=10.0, in_flight=5
 )
@@ -29,16 +29,16 @@ def record(offset: int) -> Record:
 
 
 class Source:
-    """A hand, and what there is to fill it with."""
+    """Records to deliver, and what there is to fill it with."""
 
     def __init__(self, *offsets: int) -> None:
-        self.hand: Any = Hand()
-        self.hand.open = [record(offset) for offset in reversed(offsets)]
+        self.delivery: Any = DeliveryState()
+        self.delivery.open = [record(offset) for offset in reversed(offsets)]
         self.filled = asyncio.Event()
         self.waiting = 0
 
     def read_by(self, form: Any) -> Any:
-        return form(self.hand, self.more)
+        return form(self.delivery, self.more)
 
     async def more(self) -> None:
         self.waiting += 1
@@ -48,7 +48,7 @@ class Source:
             self.waiting -= 1
 
     def fill(self, *offsets: int) -> None:
-        self.hand.open = [record(offset) for offset in reversed(offsets)]
+        self.delivery.open = [record(offset) for offset in reversed(offsets)]
         self.filled.set()
 
 
@@ -57,11 +57,11 @@ async def test_records_come_one_by_one_and_stay_in_hand(form: Any) -> None:
     source = Source(1, 2)
     records = source.read_by(form)
     assert (await records.__anext__()).offset == 1
-    assert source.hand.hand.offset == 1
+    assert source.delivery.current.offset == 1
     waiting = asyncio.create_task(take(records, 2))
     while not source.waiting:
         await asyncio.sleep(0)
-    assert source.hand.hand.offset == 2
+    assert source.delivery.current.offset == 2
     source.fill(3)
     assert [one.offset for one in await waiting] == [2, 3]
 
@@ -80,7 +80,7 @@ async def test_nothing_is_taken_before_it_is_awaited(form: Any) -> None:
     source = Source(1)
     records = source.read_by(form)
     call = records.__anext__()
-    assert source.hand.hand is None
+    assert source.delivery.current is None
     call.close()
     assert (await records.__anext__()).offset == 1
 
@@ -115,7 +115,7 @@ async def test_what_filling_raises_comes_out(form: Any) -> None:
         await asyncio.sleep(0)
         raise KafkaError("no more")
 
-    records = form(source.hand, broken)
+    records = form(source.delivery, broken)
     with pytest.raises(KafkaError, match="no more"):
         await records.__anext__()
     with pytest.raises(KafkaError, match="no more"):

@@ -309,7 +309,7 @@ async def test_out_of_range_follows_the_policy(
         async with reader(cluster, topic) as consumer:
             consumer.seek((topic, 0), 3)
             assert places(await take(consumer, 5)) == [(0, offset) for offset in range(15, 20)]
-    assert "offset 3 is outside the log; going on from the earliest" in caplog.text
+    assert "offset 3 is outside the log; continuing at the earliest offset" in caplog.text
 
 
 async def test_out_of_range_raises_when_told_so(cluster: BehaviourCluster, topic: str) -> None:

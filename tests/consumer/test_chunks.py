@@ -8,7 +8,7 @@ import pytest
 
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
-from aiokproto.consumer.chunk import MOST_BATCHES, MOST_WORK, Chunk, Supply, chunks, expected_size
+from aiokproto.consumer.chunk import MOST_BATCHES, MOST_WORK, BufferedBytes, Chunk, chunks, expected_size
 from aiokproto.records import BatchBuilder, Compression
 from aiokproto.records.control import encode_end_transaction
 from aiokproto.types import TopicPartition
@@ -103,8 +103,8 @@ def test_a_paused_partition_keeps_no_more_than_its_own_records() -> None:
     assignment = Assignment(Signals(*[lambda *_: None] * 3))
     assignment.add([AT], 0)
     cursor = assignment.get(AT)
-    cursor.locate(0)
-    supply = Supply()
+    cursor.set_position(0)
+    supply = BufferedBytes()
 
     def alive() -> int:
         buffers = [it.raw.obj for chunk in cursor.buffer.chunks for it in chunk.batches]

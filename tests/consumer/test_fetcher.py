@@ -19,7 +19,7 @@ from aiokproto.consumer.chunk import MOST_BATCHES
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetcher import Fetcher
-from aiokproto.consumer.turn import Turn
+from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerConnectionError, KafkaError
 from aiokproto.records import BatchBuilder
@@ -134,7 +134,7 @@ async def fetching(kafka: Kafka, size: int, **config: Any) -> AsyncIterator[tupl
     fetchers.append(fetcher)
     assignment.add([TopicPartition("t", number) for number in range(size)], 0)
     for cursor in assignment.cursors.values():
-        assignment.located(cursor, 5)
+        assignment.resolved(cursor, 5)
     task = asyncio.create_task(fetcher.run())
     try:
         yield fetcher, assignment
@@ -305,10 +305,10 @@ async def test_nothing_is_fetched_behind_what_is_damaged() -> None:
 async def test_a_seek_while_a_response_is_taken_in_drops_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large responses are taken in over several turns of the loop."""
 
-    async def pause(turn: Turn) -> None:
+    async def pause(time_slice: TimeSlice) -> None:
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(Turn, "pause", pause)
+    monkeypatch.setattr(TimeSlice, "pause", pause)
     kafka = Kafka(1)
     async with fetching(kafka, 1) as (_, assignment):
         await kafka.idle()

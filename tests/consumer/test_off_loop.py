@@ -14,10 +14,10 @@ import pytest
 
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import FetchedBatch
-from aiokproto.consumer.chunk import Supply, chunks
+from aiokproto.consumer.chunk import BufferedBytes, chunks
+from aiokproto.consumer.decompressed import DecompressedBatch
 from aiokproto.consumer.reader import CHECKED_ON_LOOP, OFF_LOOP, Reader
 from aiokproto.consumer.start_lookup import COMMITTED
-from aiokproto.consumer.unpacked import UnpackedBatch
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchRecord, Compression, decompress, encode
 from aiokproto.types import TopicPartition
@@ -46,7 +46,7 @@ class Desk:
         self.assignment = Assignment(Signals(nothing, lambda: self.reader.wake(), nothing))
         self.assignment.add([AT], COMMITTED)
         self.cursor = self.assignment.get(AT)
-        self.cursor.locate(0)
+        self.cursor.set_position(0)
         self.threads = Counting()
         self.reader = Reader(self.assignment, check_crcs, nothing, self.run_in_thread)
 
@@ -56,7 +56,7 @@ class Desk:
     def feed(self, data: bytes | bytearray) -> None:
         assert self.cursor.fetch.offset is not None
         for chunk in chunks(AT, self.cursor.fetch.offset, memoryview(data), []):
-            self.cursor.received(chunk, Supply())
+            self.cursor.received(chunk, BufferedBytes())
             self.assignment.arrived(self.cursor)
 
     async def batch(self, *, decompress: bool = True) -> FetchedBatch:
@@ -95,7 +95,7 @@ async def test_a_large_batch_is_opened_in_a_thread(size: int, codec: str, leaves
 
 
 @pytest.mark.parametrize(
-    ("size", "codec", "check_crcs", "leaves", "unpacked"),
+    ("size", "codec", "check_crcs", "leaves", "decompressed"),
     [
         (OFF_LOOP, "none", True, False, False),
         (CHECKED_ON_LOOP, "none", True, True, False),
@@ -106,13 +106,13 @@ async def test_a_large_batch_is_opened_in_a_thread(size: int, codec: str, leaves
     ],
 )
 async def test_a_large_batch_is_handed_out_decompressed(
-    size: int, codec: str, check_crcs: bool, leaves: bool, unpacked: bool
+    size: int, codec: str, check_crcs: bool, leaves: bool, decompressed: bool
 ) -> None:
     async with desk(check_crcs=check_crcs) as at:
         at.feed(stored(size, codec))
         batch = await at.batch()
         assert at.threads.submitted == leaves
-        assert [isinstance(one, UnpackedBatch) for one in batch.record_batches] == [unpacked]
+        assert [isinstance(one, DecompressedBatch) for one in batch.record_batches] == [decompressed]
         assert [record.value for record in batch] == [NOISE[:size]]
 
 
@@ -140,7 +140,7 @@ def count_decompressions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append(codec.name)
         return decompress(codec, *args)
 
-    for module in ("records.batch", "consumer.unpacked"):
+    for module in ("records.batch", "consumer.decompressed"):
         monkeypatch.setattr(f"aiokproto.{module}.decompress", counting)
     return calls
 

@@ -16,7 +16,7 @@ async def test_a_position_that_becomes_known_in_the_turn_in_which_it_is_asked_fo
     engine = consumer._engine
     engine._running = True
     asking = asyncio.create_task(consumer.position(AT, timeout_ms=5000))
-    asyncio.get_running_loop().call_soon(engine.assignment.located, engine.assignment.get(AT), 7)
+    asyncio.get_running_loop().call_soon(engine.assignment.resolved, engine.assignment.get(AT), 7)
     for _ in range(10):
         await asyncio.sleep(0)
     assert asking.done()

@@ -7,7 +7,7 @@ import pytest
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.batch import FetchedBatch
-from aiokproto.consumer.chunk import Chunk, Supply, chunks, open_batch
+from aiokproto.consumer.chunk import BufferedBytes, Chunk, chunks, open_batch
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.start_lookup import COMMITTED
 from aiokproto.errors import CorruptRecordError
@@ -89,16 +89,16 @@ def test_aborted_transactions_are_left_out() -> None:
 
 def test_a_chunk_of_nothing_but_markers_moves_the_position() -> None:
     cursor = Cursor(AT, COMMITTED)
-    cursor.locate(5)
-    cursor.received(chunk(marker(5, 1, committed=True), 5), Supply())
+    cursor.set_position(5)
+    cursor.received(chunk(marker(5, 1, committed=True), 5), BufferedBytes())
     assert (cursor.position, cursor.fetch.offset, cursor.ready) == (6, 6, False)
 
 
 def test_markers_at_the_end_are_passed_with_the_last_records() -> None:
     cursor = Cursor(AT, COMMITTED)
-    cursor.locate(0)
-    cursor.received(chunk(stored(0, 2, 1) + marker(2, 1, committed=True)), Supply())
-    cursor.received(chunk(marker(3, 2, committed=True), 3), Supply())
+    cursor.set_position(0)
+    cursor.received(chunk(stored(0, 2, 1) + marker(2, 1, committed=True)), BufferedBytes())
+    cursor.received(chunk(marker(3, 2, committed=True), 3), BufferedBytes())
     assert read(cursor) == [0, 1]
     assert cursor.position == 3 or cursor.position == 4
     assert (cursor.fetch.offset, cursor.ready) == (4, False)
@@ -109,8 +109,8 @@ def test_damage_comes_after_the_good_records_before_it() -> None:
     bad = bytearray(stored(3, 3))
     bad[16] = 9
     cursor = Cursor(AT, COMMITTED)
-    cursor.locate(0)
-    cursor.received(chunk(good + bytes(bad)), Supply())
+    cursor.set_position(0)
+    cursor.received(chunk(good + bytes(bad)), BufferedBytes())
     assert read(cursor) == [0, 1, 2]
     assert cursor.ready
     assert not cursor.fetchable
@@ -127,10 +127,10 @@ def test_a_wrong_checksum_is_noticed() -> None:
 
 def test_a_seek_makes_earlier_answers_useless() -> None:
     cursor = Cursor(AT, COMMITTED)
-    cursor.locate(0)
+    cursor.set_position(0)
     version = cursor.version
-    cursor.received(chunk(stored(0, 3)), Supply())
-    cursor.locate(7)
+    cursor.received(chunk(stored(0, 3)), BufferedBytes())
+    cursor.set_position(7)
     assert cursor.version > version
     assert (cursor.position, cursor.buffer.size, cursor.ready) == (7, 0, False)
 
@@ -148,14 +148,14 @@ class Desk:
     def feed(self, partition: TopicPartition, data: bytes, position: int = 0) -> Cursor:
         cursor = self.assignment.get(partition)
         if cursor.fetch.offset is None:
-            cursor.locate(position)
+            cursor.set_position(position)
         for part in chunks(partition, position, memoryview(data), []):
-            cursor.received(part, Supply())
+            cursor.received(part, BufferedBytes())
         self.assignment.arrived(cursor)
         return cursor
 
     def open(self) -> bool:
-        self.assignment.put_down()
+        self.assignment.mark_processed()
         cursor = self.assignment.next_cursor()
         if cursor is None:
             return False
@@ -168,11 +168,11 @@ class Desk:
     def next(self) -> tuple[int, int] | None:
         if not self.assignment.open and not self.open():
             return None
-        self.assignment.hand = record = self.assignment.open.pop()
+        self.assignment.current = record = self.assignment.open.pop()
         return record.partition, record.offset
 
     def finished(self) -> dict[int, int]:
-        found = self.assignment.committable(finished=True)
+        found = self.assignment.committable(processed=True)
         return {partition.partition: position.offset for partition, position in found.items()}
 
 
@@ -194,7 +194,7 @@ def test_what_is_in_hand_stays_so_across_a_seek() -> None:
     desk.next()
     desk.assignment.seek(AT, 4)
     assert desk.finished() == {0: 0}
-    desk.assignment.put_down()
+    desk.assignment.mark_processed()
     assert desk.finished() == {0: 4}
 
 
@@ -205,11 +205,11 @@ def test_a_batch_and_a_list_are_in_hand_as_a_whole() -> None:
     desk.feed(other, stored(0, 5))
     desk.open()
     records = desk.assignment.take(3)
-    desk.assignment.hand = records
+    desk.assignment.current = records
     assert [record.offset for record in records] == [0, 1, 2]
-    assert desk.assignment.in_hand() == {AT: 0}
-    desk.assignment.hand = FetchedBatch(other, 2, 9, list[RecordBatch]())
-    assert desk.assignment.in_hand() == {other: 2}
+    assert desk.assignment.being_processed() == {AT: 0}
+    desk.assignment.current = FetchedBatch(other, 2, 9, list[RecordBatch]())
+    assert desk.assignment.being_processed() == {other: 2}
 
 
 def test_partitions_take_turns_batch_by_batch() -> None:

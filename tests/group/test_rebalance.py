@@ -144,14 +144,14 @@ def test_a_member_stops_joining_when_there_is_nothing_to_join_for(held: type, wh
             await asyncio.sleep(4)
             assert it.owner.kinds[1:] == ["ASSIGN", "REVOKE"], "the coordinator holds its answer back"
             if why == "away":
-                it.member.step_away("nobody asks for records")
+                it.member.leave_on_poll_timeout("nobody asks for records")
             else:
                 it.member.set_topics(())
             await asyncio.sleep(1)
             assert it.owner.kinds[3:] == ["LEFT"]
             assert len(it.cluster.sent(LeaveGroupRequest)) == 1
             if why == "away":
-                it.member.come_back()
+                it.member.rejoin()
                 await asyncio.sleep(1)
                 assert it.owner.kinds[4:] == ["ASSIGN"]
 

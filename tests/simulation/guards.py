@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "a broker that has filled its share is asked for no more",
         "consumer/broker_fetcher.py",
-        "elif self._supply.waiting >= self._config.max_partition_bytes:",
+        "elif self._buffered.waiting >= self._config.max_partition_bytes:",
         "elif False:",
     ),
     Mutant(
@@ -192,26 +192,26 @@ MUTANTS = (
     ),
     Mutant(
         "a failure is no reason for auto_offset_reset",
-        "consumer/locator.py",
+        "consumer/position_resolver.py",
         "return self._group_failed(lookups, error)",
         "committed = {}",
     ),
     Mutant(
         "an offset that was looked up before a seek is dropped",
-        "consumer/locator.py",
+        "consumer/position_resolver.py",
         "return cursor.lookup is lookups[cursor] and cursor.unresolved",
         "return True",
     ),
     Mutant(
         "what was fetched before a reset comes first",
-        "consumer/locator.py",
+        "consumer/position_resolver.py",
         "        if cursor.buffer:\n            return False\n",
         "",
     ),
     Mutant(
         "the processed record is waited for before it is revoked",
         "consumer/rebalancing.py",
-        "while not self._lost and not self._assignment.in_hand().keys().isdisjoint(partitions):",
+        "while not self._lost and not self._assignment.being_processed().keys().isdisjoint(partitions):",
         "while False:",
     ),
     Mutant(
@@ -247,8 +247,8 @@ MUTANTS = (
     Mutant(
         "what is processed is not finished",
         "consumer/assignment.py",
-        "hand = self.in_hand() if finished else {}",
-        "hand = dict[TopicPartition, int]()",
+        "first = self.being_processed() if processed else {}",
+        "first = dict[TopicPartition, int]()",
     ),
     Mutant(
         "what is paused is delivered no more",

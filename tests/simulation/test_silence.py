@@ -81,7 +81,7 @@ def test_a_position_that_cannot_be_found(caplog: pytest.LogCaptureFixture) -> No
             consumer.seek_to_beginning()
             await wait_in_vain(consumer, 12)
 
-    assert "finding out where to start" in warnings(program, caplog)[0]
+    assert "looking up the start position" in warnings(program, caplog)[0]
 
 
 def test_a_group_that_cannot_be_joined(caplog: pytest.LogCaptureFixture) -> None:

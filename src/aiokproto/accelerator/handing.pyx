@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Handing out record after record: twins of ``aiokproto.consumer.handing``."""
+"""Delivery of records one by one: twins of ``aiokproto.consumer.delivery``."""
 
 cimport cython
 from cpython.ref cimport Py_REFCNT
@@ -7,28 +7,28 @@ from cpython.ref cimport Py_REFCNT
 from aiokproto.accelerator.awaiting cimport Call, answers_directly
 
 
-cdef class Hand:
+cdef class DeliveryState:
     cdef public list open
-    cdef public object hand
+    cdef public object current
 
     def __init__(self):
         self.open = []
 
 
-cdef object take(Hand hand):
-    record = hand.open.pop()
-    hand.hand = record
+cdef object take(DeliveryState delivery):
+    record = delivery.open.pop()
+    delivery.current = record
     return record
 
 
 @cython.final
 cdef class RecordIterator:
-    cdef Hand _hand
+    cdef DeliveryState _delivery
     cdef object _more
     cdef Next last
 
-    def __init__(self, Hand hand not None, more):
-        self._hand = hand
+    def __init__(self, DeliveryState delivery not None, more):
+        self._delivery = delivery
         self._more = more
 
     def __aiter__(self):
@@ -36,31 +36,31 @@ cdef class RecordIterator:
 
     def __anext__(self):
         cdef Next call = self.last
-        # One that is over and that nobody else has may be used again: here and in `call` are two references.
+        # A finished call that nothing else refers to is reused: `last` and `call` are two references.
         if call is None or Py_REFCNT(call) > 2 or not call.over():
             call = self.last = Next.__new__(Next)
-            call.hand = self._hand
+            call.delivery = self._delivery
             call.more = self._more
         call.renew()
         return call
 
 
-async def take_later(Hand hand, more):
-    """The next record, when there is one."""
+async def take_later(DeliveryState delivery, more):
+    """Wait for records, then take the next one."""
     await more()
-    return take(hand)
+    return take(delivery)
 
 
 @cython.final
 cdef class Next(Call):
-    """Takes a record, when it is awaited and not before: who cancels it loses none."""
-    cdef Hand hand
+    """Takes a record when it is awaited and not before, so that cancelling it loses none."""
+    cdef DeliveryState delivery
     cdef object more
 
     cdef object begin(self):
-        if self.hand.open:
-            return take(self.hand)
-        self.inner = take_later(self.hand, self.more)
+        if self.delivery.open:
+            return take(self.delivery)
+        self.inner = take_later(self.delivery, self.more)
 
 
 answers_directly(Next)

@@ -1,4 +1,30 @@
-"""Reading records: alone, or as one of a group."""
+"""The consumer: reads records, alone or as a member of a group.
+
+The parts, and who writes what. Everything runs in one event loop, so there are no locks; each piece of state has one
+writer instead:
+
+* :class:`~aiokproto.consumer.assignment.Assignment` is the table of assigned partitions, one
+  :class:`~aiokproto.consumer.cursor.Cursor` each. It decides which partition delivers next, and knows which records the
+  application is processing.
+* :class:`~aiokproto.consumer.position_resolver.PositionResolver` looks up start positions: the committed offset first,
+  then the log, as ``auto_offset_reset`` says. It alone writes a cursor's ``lookup``.
+* :class:`~aiokproto.consumer.fetcher.Fetcher` decides which broker each partition is fetched from, and has a
+  :class:`~aiokproto.consumer.broker_fetcher.BrokerFetcher` per broker, with one request in flight and a fetch session.
+  They alone write a cursor's ``fetch``.
+* :class:`~aiokproto.consumer.reader.Reader` decodes buffered batches when the application requests records. It alone
+  takes from a cursor's ``buffer``.
+* :class:`~aiokproto.consumer.rebalancing.Rebalancing` carries out what the group decides, and calls the application
+  back.
+* :class:`~aiokproto.consumer.engine.Engine` owns the tasks and joins the parts.
+
+A fetch response becomes records in three steps: ``fetch_response`` cuts it into chunks of encoded batches (no
+decompression, no checksum), ``reader`` opens one batch of one chunk (checksum, decompression, records), and
+:class:`~aiokproto.consumer.delivery.RecordIterator` delivers record after record without any other code between.
+
+What can never happen: a record of before a seek is delivered after it (each seek changes the cursor's version, and
+responses for another version are dropped); an offset is committed whose record the application has not finished; a
+record is delivered of a partition whose revocation callback has returned.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""All assigned partitions, whose turn it is, and what the user has in hand. Pure.
+"""The table of assigned partitions: which one delivers next, and what the application is processing. Pure.
 
-At least once is kept here: a record is *in hand* from when it is handed out until the next is asked for, and what is in
-hand is not finished. Handing out a record is two steps (see ``handing``): pop from :attr:`Assignment.open`, put into
-:attr:`Assignment.hand`. Whatever ends a partition's right to be handed out takes the list away.
+At least once is decided here. A record is *being processed* from its delivery until the next one is requested, and only
+then counts as processed; automatic commits stop before it. Delivery takes two steps (see ``delivery``): pop a record
+from :attr:`Assignment.open`, store it in :attr:`Assignment.current`. A pause, seek, hold or removal of the partition
+that is being delivered replaces the list, so that the hot path has nothing to check.
+
+Partitions with buffered records queue up and deliver in turn, one opened batch each: no partition starves another.
 """
 
 from __future__ import annotations
@@ -13,18 +16,19 @@ from typing import NamedTuple
 
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.cursor import Cursor
-from aiokproto.consumer.handing import Hand
+from aiokproto.consumer.delivery import DeliveryState
 from aiokproto.errors import ConfigurationError, KafkaError, UnknownTopicError
 from aiokproto.types import OffsetAndMetadata, Record, TopicPartition
 
 
 class Signals(NamedTuple):
-    """What is called when something has happened here.
+    """Callbacks of the assignment.
 
     Attributes:
-        changed: These came, went, moved, or may be fetched or read now, or not any more.
-        arrived: There is something to deliver.
-        room: Records were opened: there is room for others.
+        changed: Called with cursors that were added or removed, have another position, or can or cannot be fetched or
+            delivered any more.
+        arrived: Called when there is something to deliver.
+        room: Called when buffered bytes were delivered, so that more can be fetched.
     """
 
     changed: Callable[[Collection[Cursor]], None]
@@ -32,12 +36,12 @@ class Signals(NamedTuple):
     room: Callable[[], None]
 
 
-class Assignment(Hand):
-    """The table of cursors.
+class Assignment(DeliveryState):
+    """The assigned partitions.
 
     Attributes:
-        cursors: The assigned partitions.
-        delivered: How many batches were delivered.
+        cursors: A cursor per partition.
+        delivered: How many batches were delivered so far.
     """
 
     def __init__(self, signals: Signals) -> None:
@@ -49,25 +53,25 @@ class Assignment(Hand):
         self._signals = signals
 
     def get(self, partition: TopicPartition) -> Cursor:
-        """The cursor of an assigned partition.
+        """Return the cursor of an assigned partition.
 
         Raises:
-            ConfigurationError: It is not assigned.
+            ConfigurationError: The partition is not assigned.
         """
         if partition not in self.cursors:
             raise ConfigurationError(f"{partition} is not assigned to this consumer")
         return self.cursors[partition]
 
-    # Who is assigned
+    # Membership of the table
 
     def add(self, partitions: Iterable[TopicPartition], start: int, held: str = "") -> None:
-        """Begin partitions that are not there yet; while ``held``, nothing of them is fetched."""
+        """Add partitions that are not there yet; while ``held`` (a reason), they are neither fetched nor delivered."""
         added = [Cursor(partition, start, held) for partition in partitions if partition not in self.cursors]
         self.cursors.update((cursor.partition, cursor) for cursor in added)
         self._signals.changed(added)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """End partitions: nothing of them is delivered any more."""
+        """Remove partitions: nothing of them is delivered any more."""
         removed = [cursor for partition in partitions if (cursor := self.cursors.pop(partition, None)) is not None]
         for cursor in removed:
             self._interrupt(cursor)
@@ -76,7 +80,7 @@ class Assignment(Hand):
         self._signals.changed(removed)
 
     def hold(self, partitions: Iterable[TopicPartition], why: str) -> None:
-        """Deliver nothing of these until :meth:`release`."""
+        """Deliver nothing of these partitions until :meth:`release`."""
         held = self._present(partitions)
         for cursor in held:
             cursor.hold(why)
@@ -94,10 +98,10 @@ class Assignment(Hand):
     def _present(self, partitions: Iterable[TopicPartition]) -> list[Cursor]:
         return [self.cursors[partition] for partition in partitions if partition in self.cursors]
 
-    # What the user does with them
+    # Calls of the application
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
-        """Pause or resume; what is fetched already is kept."""
+        """Pause or resume partitions; their buffered records stay."""
         cursors = [self.get(partition) for partition in partitions]
         for cursor in cursors:
             cursor.pause(paused)
@@ -108,54 +112,55 @@ class Assignment(Hand):
         self._signals.changed(cursors)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from an offset."""
+        """Continue from an offset."""
         cursor = self.get(partition)
         self._interrupt(cursor)
-        cursor.locate(offset)
+        cursor.set_position(offset)
         self._signals.changed([cursor])
 
     def seek_to(self, partitions: Iterable[TopicPartition], start: int) -> None:
-        """Go on from ``EARLIEST``, ``LATEST``, or a time in ms."""
+        """Continue from ``EARLIEST``, ``LATEST``, or a timestamp (ms)."""
         cursors = [self.get(partition) for partition in partitions]
         for cursor in cursors:
             self._interrupt(cursor)
             cursor.seek(start)
         self._signals.changed(cursors)
 
-    # What is found out about them
+    # Events of fetching and lookups
 
-    def located(self, cursor: Cursor, offset: int, leader_epoch: int = -1) -> None:
-        """It is known where a partition starts."""
-        cursor.locate(offset, leader_epoch)
+    def resolved(self, cursor: Cursor, offset: int, leader_epoch: int = -1) -> None:
+        """Set the start position that was looked up."""
+        cursor.set_position(offset, leader_epoch)
         self._signals.changed([cursor])
 
     def reset(self, cursor: Cursor, start: int) -> None:
-        """The position of a partition means nothing in its log: it starts anew."""
+        """Look up a new position: the current one is not in the log."""
         self._interrupt(cursor)
         cursor.seek(start)
         self._signals.changed([cursor])
 
     def fail(self, cursor: Cursor, error: KafkaError) -> None:
-        """A partition cannot go on until the user seeks; the next read raises the error."""
+        """Stop a partition until the application seeks; the next read raises the error."""
         cursor.fail(error)
         self._signals.changed([cursor])
         self.arrived(cursor)
 
-    # Handing out
+    # Delivery
 
     def enqueue(self, cursor: Cursor) -> None:
-        """Let it have a turn, if it has something to hand out."""
+        """Queue a partition for delivery if it has something to deliver."""
         if cursor.ready and not cursor.queued and cursor is not self._serving:
             cursor.queued = True
             self._turns.append(cursor)
 
     def arrived(self, cursor: Cursor) -> None:
-        """Records of it have come, or its error."""
+        """Take note of received records, or of an error to raise."""
         self.enqueue(cursor)
         self._signals.arrived()
 
     def next_cursor(self) -> Cursor | None:
-        """Whose turn it is; it stays first until :meth:`serve` or :meth:`yield_turn`. None: nobody has anything."""
+        """Return the partition to deliver next, None if there is nothing. It stays first until :meth:`serve` or
+        :meth:`yield_turn`."""
         self._yield_serving()
         while self._turns:
             cursor = self._turns[0]
@@ -166,28 +171,28 @@ class Assignment(Hand):
         return None
 
     def serve(self, cursor: Cursor) -> None:
-        """Hand out its opened records from now on."""
+        """Deliver the opened records of this partition from now on."""
         self.yield_turn(cursor)
         self._serving = cursor
         self.open = cursor.buffer.records
         self.delivered += 1
         self._signals.room()
 
-    def handed(self, cursor: Cursor) -> None:
-        """All that was opened of it is handed out at once."""
+    def delivered_at_once(self, cursor: Cursor) -> None:
+        """Take note that everything opened of this partition is delivered in one piece (a batch)."""
         self.yield_turn(cursor)
         self.enqueue(cursor)
         self.delivered += 1
         self._signals.room()
 
     def yield_turn(self, cursor: Cursor) -> None:
-        """It was its turn. If it has more, it queues up again behind the others."""
+        """Remove a partition from the head of the queue; if it has more, it queues behind the others."""
         if self._turns and self._turns[0] is cursor:
             self._turns.popleft()
             cursor.queued = False
 
     def report(self, cursor: Cursor) -> KafkaError:
-        """Its error, which is about to be raised. A missing topic is looked for again: it may come back."""
+        """Return the partition's error for the caller to raise. A missing topic is retried."""
         error = cursor.error
         assert error is not None
         self.yield_turn(cursor)
@@ -195,47 +200,50 @@ class Assignment(Hand):
             cursor.retry()
             self._signals.changed([cursor])
         else:
-            # Behind the others, or their records would never come again.
+            # Behind the others: at the head it would keep them from ever delivering again.
             self.enqueue(cursor)
         return error
 
     def take(self, count: int) -> list[Record]:
-        """Up to ``count`` of the opened records, in their order."""
+        """Take up to ``count`` of the opened records, in order of offsets."""
         records = self.open
         taken = records[: -count - 1 : -1]
         del records[-count:]
         return taken
 
     def stop(self) -> None:
-        """Hand out nothing more."""
+        """Deliver nothing more."""
         self._serving = None
         self.open = []
 
-    def put_down(self) -> None:
-        """The next is asked for: what was in hand is finished."""
-        self.hand = None
+    def mark_processed(self) -> None:
+        """The application requests the next record: what it has is processed."""
+        self.current = None
 
-    # How far it got
+    # Progress
 
-    def in_hand(self) -> dict[TopicPartition, int]:
-        """What the user is busy with: the first offset in hand of each partition."""
-        hand = self.hand
-        if hand is None:
+    def being_processed(self) -> dict[TopicPartition, int]:
+        """Return the first offset being processed in each partition."""
+        current = self.current
+        if current is None:
             return {}
-        if isinstance(hand, FetchedBatch):
-            return {TopicPartition(hand.topic, hand.partition): hand.base_offset}
+        if isinstance(current, FetchedBatch):
+            return {TopicPartition(current.topic, current.partition): current.base_offset}
         first: dict[TopicPartition, int] = {}
-        for record in [hand] if isinstance(hand, Record) else hand:
+        for record in [current] if isinstance(current, Record) else current:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return first
 
     def committable(
-        self, *, finished: bool, among: Collection[TopicPartition] | None = None
+        self, *, processed: bool, among: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit: positions, or where ``finished`` only what is finished. Where to start comes first."""
-        hand = self.in_hand() if finished else {}
+        """Return the offsets to commit: positions, or with ``processed`` only up to what is processed.
+
+        A partition whose start position is unknown has none.
+        """
+        first = self.being_processed() if processed else {}
         found = {
-            partition: cursor.committable(hand.get(partition))
+            partition: cursor.committable(first.get(partition))
             for partition, cursor in self.cursors.items()
             if among is None or partition in among
         }

@@ -1,4 +1,4 @@
-"""What :meth:`Consumer.batches` hands out: the records of one partition from one fetch, still as they came."""
+"""The batches that :meth:`Consumer.batches` delivers: records of one partition from one fetch, still encoded."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from aiokproto.types import Record, TopicPartition
 
 
 class FetchedBatch:
-    """Consecutive records of one partition, decoded when they are asked for, anew each time.
+    """Consecutive records of one partition, decoded each time you iterate.
 
-    Checksums were compared when the batch was handed out. What is not for users (transaction markers, aborted
-    transactions) is left out, so offsets may have gaps.
+    Checksums were verified before delivery. Transaction markers and records of aborted transactions are left out, so
+    offsets can have gaps.
 
     Attributes:
         topic: The topic's name.
         partition: The partition's number.
-        base_offset: No record has a lower offset.
-        next_offset: Where the following batch goes on; every record has a lower offset.
-        record_batches: The batches as stored, headers read; the records of large compressed ones are decompressed, too,
-            unless that was not wanted. The first may begin before ``base_offset``. They are views of all that the
-            fetch has brought, which lasts as long as they do.
+        base_offset: The lowest offset of the batch.
+        next_offset: The offset at which the following batch continues.
+        record_batches: The record batches as stored, with parsed headers; the records of large compressed ones are
+            decompressed unless ``decompress=False``. The first can start before ``base_offset``. They are views of the
+            whole fetch response, and keep it alive.
     """
 
     __slots__ = ("base_offset", "next_offset", "partition", "record_batches", "topic")
@@ -38,10 +38,10 @@ class FetchedBatch:
         self.record_batches = record_batches
 
     def __iter__(self) -> Iterator[Record]:
-        """The records.
+        """Decode the records.
 
         Raises:
-            CorruptRecordError: They are damaged in spite of a fitting checksum, or the checksum was not to be compared.
+            CorruptRecordError: A record is damaged although the checksum is right, or was not verified.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         partition = TopicPartition(self.topic, self.partition)
@@ -49,19 +49,19 @@ class FetchedBatch:
         return chain.from_iterable(opened)
 
     def to_arrow(self, *, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
-        """The records as a ``pyarrow.RecordBatch``, without a Python object per record.
+        """Return the records as a ``pyarrow.RecordBatch``, without a Python object per record.
 
         The schema is that of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
         Needs the ``arrow`` extra.
 
         Args:
-            headers: Whether to have a headers column too.
-            columns: The only columns to have, by name, in this order; None for all. No work is done for others.
+            headers: Whether to include a headers column.
+            columns: The columns to include, in this order; None for all. The others are not decoded.
 
         Raises:
-            CorruptRecordError, UnsupportedCompressionError: As for iterating.
+            CorruptRecordError, UnsupportedCompressionError: As for iteration.
             ImportError: pyarrow or numpy is missing.
-            ValueError: There is no column of such a name.
+            ValueError: A column name is unknown.
         """
         from aiokproto.records.columns import to_columns
 
@@ -70,11 +70,11 @@ class FetchedBatch:
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes as stored and sent, compressed where they are."""
+        """Size as stored and sent, in bytes, compressed or not."""
         return sum(batch.size_in_bytes for batch in self.record_batches)
 
     def __repr__(self) -> str:
         return (
-            f"Batch(topic={self.topic!r}, partition={self.partition}, base_offset={self.base_offset}, "
+            f"FetchedBatch(topic={self.topic!r}, partition={self.partition}, base_offset={self.base_offset}, "
             f"next_offset={self.next_offset})"
         )

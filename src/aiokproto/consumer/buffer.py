@@ -1,7 +1,7 @@
-"""What has been fetched of one partition and not been delivered yet, and so the position. Pure.
+"""The buffer of one partition: records fetched and not delivered, and so the position. Pure.
 
-The fetcher adds chunks at the end, by :meth:`RecordBuffer.put` alone. All else is the reader's: it opens the first
-chunk's records, one batch at a time, last one first, so that delivering one is a ``pop()``.
+The fetcher only appends chunks (:meth:`RecordBuffer.put`). Everything else is the reader's: it opens the first chunk,
+one batch at a time, into a list with the last record first, so that delivering a record is a ``pop()``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class RecordBuffer:
     Invariant: ``position ≤ offsets of the opened records … ≤ offsets of the chunks … ≤ the offset to fetch next``.
 
     Attributes:
-        records: Records that are opened, last one first.
-        batch: The batch they are from.
-        end: The position once those are delivered; -1 before the first is known.
-        chunks: What is fetched and not opened.
-        opening: What a thread is opening, or has opened, and its result; None if nothing is too large for the loop.
-        leader_epoch: Epoch of the last batch opened, for commits; -1 if not known.
+        records: Opened records, last one first.
+        batch: The batch that they belong to.
+        end: The position after they are delivered; -1 while the position is unknown.
+        chunks: Fetched chunks that are not opened.
+        opening: The batch or chunk that a thread is opening or has opened, and the thread's result.
+        leader_epoch: Leader epoch of the last opened batch, for commits; -1 if unknown.
     """
 
     __slots__ = ("batch", "chunks", "end", "leader_epoch", "opening", "records")
@@ -39,26 +39,26 @@ class RecordBuffer:
         self.leader_epoch = -1
 
     def __bool__(self) -> bool:
-        """Whether there is anything to deliver, if only damage."""
+        """Whether there is anything to deliver, be it a damaged batch."""
         return bool(self.records or self.chunks)
 
     @property
     def position(self) -> int:
-        """The next offset to be delivered."""
+        """The next offset to deliver."""
         return self.records[-1].offset if self.records else self.end
 
     @property
     def size(self) -> int:
-        """Bytes not opened."""
+        """Bytes that are not opened."""
         return sum(chunk.size for chunk in self.chunks)
 
     @property
     def damaged(self) -> bool:
-        """Whether nothing can follow what is buffered: it ends with what cannot be read."""
+        """Whether the buffer ends with a damaged batch, so that fetching further is pointless."""
         return bool(self.chunks) and self.chunks[-1].damage is not None
 
     def restart(self, offset: int, leader_epoch: int) -> None:
-        """Drop everything; the position is ``offset``."""
+        """Drop everything and set the position."""
         self.records = []
         self.batch = None
         self.opening = None
@@ -68,7 +68,7 @@ class RecordBuffer:
         self.leader_epoch = leader_epoch
 
     def put(self, chunk: Chunk) -> None:
-        """Add what was fetched behind the rest. A chunk without records for the user only moves the position on."""
+        """Append a chunk. One without records for the application (control batches only) just moves the position."""
         if not chunk.exhausted:
             self.chunks.append(chunk)
         elif self.chunks:
@@ -77,7 +77,7 @@ class RecordBuffer:
             self.end = chunk.end
 
     def park(self) -> None:
-        """Keep no more memory alive than the records take: nobody knows for how long they stay."""
+        """Copy the records out of the fetch responses they are views of: they may stay for long."""
         for chunk in self.chunks:
             chunk.park()
 
@@ -87,7 +87,7 @@ class RecordBuffer:
             chunk.unpark()
 
     def opened(self, records: list[Record], batch: RecordBatch) -> None:
-        """The first chunk's first batch is opened; its records are given last one first."""
+        """Store the records of the first chunk's first batch, last one first."""
         chunk = self.chunks[0]
         self.records = records
         self.batch = batch
@@ -97,12 +97,12 @@ class RecordBuffer:
             self.chunks.popleft()
 
     def delivered(self) -> None:
-        """The opened records are delivered: their batch is a view of all that the fetch brought, and may go."""
+        """Release the batch whose records are delivered: it is a view of the whole fetch response."""
         if not self.records:
             self.batch = None
 
     def take(self) -> list[RecordBatch]:
-        """Take the batches of the first chunk that were not delivered. The position is after them then."""
+        """Take the undelivered batches of the first chunk, and move the position behind them."""
         batches = [self.batch] if self.records and self.batch else []
         self.records = []
         if self.chunks:

@@ -1,4 +1,8 @@
-"""The records of one partition in one Fetch answer: kept as bytes, opened batch by batch. Pure."""
+"""Chunks: the records of one partition in one Fetch response, as encoded batches. Pure.
+
+A response is cut into chunks of about a megabyte without decompressing anything: a chunk is what can be decoded in one
+time slice of the event loop. Batches are decoded one by one when the application requests records.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,20 @@ from aiokproto.records.record import RecordMaker
 from aiokproto.types import Record, TopicPartition
 
 MOST_WORK = 1024 * 1024
-"""Bytes of records, decompressed, after which a chunk ends: a millisecond or two to read."""
+"""Bytes of decompressed records after which a chunk ends: one or two milliseconds of decoding."""
 
 MOST_BATCHES = 256
-"""Batches after which a chunk ends: a millisecond to look at."""
+"""Batches after which a chunk ends: a millisecond of parsing headers."""
 
-_UNPACKED = 4
+_COMPRESSION_RATIO = 4
 
 
-class Supply:
-    """What one broker has sent and nobody has opened yet.
+class BufferedBytes:
+    """Bytes that are buffered of one broker, for the limit ``fetch_buffer_bytes``.
 
     Attributes:
         waiting: Bytes that can be delivered.
-        parked: Bytes that cannot for now, as their partition is paused.
+        parked: Bytes that cannot be delivered now, because their partition is paused, held or has failed.
     """
 
     __slots__ = ("parked", "waiting")
@@ -40,31 +44,31 @@ class Supply:
 
     @property
     def size(self) -> int:
-        """All bytes."""
+        """All buffered bytes."""
         return self.waiting + self.parked
 
 
 class Chunk:
-    """Some of what a Fetch brought for a partition, without control batches and aborted transactions.
+    """Batches of one partition from one fetch, without control batches and aborted transactions.
 
     Attributes:
-        partition: Which.
-        position: Where its records are to start: brokers answer with whole batches, so the first may begin before.
-        end: The offset after the last one.
-        size: Bytes not opened.
-        batches: Batches not opened yet.
-        damage: What follows the last good batch, if it cannot be read.
-        wanted_size: Where even the first batch was cut, the bytes that a fetch has to bring for more of it to be seen:
-            all of it, once its size is; else 0.
-        parked: Whether it cannot be delivered for now.
+        partition: The partition.
+        position: The first offset to deliver: brokers send whole batches, so the first may start before it.
+        end: The offset after the chunk.
+        size: Bytes that are not opened.
+        batches: Batches that are not opened.
+        damage: The error of what follows the last good batch; None if nothing damaged follows.
+        wanted_size: If the broker cut even the first batch, the bytes to request so that it is whole (or, while its
+            size is not known, so that the size can be read); else 0.
+        parked: Whether it cannot be delivered now.
     """
 
-    __slots__ = ("_supply", "batches", "damage", "end", "parked", "partition", "position", "size", "wanted_size")
+    __slots__ = ("_buffered", "batches", "damage", "end", "parked", "partition", "position", "size", "wanted_size")
 
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
         self.position = position
-        self._supply: Supply | None = None
+        self._buffered: BufferedBytes | None = None
         self.parked = False
         self.end = position
         self.size = 0
@@ -74,39 +78,42 @@ class Chunk:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is nothing left to open."""
+        """Whether nothing is left to open."""
         return not self.batches and self.damage is None
 
     def add(self, batch: RecordBatch) -> None:
-        """Add a batch at the end."""
+        """Append a batch."""
         self.batches.append(batch)
         self.size += batch.size_in_bytes
 
-    def count_in(self, supply: Supply) -> None:
-        """From now on, what is not opened of it counts as a broker's supply."""
-        size, self.size, self._supply = self.size, 0, supply
+    def count_in(self, buffered: BufferedBytes) -> None:
+        """Count what is not opened of this chunk among a broker's buffered bytes from now on."""
+        size, self.size, self._buffered = self.size, 0, buffered
         self._resize(size)
 
     def take(self) -> int:
-        """Take the first batch out, which was opened. Returns the offset to go on from after it."""
+        """Remove the first batch, which was opened. Return the offset to continue from after it."""
         batch = self.batches.popleft()
         self._resize(-batch.size_in_bytes)
         return batch.next_offset if self.batches or self.damage else self.end
 
     def take_all(self) -> list[RecordBatch]:
-        """Take all batches out."""
+        """Remove and return all batches."""
         batches = list(self.batches)
         self.batches.clear()
         self._resize(-self.size)
         return batches
 
     def drop(self) -> None:
-        """It is not wanted any more."""
+        """Discard the chunk: it does not count as buffered any more."""
         self.take_all()
 
     def park(self) -> None:
-        """It cannot be delivered for now. Keep no more alive than its batches: they are views of a whole response, most
-        of which may be other partitions' records."""
+        """Count the chunk as not deliverable, and copy its batches if they keep a much larger response alive.
+
+        Batches are views of the whole response, most of which may be other partitions' records; nobody knows how long a
+        paused partition stays paused.
+        """
         if self.parked:
             return
         size = self.size
@@ -126,12 +133,12 @@ class Chunk:
 
     def _resize(self, by: int) -> None:
         self.size += by
-        if self._supply is None:
+        if self._buffered is None:
             return
         if self.parked:
-            self._supply.parked += by
+            self._buffered.parked += by
         else:
-            self._supply.waiting += by
+            self._buffered.waiting += by
 
 
 def chunks(
@@ -140,16 +147,16 @@ def chunks(
     data: memoryview,
     aborted: Sequence[AbortedTransaction],
 ) -> Iterator[Chunk]:
-    """What is in a record set, a part at a time, so that none takes long: neither to make, nor to read all of it.
+    """Cut a record set into chunks, lazily, so that neither cutting nor decoding one takes long.
 
     Args:
-        partition: Where it is from.
-        position: The offset that was asked for. What lies before is never handed out.
+        partition: The partition.
+        position: The offset that was requested. Records before it are never delivered.
         data: The record set.
-        aborted: Transactions to leave out, with ``read_committed``.
+        aborted: Aborted transactions to leave out, with ``read_committed``.
 
     Returns:
-        At least one chunk where there is data; damage is in the last one.
+        At least one chunk if there is data; damage is in the last one.
     """
     chunk = Chunk(partition, position)
     passed = found = work = 0
@@ -172,7 +179,7 @@ def chunks(
                 yield chunk
                 chunk, work = Chunk(partition, chunk.end), 0
         if data and not found:
-            # Without its first field and its length, a batch does not tell its size.
+            # The size of a batch is in its second field: without that, request enough to read it.
             chunk.wanted_size = passed + (first_batch_size(data[passed:]) or LOG_OVERHEAD)
             raise CorruptRecordError("not one whole record batch was sent")
     except CorruptRecordError as error:
@@ -181,16 +188,16 @@ def chunks(
 
 
 def expected_size(batch: RecordBatch) -> int:
-    """About how many bytes of records there are to read. To know, a compressed batch would have to be decompressed."""
-    return batch.size_in_bytes * (_UNPACKED if batch.attributes & 7 else 1)
+    """Estimate the decompressed bytes of a batch: knowing them would take decompressing it."""
+    return batch.size_in_bytes * (_COMPRESSION_RATIO if batch.attributes & 7 else 1)
 
 
 def open_batch(batch: RecordBatch, partition: TopicPartition, position: int, check_crcs: bool) -> list[Record]:
-    """The records of a batch from ``position`` on, last one first.
+    """Decode the records of a batch from ``position`` on, last one first.
 
     Raises:
         CorruptRecordError: Checksum or content are wrong.
-        UnsupportedCompressionError: Its codec cannot be used.
+        UnsupportedCompressionError: The codec is unknown or its library is missing.
     """
     if check_crcs:
         batch.validate()
@@ -200,7 +207,8 @@ def open_batch(batch: RecordBatch, partition: TopicPartition, position: int, che
 
 
 def read_batch(batch: RecordBatch, partition: TopicPartition, position: int) -> list[Record]:
-    """The records of a batch from ``position`` on, in order. Raises as :func:`open_batch`, but compares no checksum."""
+    """Decode the records of a batch from ``position`` on, in order. Raises as :func:`open_batch`; checks no
+    checksum."""
     topic, number = partition
     records = batch.records(RecordMaker(topic, number, batch.timestamp_type, batch.partition_leader_epoch))
     if records and records[0].offset < position:

@@ -1,4 +1,4 @@
-"""The consumer's own options, checked."""
+"""The options that only the consumer has, validated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from aiokproto.config import boolean, duration, integer, one_of, positive, seconds, text
 from aiokproto.consumer.fetch_request import FetchConfig
-from aiokproto.consumer.locator import RESETS
+from aiokproto.consumer.position_resolver import RESETS
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import Assignor, make_assignors
 from aiokproto.group.config import GroupConfig
@@ -18,7 +18,7 @@ _LARGEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class ConsumerConfig:
-    """Options beside those of the connection; durations in seconds."""
+    """The consumer's options, without those of the connection; durations in seconds."""
 
     group: GroupConfig | None
     assignors: Sequence[Assignor]
@@ -30,16 +30,16 @@ class ConsumerConfig:
 
     @classmethod
     def parse(cls, options: Mapping[str, Any]) -> ConsumerConfig:
-        """Validate what the constructor was given.
+        """Validate the options passed to the consumer.
 
         Raises:
-            ConfigurationError: A value cannot be used; names the option.
+            ConfigurationError: A value is invalid; the message names the option.
         """
         session = duration("session_timeout_ms", options["session_timeout_ms"])
         heartbeat = duration("heartbeat_interval_ms", options["heartbeat_interval_ms"])
         if heartbeat >= session:
             raise ConfigurationError(
-                f"heartbeat_interval_ms={heartbeat * 1000:g}: it must be less than session_timeout_ms "
+                f"heartbeat_interval_ms={heartbeat * 1000:g}: must be less than session_timeout_ms "
                 f"({session * 1000:g}), better a third of it"
             )
         group_id = None if options["group_id"] is None else text("group_id", options["group_id"])
@@ -48,7 +48,7 @@ class ConsumerConfig:
             text("group_instance_id", instance)
         rack = options["client_rack"]
         if not isinstance(rack, str):
-            raise ConfigurationError(f"client_rack={rack!r}: it takes text")
+            raise ConfigurationError(f"client_rack={rack!r}: must be a str")
         strategy = options["partition_assignment_strategy"]
         isolation = one_of("isolation_level", options["isolation_level"], ("read_uncommitted", "read_committed"))
         group = None
@@ -56,7 +56,7 @@ class ConsumerConfig:
             poll = duration("max_poll_interval_ms", options["max_poll_interval_ms"])
             group = GroupConfig(group_id, instance, session, heartbeat, poll, rack or None)
         elif instance is not None:
-            raise ConfigurationError("group_instance_id needs a group_id")
+            raise ConfigurationError("group_instance_id requires group_id")
         return cls(
             group=group,
             assignors=make_assignors([strategy] if isinstance(strategy, str) else list(strategy)),

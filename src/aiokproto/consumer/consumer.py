@@ -1,4 +1,4 @@
-"""The consumer's face."""
+"""The consumer: public API."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from aiokproto.config import ClusterConfig, ConnectionOptions, integer
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
+from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.engine import Engine
-from aiokproto.consumer.handing import RecordIterator
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import Listener, SubscriptionState, to_partition, to_topics
 from aiokproto.errors import ConfigurationError
@@ -32,7 +32,7 @@ _CLOSE_TIMEOUT_MS = 30_000
 
 
 class Consumer:
-    """Reads records.
+    """Read records from topics, alone or as a member of a group.
 
     ::
 
@@ -40,46 +40,48 @@ class Consumer:
             async for record in consumer:
                 print(record.offset, record.value)
 
-    **At least once.** A record is finished when the loop asks for the next one, or ends with ``break`` and the
-    ``async with`` block with it. What is committed by itself (``enable_auto_commit``) is what is finished: every
-    interval, before partitions are revoked, and on close. If the loop's body raises, the record in hand is not
-    committed. Batches and lists from :meth:`poll` count as a whole.
+    **At least once.** A record is *processed* once the loop requests the next one, or leaves with ``break`` and the
+    ``async with`` block ends. Automatic commits (``enable_auto_commit``) cover processed records only: at every
+    interval, before partitions are revoked, and on close. If the loop body raises, the current record is not committed.
+    A batch, or a list from :meth:`poll`, counts as a whole.
 
-    **Cancelling** any call neither loses nor repeats a record. One task at a time may wait for records.
+    **Cancelling** a call neither loses nor repeats a record. Only one task at a time may wait for records.
 
-    **With a group**, topics' partitions are shared among its members. **Without one**, every partition of the topics is
-    read, nothing is committed, and ``auto_offset_reset`` says where to start. :meth:`assign` names partitions instead.
+    **With a group**, the members share the partitions of the topics. **Without one**, the consumer reads all
+    partitions, commits nothing, and starts where ``auto_offset_reset`` says. :meth:`assign` selects partitions instead
+    of topics.
 
-    Nothing is bound to an event loop before :meth:`start`, which ``async with`` calls.
+    The consumer binds to an event loop in :meth:`start`, which ``async with`` calls, and can be created without one.
 
     Args:
-        topics: What to read; :meth:`subscribe` and :meth:`assign` can say it later.
-        group_id: The group to be a member of; None for none.
-        group_instance_id: A name that outlives restarts: a member who is back within the session timeout gets its old
-            partitions without a rebalance (KIP-345).
-        auto_offset_reset: Where to start without a committed offset, and when the offset is no longer (or not yet) in
-            the log: ``"latest"`` (only what comes from now on), ``"earliest"``, or ``"none"`` (raise).
-        enable_auto_commit: Whether finished records are committed without being asked.
+        topics: Topics to read; :meth:`subscribe` or :meth:`assign` can set them later.
+        group_id: The consumer group to join; None for none.
+        group_instance_id: A name that survives restarts. A member that returns with it within the session timeout gets
+            its partitions back without a rebalance (static membership, KIP-345).
+        auto_offset_reset: Where to start if the group has committed no offset, and where to continue if the offset is
+            not in the log: ``"latest"`` (new records only), ``"earliest"``, or ``"none"`` (raise).
+        enable_auto_commit: Whether processed records are committed automatically.
         auto_commit_interval_ms: How often.
-        session_timeout_ms: The group gives up a member that was silent for so long.
-        heartbeat_interval_ms: How often the member says that it lives.
-        max_poll_interval_ms: A member that asks for no record for so long leaves the group until it does. Also how long
-            a rebalance waits for members to finish what is in hand.
+        session_timeout_ms: The coordinator removes a member that it has not heard from for this long.
+        heartbeat_interval_ms: How often the member sends a heartbeat.
+        max_poll_interval_ms: A member that requests no record for this long leaves the group, and rejoins when it does.
+            A rebalance waits as long for members to process what was delivered.
         partition_assignment_strategy: One or more of ``"range"``, ``"roundrobin"``, ``"sticky"``,
-            ``"cooperative-sticky"``, or objects of your own; the members of a group must have one in common.
-        isolation_level: ``"read_committed"`` leaves out records of transactions that were aborted or are not yet ended.
-        fetch_min_bytes: A broker waits until it has so much ...
-        fetch_max_wait_ms: ... or until so long has passed.
-        fetch_max_bytes: Most bytes in a broker's answer; a larger first batch comes nevertheless.
-        max_partition_fetch_bytes: The same for each partition.
-        fetch_buffer_bytes: Bytes fetched ahead over all brokers, shared evenly; each may have one partition's worth in
-            any case.
-        check_crcs: Whether batches' checksums are compared.
-        client_rack: Where this consumer runs: brokers may then name a nearer replica (KIP-392).
+            ``"cooperative-sticky"``, or your own :class:`~aiokproto.group.assignors.Assignor`; the members of a group
+            need one in common.
+        isolation_level: ``"read_committed"`` skips records of aborted transactions, and waits for open ones.
+        fetch_min_bytes: The broker delays a response until it has this many bytes ...
+        fetch_max_wait_ms: ... or until this time has passed.
+        fetch_max_bytes: Most bytes in a response; a first batch that is larger is sent nevertheless.
+        max_partition_fetch_bytes: The same per partition.
+        fetch_buffer_bytes: Bytes fetched ahead, divided equally among the brokers; each may have one partition's fetch
+            more.
+        check_crcs: Whether the checksums of batches are verified.
+        client_rack: The rack of this consumer: brokers can then name a closer replica to fetch from (KIP-392).
         connection: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
 
     Raises:
-        ConfigurationError: An option is unknown or unusable; names it.
+        ConfigurationError: An option is unknown or invalid; the message names it.
     """
 
     def __init__(
@@ -131,28 +133,28 @@ class Consumer:
         self._assignment = self._engine.assignment
         self._records = RecordIterator(self._assignment, self._engine.reader.open)
 
-    # Life
+    # Lifecycle
 
     async def start(self) -> None:
-        """Connect, and begin to fetch. ``async with`` does it.
+        """Connect and start fetching. ``async with`` calls it.
 
         Raises:
             BootstrapError, NotKafkaError, AuthenticationError: The cluster cannot be reached.
             UnknownTopicError, InvalidTopicError, AuthorizationError: A topic cannot be read.
-            ClientClosedError: It was started before.
+            ClientClosedError: The consumer was started before.
         """
         await self._engine.start()
 
     def close(self, timeout_ms: float = _CLOSE_TIMEOUT_MS) -> Coroutine[Any, Any, None]:
-        """Commit what is finished (with ``enable_auto_commit``), leave the group, disconnect; within ``timeout_ms``.
+        """Commit what is processed (with ``enable_auto_commit``), leave the group, disconnect; within ``timeout_ms``.
 
-        What is in hand counts as finished, unless an exception is being handled where this is called, as in ``finally``
-        or an ``async with`` block that ends by one. What could not be committed is logged. Cancelling it disconnects at
-        once. May be called again.
+        The current record counts as processed, unless the caller is handling an exception, as in ``finally`` or an
+        ``async with`` block that an exception ends. Offsets that could not be committed are logged. Cancelling the call
+        disconnects immediately. Calling it again has no effect.
         """
-        # Looked at when called, not when awaited: a task made of the coroutine would not know of the exception.
+        # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
         finished = sys.exc_info()[0] is None
-        return self._engine.close(timeout_ms / 1000, finished=finished)
+        return self._engine.close(timeout_ms / 1000, processed=finished)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -161,7 +163,7 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._engine.close(_CLOSE_TIMEOUT_MS / 1000, finished=kind is None)
+        await self._engine.close(_CLOSE_TIMEOUT_MS / 1000, processed=kind is None)
 
     # Records
 
@@ -170,50 +172,50 @@ class Consumer:
         return self._records
 
     def __anext__(self) -> Coroutine[Any, Any, Record]:
-        """The next record.
+        """Return the next record.
 
         Raises:
             OffsetOutOfRangeError, CorruptRecordError, UnknownTopicError, AuthorizationError: A partition cannot be read
-                on; names it. The others go on with the next call, and so does it after a seek.
-            GroupError, FencedError: The group refuses this member.
-            ClientClosedError: It is closed, or one of its tasks has died; then with the cause.
+                any further; the message names it. The next call continues with the others, and after a seek with it.
+            GroupError, FencedError: The group rejects this member.
+            ClientClosedError: The consumer is closed, or one of its tasks failed, which is then the cause.
         """
         self._engine.cluster.check_loop()
         return self._records.__anext__()
 
     async def poll(self, timeout_ms: float = 500, max_records: int = 500) -> list[Record]:
-        """Up to ``max_records`` records, as soon as there is one; none after ``timeout_ms``. With 0 it takes what is
-        there, and lets other tasks have a turn if nothing is.
+        """Return up to ``max_records`` records as soon as there is one, or none after ``timeout_ms``.
 
-        All of them are in hand until the next are asked for. It may return fewer than are at hand, so that other tasks
-        have their turn. Raises as ``async for``.
+        With ``timeout_ms=0`` it returns what is buffered; if nothing is, other tasks run first. It can return fewer
+        records than are buffered, so that other tasks run in between. All of them count as processed with the next
+        call. Raises the errors of ``async for``.
         """
         integer("max_records", max_records, 1)
         assignment = self._assignment
         if not await self._engine.reader.open(asyncio.get_running_loop().time() + timeout_ms / 1000):
             return []
-        # From here on without suspending: what is taken out could be lost.
+        # No await from here on: a cancellation would lose the records that were taken out.
         records = assignment.take(max_records)
         while len(records) < max_records and self._engine.reader.open_at_once():
             records += assignment.take(max_records - len(records))
-        assignment.hand = records
+        assignment.current = records
         return records
 
     def batches(self, *, decompress: bool = True) -> AsyncIterator[FetchedBatch]:
-        """Batches, for ever: records of one partition from one fetch, about a megabyte at a time, decoded when asked
-        for.
+        """Return an endless iterator of batches: records of one partition from one fetch, up to about a megabyte.
 
-        Raises as ``async for``; damaged records inside a batch show when it is decoded.
+        Records are decoded when you iterate the batch; damage inside a batch is detected then. Raises the errors of
+        ``async for``.
 
         Args:
-            decompress: Whether large compressed batches are decompressed before they are handed out, in a thread, so
-                that reading them does not keep the loop to itself. False is for who does not read them, such as
-                :meth:`Producer.send_batch() <aiokproto.producer.Producer.send_batch>`: what is read all the same is
-                decompressed then and there.
+            decompress: Whether large compressed batches are decompressed in a thread before they are delivered, so that
+                iterating them does not block the event loop. False suits callers that pass batches on unread, as to
+                :meth:`Producer.send_batch() <aiokproto.producer.Producer.send_batch>`; a batch that is read anyway is
+                then decompressed in the event loop.
         """
         return _Batches(self._engine, decompress)
 
-    # What to read
+    # Subscription
 
     def subscribe(
         self,
@@ -223,21 +225,21 @@ class Consumer:
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
-        """Read these topics from now on, instead of those before.
+        """Replace the subscription.
 
-        The callbacks, functions or coroutine functions, get a list of partitions. They may commit and seek; they may
-        not ask for records, which raises. The group waits for them. One that raises ends the consumer.
+        The callbacks are functions or coroutine functions of a list of partitions. They can commit and seek; reading
+        records in them raises. The rebalance waits for them. An exception in one of them ends the consumer.
 
         Args:
-            topics: Names.
-            pattern: A regular expression that whole names have to match, instead of ``topics``; new topics are noticed
-                within ``metadata_max_age_ms``.
-            on_assigned: Told what was added, before any of it is read.
-            on_revoked: Told what is to go, while it can be committed.
-            on_lost: Told what has gone to others already; by default ``on_revoked`` is.
+            topics: Topic names.
+            pattern: A regular expression, instead of ``topics``, that a whole topic name has to match; new topics are
+                found within ``metadata_max_age_ms``. Internal topics never match.
+            on_assigned: Called with new partitions before any of them is read.
+            on_revoked: Called with partitions that the member gives up, while their offsets can still be committed.
+            on_lost: Called with partitions that other members may own already; by default ``on_revoked`` is called.
 
         Raises:
-            ConfigurationError: Neither or both are given; partitions are assigned by :meth:`assign`.
+            ConfigurationError: Neither or both are given, or partitions are assigned by :meth:`assign`.
         """
         if self._engine.subscription.partitions is not None:
             raise ConfigurationError("partitions are assigned: unsubscribe() first")
@@ -252,9 +254,9 @@ class Consumer:
         )
 
     def assign(self, *partitions: tuple[str, int]) -> None:
-        """Read these partitions, instead of those before; the ones that stay go on where they are.
+        """Replace the assignment; partitions that stay assigned keep their positions.
 
-        With a group the offsets are committed to it, but it does not share out partitions.
+        With a ``group_id`` offsets are committed to that group, but the group does not distribute the partitions.
 
         Raises:
             ConfigurationError: Topics are subscribed.
@@ -265,20 +267,20 @@ class Consumer:
         self._engine.set_subscription(SubscriptionState(partitions=chosen))
 
     async def unsubscribe(self, timeout_ms: float | None = None) -> None:
-        """Read nothing any more; leaves the group, after what is in hand is finished and committed.
+        """Stop reading, commit what is processed (with ``enable_auto_commit``), and leave the group.
 
-        Cancelled, or at its deadline, it goes on in the background.
+        After a cancellation or a timeout this continues in the background.
 
         Args:
-            timeout_ms: How long to wait for the end of it; by default ``default_api_timeout_ms``.
+            timeout_ms: How long to wait for it; by default ``default_api_timeout_ms``.
 
         Raises:
-            RuntimeError: It is called in a rebalance callback, whose end it would wait for.
-            DeadlineError: It is not done yet.
+            RuntimeError: It is called in a rebalance callback, for which it would wait.
+            DeadlineError: It has not finished in time.
         """
         if self._engine.rebalancing.in_callback():
             raise RuntimeError("unsubscribe() would wait for this rebalance callback, in which it is called")
-        self._assignment.put_down()
+        self._assignment.mark_processed()
         old = self._engine.subscription
         self._engine.set_subscription(
             SubscriptionState(on_assigned=old.on_assigned, on_revoked=old.on_revoked, on_lost=old.on_lost)
@@ -290,64 +292,64 @@ class Consumer:
             self._assignment.remove(list(self._assignment.cursors))
 
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed by name."""
+        """Return the topics subscribed by name."""
         return self._engine.subscription.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """Return the assigned partitions."""
         return frozenset(self._assignment.cursors)
 
-    # Where to read
+    # Positions
 
     def seek(self, partition: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
-        """Go on at this offset. Whether the log has it, the next fetch shows.
+        """Continue at this offset. The next fetch finds out whether the log has it.
 
         Raises:
-            ConfigurationError: The partition is not assigned, or the offset negative.
+            ConfigurationError: The partition is not assigned, or the offset is negative.
         """
         number = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
         self._engine.cluster.check_loop()
         self._assignment.seek(to_partition(partition), integer("offset", number))
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """Go on at the first offset there is; of all partitions if none are given. Raises as :meth:`seek`."""
+        """Continue at the first offset of the log; in all partitions if none are given. Raises as :meth:`seek`."""
         self._assignment.seek_to(self._assigned(partitions), EARLIEST)
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Go on with what comes from now on; of all partitions if none are given. Raises as :meth:`seek`."""
+        """Continue at the end of the log; in all partitions if none are given. Raises as :meth:`seek`."""
         self._assignment.seek_to(self._assigned(partitions), LATEST)
 
     def seek_to_time(self, timestamp: int, *partitions: tuple[str, int]) -> None:
-        """Go on with the first record whose timestamp (ms) is that or later; if there is none, at the end. Of all
-        partitions if none are given. Raises as :meth:`seek`."""
+        """Continue at the first record with this timestamp (ms since the epoch) or a later one, else at the log's end;
+        in all partitions if none are given. Raises as :meth:`seek`."""
         self._assignment.seek_to(self._assigned(partitions), integer("timestamp", timestamp))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Hand out nothing of these until :meth:`resume`; what is fetched is kept. Of all if none are given.
+        """Deliver nothing of these partitions until :meth:`resume`; buffered records stay. Of all if none are given.
 
         Raises as :meth:`seek`.
         """
         self._assignment.pause(self._assigned(partitions), True)
 
     def resume(self, *partitions: tuple[str, int]) -> None:
-        """End :meth:`pause`; of all partitions if none are given."""
+        """Deliver these partitions again; all if none are given."""
         self._assignment.pause(self._chosen(partitions), False)
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return frozenset(partition for partition, cursor in self._assignment.cursors.items() if cursor.paused)
 
     async def position(self, partition: tuple[str, int], timeout_ms: float | None = None) -> int:
-        """The offset of the next record to be handed out.
+        """Return the offset of the next record to be delivered.
 
         Args:
-            partition: An assigned one.
-            timeout_ms: How long to wait until it is known where to start; by default ``default_api_timeout_ms``.
+            partition: An assigned partition.
+            timeout_ms: How long to wait for the start position to be looked up; by default ``default_api_timeout_ms``.
 
         Raises:
             ConfigurationError: The partition is not assigned.
-            DeadlineError: It is still not known.
-            BrokerError: It cannot be found out.
+            DeadlineError: The position is not known in time.
+            BrokerError: The lookup was refused.
         """
         self._engine.check_running()
         wanted = to_partition(partition)
@@ -356,16 +358,16 @@ class Consumer:
             while (known := (cursor := self._assignment.get(wanted)).position) is None:
                 if cursor.error is not None:
                     raise cursor.error.with_traceback(None)
-                self._engine.locator.ask_for(cursor)
+                self._engine.resolver.request(cursor)
                 await self._engine.moved()
         return known
 
     def lag(self, partition: tuple[str, int]) -> int | None:
-        """How many offsets the position is behind the end, by the last fetch; None if that is not known."""
+        """Return how many offsets the position is behind the end of the log as of the last fetch; None if unknown."""
         return self._assignment.get(to_partition(partition)).lag(self._read_committed)
 
     def partition_state(self, partition: tuple[str, int]) -> PartitionState:
-        """What a partition is doing: why it gives records, or gives none."""
+        """Return what the consumer is doing about a partition, and why it delivers no records if it does not."""
         cursor = self._assignment.cursors.get(to_partition(partition))
         if cursor is None:
             member = self._engine.member
@@ -381,26 +383,27 @@ class Consumer:
         offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit offsets: by default the positions, which counts what is in hand as finished.
+        """Commit offsets: by default all positions, so that everything delivered counts as processed.
 
-        During a rebalance it waits for the end of it. Cancelled, it may be committed or not.
+        During a rebalance it waits for the rebalance to end. After a cancellation the offsets may be committed or not.
 
         Args:
-            offsets: Partition → the offset to go on from, that is the last finished one plus one.
+            offsets: Partition → the offset to continue from, that is the last processed one plus one.
             timeout_ms: By default ``default_api_timeout_ms``.
 
         Raises:
             ConfigurationError: There is no group.
-            CommitError: The group has given some of the partitions to someone else; the others are committed.
-            BrokerError, DeadlineError: It is refused; it was not done in time.
+            CommitError: Some partitions belong to other members now; the others are committed.
+            BrokerError: The coordinator refused the commit.
+            DeadlineError: It was not confirmed in time.
         """
         self._group()
         if isinstance(offsets, Record):
             raise ConfigurationError(
-                "commit() takes {(record.topic, record.partition): record.offset + 1}: the offset to go on from"
+                "commit() takes {(record.topic, record.partition): record.offset + 1}, the offset to continue from"
             )
         if offsets is None:
-            chosen = self._assignment.committable(finished=False)
+            chosen = self._assignment.committable(processed=False)
         else:
             chosen = {
                 to_partition(partition): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
@@ -411,13 +414,14 @@ class Consumer:
     async def committed(
         self, *partitions: tuple[str, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where nothing is. Of all assigned partitions if none are given.
+        """Return the group's committed offsets, None where it has none; of all assigned partitions if none are given.
 
-        Waits for transactions under way that commit offsets of them (KIP-447).
+        Waits for open transactions that commit offsets of these partitions (KIP-447).
 
         Raises:
             ConfigurationError: There is no group.
-            BrokerError, DeadlineError: It is refused; no answer in time.
+            BrokerError: The coordinator refused the request.
+            DeadlineError: No response in time.
         """
         chosen = self._chosen(partitions)
         self._group()
@@ -429,26 +433,29 @@ class Consumer:
     async def beginning_offsets(
         self, *partitions: tuple[str, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each; assigned or not. Of all assigned partitions if none are given.
+        """Return the first offset of each partition, assigned or not; of all assigned ones if none are given.
 
         Raises:
-            UnknownTopicError, AuthorizationError, DeadlineError: As they say.
+            UnknownTopicError, AuthorizationError: A topic does not exist, or may not be read.
+            DeadlineError: No response in time.
         """
         return await self._ends(partitions, EARLIEST, timeout_ms)
 
     async def end_offsets(
         self, *partitions: tuple[str, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset after the last record of each (with ``read_committed``: that can be read). Otherwise as
-        :meth:`beginning_offsets`."""
+        """Return the offset after the last record of each partition; with ``read_committed`` the last stable offset.
+
+        Otherwise as :meth:`beginning_offsets`.
+        """
         return await self._ends(partitions, LATEST, timeout_ms)
 
     async def offsets_for_times(
         self, times: Mapping[tuple[str, int], int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after a time (ms since the epoch) in each partition; None where there is none.
+        """Return the first record at or after a time (ms since the epoch) in each partition, None where there is none.
 
-        Raises as :meth:`beginning_offsets`.
+        Raises the errors of :meth:`beginning_offsets`.
         """
         self._engine.check_running()
         wanted = {to_partition(partition): integer("timestamp", time) for partition, time in times.items()}
@@ -459,10 +466,11 @@ class Consumer:
         }
 
     async def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> list[TopicPartition]:
-        """The partitions of a topic.
+        """Return the partitions of a topic.
 
         Raises:
-            UnknownTopicError, AuthorizationError, DeadlineError: As they say.
+            UnknownTopicError, AuthorizationError: The topic does not exist, or may not be described.
+            DeadlineError: No response in time.
         """
         self._engine.check_running()
         info = await self._engine.cluster.topic(topic, self._seconds(timeout_ms))
@@ -473,10 +481,10 @@ class Consumer:
         return [to_partition(partition) for partition in partitions] or list(self._assignment.cursors)
 
     def _assigned(self, partitions: Iterable[tuple[str, int]]) -> list[TopicPartition]:
-        """As :meth:`_chosen`, where without any partition nothing would happen."""
+        """As :meth:`_chosen`, for calls that would silently do nothing if no partition is assigned."""
         chosen = self._chosen(partitions)
         if not chosen:
-            raise ConfigurationError("no partition is assigned yet: do it in on_assigned, or after the first record")
+            raise ConfigurationError("no partition is assigned yet: call it in on_assigned, or after the first record")
         return chosen
 
     async def _ends(
@@ -493,11 +501,11 @@ class Consumer:
     def _group(self) -> None:
         self._engine.check_running()
         if self._engine.offsets is None:
-            raise ConfigurationError("offsets are committed to a group: give group_id")
+            raise ConfigurationError("offsets are committed to a group: pass group_id")
 
 
 class _Batches:
-    """The iterator of :meth:`Consumer.batches`. An object, since a generator that was cancelled once is at its end."""
+    """The iterator of :meth:`Consumer.batches`. Not a generator: a cancellation would end that."""
 
     def __init__(self, engine: Engine, decompress: bool) -> None:
         self._engine = engine
@@ -513,4 +521,4 @@ class _Batches:
 
 
 OPTIONS = tuple(name for name in signature(Consumer).parameters if name not in ("topics", "connection"))
-"""The names of the options that are the consumer's own."""
+"""Names of the options that only the consumer has."""

@@ -1,14 +1,15 @@
 """One assigned partition: where it starts, what is fetched, what is delivered. Pure.
 
-A cursor is made of parts with one writer each: :class:`~aiokproto.consumer.start_lookup.StartLookup` (the locator),
+A cursor consists of parts with one writer each: :class:`~aiokproto.consumer.start_lookup.StartLookup` (the resolver),
 :class:`~aiokproto.consumer.fetch_state.FetchState` (the fetcher), :class:`~aiokproto.consumer.buffer.RecordBuffer` (the
-reader), and what stands here, which the assignment writes: whether it is available. Its offsets, in their order::
+reader), and its own fields, which the assignment writes: whether the partition is available. Its offsets are ordered::
 
-    finished ≤ position ≤ opened records … ≤ fetched chunks … ≤ fetch.offset
+    processed ≤ position ≤ opened records … ≤ fetched chunks … ≤ fetch.offset
 
-What is finished, the assignment knows: it sees when the record after a delivered one is asked for. A seek concerns all
-parts, so it is one event (:meth:`Cursor.seek`, :meth:`Cursor.locate`), and changes the version: what was asked for
-under another version is dropped.
+What is processed, the assignment knows: it sees when the next record is requested. A seek concerns all parts, so it is
+one event (:meth:`Cursor.seek`, :meth:`Cursor.set_position`) that changes :attr:`Cursor.version`: whatever was requested
+under another version is dropped when it arrives. A counter shared by all cursors makes versions unique, so that a
+partition that was removed and added again differs too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import count
 from typing import NamedTuple
 
 from aiokproto.consumer.buffer import RecordBuffer
-from aiokproto.consumer.chunk import Chunk, Supply
+from aiokproto.consumer.chunk import BufferedBytes, Chunk
 from aiokproto.consumer.fetch_state import FetchState
 from aiokproto.consumer.start_lookup import StartLookup
 from aiokproto.errors import KafkaError
@@ -28,26 +29,26 @@ _VERSIONS = count(1)
 
 
 class PartitionStatus(Enum):
-    """Why a partition gives records, or gives none."""
+    """What the consumer is doing about a partition."""
 
     UNASSIGNED = "not assigned"
     FAILED = "failed"
     PAUSED = "paused"
     REVOKING = "being revoked"
-    LOCATING = "finding out where to start"
+    RESOLVING = "looking up the start position"
     BUFFERED = "records are buffered"
     NO_LEADER = "no leader is known"
-    BACKING_OFF = "waiting before another attempt"
-    FETCHING = "a fetch is under way"
+    BACKING_OFF = "waiting to retry"
+    FETCHING = "a fetch is in flight"
     IDLE = "a fetch is due"
 
 
 class PartitionState(NamedTuple):
-    """What a partition is doing.
+    """What the consumer is doing about a partition, and why.
 
     Attributes:
-        status: In a word.
-        detail: The error, broker or cause, where there is one.
+        status: The state.
+        detail: The error, broker or cause, if there is one.
     """
 
     status: PartitionStatus
@@ -61,15 +62,16 @@ class Cursor:
     """One assigned partition.
 
     Attributes:
-        partition: Its topic and number.
-        fetch: What the fetcher knows of it.
-        buffer: What is fetched and not delivered.
-        lookup: How its start is found out; another one after each seek.
-        version: Unlike that of any other cursor, and another one after each seek.
-        paused: Whether the user has paused it.
-        held: Why nothing of it may be delivered or fetched now, if so: it is being revoked, or not yet announced.
-        queued: Whether it waits for its turn to deliver.
-        error: Why it cannot go on until the user seeks; raised from the next read.
+        partition: Topic and number.
+        fetch: Fetch state.
+        buffer: Records that are fetched and not delivered.
+        lookup: The lookup of the start position; a new one after each seek.
+        version: Unique among all cursors; a new one after each seek.
+        paused: Whether the application has paused the partition.
+        held: Why the group keeps it from being fetched and delivered: it is being assigned or revoked, or the session
+            is unconfirmed. Empty otherwise.
+        queued: Whether it is queued for delivery.
+        error: Why it has stopped until the application seeks; the next read raises it.
     """
 
     __slots__ = ("buffer", "error", "fetch", "held", "lookup", "partition", "paused", "queued", "version")
@@ -85,11 +87,11 @@ class Cursor:
         self.queued = False
         self.error: KafkaError | None = None
 
-    # What it is
+    # State
 
     @property
     def position(self) -> int | None:
-        """The next offset to be delivered; None while it is not known where to start."""
+        """The next offset to deliver; None while the start position is unknown."""
         return None if self.fetch.offset is None else self.buffer.position
 
     @property
@@ -99,39 +101,39 @@ class Cursor:
 
     @property
     def unresolved(self) -> bool:
-        """Whether its position has to be found out."""
+        """Whether the position has to be looked up."""
         return self.fetch.offset is None and self.error is None
 
     @property
     def fetchable(self) -> bool:
-        """Whether a fetch makes sense, apart from whom to ask and when."""
+        """Whether the partition should be fetched; broker and time are the fetcher's business."""
         if self.fetch.offset is None or self.paused or self.held or self.error is not None:
             return False
         return not self.buffer.damaged
 
     def lag(self, read_committed: bool) -> int | None:
-        """Records between the position and the end, as far as known from the last fetch."""
+        """Return the number of offsets between position and end of the log as of the last fetch; None if unknown."""
         end = self.fetch.last_stable_offset if read_committed else self.fetch.high_watermark
         position = self.position
         return None if end < 0 or position is None else max(end - position, 0)
 
-    def committable(self, delivered: int | None) -> OffsetAndMetadata | None:
-        """What to commit: the position, or ``delivered`` while the user processes the record of that offset."""
+    def committable(self, processing: int | None) -> OffsetAndMetadata | None:
+        """Return the offset to commit: the position, or ``processing``, the first offset that is being processed."""
         position = self.position
         if position is None:
             return None
-        offset = position if delivered is None else min(delivered, position)
+        offset = position if processing is None else min(processing, position)
         return OffsetAndMetadata(offset, "", self.buffer.leader_epoch)
 
-    # What happens to it
+    # Events
 
     def seek(self, start: int) -> None:
-        """Go on from elsewhere, to be found out: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a time (ms)."""
+        """Continue from a position to be looked up: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a timestamp (ms)."""
         self._restart(None, -1, -1)
         self.lookup = StartLookup(start)
 
-    def locate(self, offset: int, leader_epoch: int = -1) -> None:
-        """Go on from this offset."""
+    def set_position(self, offset: int, leader_epoch: int = -1) -> None:
+        """Continue from this offset."""
         self._restart(offset, offset, leader_epoch)
 
     def _restart(self, fetch_offset: int | None, position: int, leader_epoch: int) -> None:
@@ -140,25 +142,25 @@ class Cursor:
         self.fetch.restart(fetch_offset)
         self.error = None
 
-    def received(self, chunk: Chunk, supply: Supply) -> None:
-        """Take what a fetch has brought."""
+    def received(self, chunk: Chunk, buffered: BufferedBytes) -> None:
+        """Buffer a chunk of a fetch response."""
         self.fetch.advance(chunk.end)
-        chunk.count_in(supply)
+        chunk.count_in(buffered)
         self.buffer.put(chunk)
         self._park()
 
     def pause(self, paused: bool) -> None:
-        """Deliver nothing, or go on; what is fetched is kept."""
+        """Stop or continue delivery; buffered records stay."""
         self.paused = paused
         self._park()
 
     def hold(self, why: str) -> None:
-        """As :meth:`pause`, for the group's sake; an empty text ends it."""
+        """Stop delivery for the group, with the reason; an empty reason ends it."""
         self.held = why
         self._park()
 
     def fail(self, error: KafkaError) -> None:
-        """Stop until the user seeks, or :meth:`retry`."""
+        """Stop until the application seeks, or :meth:`retry`."""
         self.error = error
         self._park()
 
@@ -169,7 +171,7 @@ class Cursor:
             self.buffer.unpark()
 
     def retry(self) -> None:
-        """Go on where it was, as the cause of its error may have passed."""
+        """Continue at the same position: the cause of the error may have passed."""
         self.fetch.retry(str(self.error))
         self.lookup.missing_since = None
         self.error = None

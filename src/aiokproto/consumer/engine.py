@@ -1,4 +1,4 @@
-"""What runs in the background of a consumer: the tasks, the subscription, the group's member, and commits."""
+"""The background of a consumer: its tasks, the subscription, the group member, and commits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetcher import Fetcher
-from aiokproto.consumer.locator import Locator
 from aiokproto.consumer.offsets import OffsetLookup
+from aiokproto.consumer.position_resolver import PositionResolver
 from aiokproto.consumer.reader import Reader
 from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
@@ -30,27 +30,30 @@ from aiokproto.types import OffsetAndMetadata, TopicPartition
 log = logging.getLogger("aiokproto.consumer")
 
 _TOPIC_RETRY = 5.0
-"""Seconds after which a subscribed topic that does not exist is looked for again."""
+"""Seconds after which a subscribed topic that does not exist is looked up again."""
 
 
 def _left(deadline: float) -> float:
-    """Seconds until that loop time."""
+    """Return the seconds until a loop time."""
     return max(deadline - asyncio.get_running_loop().time(), 0.0)
 
 
 class Engine:
-    """A consumer without its face.
+    """A consumer below its public API: creates the parts, owns the tasks, and joins them.
+
+    No task ends by itself while the consumer runs. One that does, for whatever reason, also by cancellation, ends the
+    consumer: every later call raises the cause.
 
     Attributes:
-        cluster: Connections.
-        assignment: The partitions, and what of them is handed out.
-        reader: Hands out.
-        lookup: Asks for offsets.
-        fetcher: Supplies the assignment.
-        member: The member of the group; None without a group.
-        rebalancing: Carries out what the group changes.
-        offsets: The group's offsets; None without a group.
-        subscription: What the user wants.
+        cluster: Metadata and connections.
+        assignment: The assigned partitions.
+        reader: Delivers records.
+        lookup: Looks up offsets in the log.
+        fetcher: Fetches records.
+        member: The group member; None without a group.
+        rebalancing: Carries out what a rebalance changes.
+        offsets: The group's committed offsets; None without a group.
+        subscription: What the application has subscribed to or assigned.
     """
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig, subscription: SubscriptionState) -> None:
@@ -62,8 +65,8 @@ class Engine:
         self.lookup = OffsetLookup(cluster, config.fetch.read_committed)
         group = config.group
         self.offsets = GroupOffsets(cluster, group.group_id) if group else None
-        self.locator = Locator(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
-        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.locator.reset)
+        self.resolver = PositionResolver(cluster, self.assignment, self.lookup, self.offsets, config.auto_offset_reset)
+        self.fetcher = Fetcher(cluster, self.assignment, config.fetch, self.resolver.reset)
         self.rebalancing = Rebalancing(
             self.assignment, self.reader, lambda: self.subscription, self._commit_before_revoking, self._moved_on
         )
@@ -84,7 +87,7 @@ class Engine:
     def _changed(self, cursors: Collection[Cursor] = ()) -> None:
         self._moved.set()
         self.fetcher.changed(cursors)
-        self.locator.changed(cursors)
+        self.resolver.changed(cursors)
         self.reader.wake()
 
     def _arrived(self) -> None:
@@ -95,13 +98,13 @@ class Engine:
         self.fetcher.room()
 
     async def moved(self) -> None:
-        """Wait until something has happened to the assignment."""
+        """Wait until the assignment, or something in it, changes."""
         self._moved.clear()
         await self._moved.wait()
         self.check_running()
 
     def set_subscription(self, subscription: SubscriptionState) -> None:
-        """Read something else from now on."""
+        """Replace what is read."""
         self.cluster.check_loop()
         self.subscription = subscription
         self._trouble = None
@@ -110,49 +113,48 @@ class Engine:
             self.assignment.add(sorted(subscription.partitions), COMMITTED)
         self._follow.set()
 
-    # Life
+    # Lifecycle
 
     @property
     def running(self) -> bool:
-        """Whether it is between start and close."""
+        """Whether the consumer is started and not closed."""
         return self._running
 
     def check_running(self) -> None:
-        """Raise what keeps the consumer from doing anything: it is closed, one of its tasks has ended, or this is
-        another event loop."""
+        """Raise if the consumer is closed, if one of its tasks has ended, or in another event loop."""
         self.cluster.check_loop()
         if self._failure is not None:
             if isinstance(self._failure, KafkaError):
                 raise self._failure.with_traceback(None)
-            raise ClientClosedError(f"the consumer is broken: {self._failure!r}") from self._failure
+            raise ClientClosedError(f"the consumer has failed: {self._failure!r}") from self._failure
         if not self._running:
             raise ClientClosedError(str(self._closed))
 
     def check(self) -> None:
-        """As :meth:`check_running`, for who wants records."""
+        """As :meth:`check_running`, before records are requested; also raises what background tasks have to report."""
         self.check_running()
         if self._closing:
             raise ClientClosedError(str(self._closed))
         if self.rebalancing.in_callback():
-            raise RuntimeError("records cannot be asked for in a rebalance callback: it keeps them from coming")
+            raise RuntimeError("records cannot be requested in a rebalance callback: delivery waits for the callback")
         if self._commit_refused is not None:
-            # Once for each attempt: what is committed, and what is read, is not held up.
+            # Once per attempt, so that reading and other commits go on.
             refused, self._commit_refused = self._commit_refused, None
             raise refused.with_traceback(None)
         if not self.subscription.by_topic and self.subscription.partitions is None:
             raise ConfigurationError("there is nothing to read: subscribe() or assign() first")
         if self._trouble is not None:
-            # Once for each attempt to find the topics: what else is subscribed is not held up.
+            # Once per attempt to find the topics, so that the other topics are read.
             trouble, self._trouble = self._trouble, None
             raise trouble.with_traceback(None)
         if self.member is not None:
-            self.member.come_back()
+            self.member.rejoin()
             self.member.check_session()
 
     async def start(self) -> None:
-        """Connect and begin. Raises what keeps it from that; then it is closed again."""
+        """Connect and start the tasks. If that fails, the consumer is closed again, and the cause raised."""
         if self._running or self._closed.args != ("the consumer was not started",):
-            raise ClientClosedError("a consumer is started once")
+            raise ClientClosedError("the consumer was started before; create another one")
         try:
             await self.cluster.start()
             self._running = True
@@ -163,7 +165,7 @@ class Engine:
             await self.cluster.close()
             raise
         self._spawn("fetch", self.fetcher.run())
-        self._spawn("locate", self.locator.run())
+        self._spawn("locate", self.resolver.run())
         self._spawn("metadata", self._watch_cluster())
         self._spawn("subscription", self._follow_subscription())
         self._spawn("silence", SilenceWatch(self.assignment, self.fetcher, self.reader, self.member).run())
@@ -178,7 +180,7 @@ class Engine:
         task.add_done_callback(lambda done: self._ended(name, done))
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """A task has ended, which none does by itself: nothing may go on as if it still ran."""
+        """Fail the consumer: nothing can go on as if the task still ran."""
         error = None if task.cancelled() else task.exception()
         if self._closing or not self._running or self._failure is not None:
             return
@@ -187,8 +189,8 @@ class Engine:
         self.assignment.stop()
         self._changed()
 
-    async def close(self, timeout: float, *, finished: bool) -> None:
-        """End it within ``timeout`` seconds; ``finished``: the records that were delivered count as processed."""
+    async def close(self, timeout: float, *, processed: bool) -> None:
+        """Close within ``timeout`` seconds; with ``processed`` the current record counts as processed."""
         self.cluster.check_loop()
         if not self._running or self._closing:
             return
@@ -197,8 +199,8 @@ class Engine:
         deadline = asyncio.get_running_loop().time() + timeout
         self._closing = True
         self._closed = ClientClosedError("the consumer is closed")
-        if finished:
-            self.assignment.put_down()
+        if processed:
+            self.assignment.mark_processed()
         self.assignment.stop()
         self.reader.wake()
         self._moved.set()
@@ -208,14 +210,15 @@ class Engine:
             await self._last_commit(deadline)
             in_time = True
         finally:
-            # When cancelled, only what takes no time is done yet.
+            # After a cancellation, do only what needs no waiting.
             try:
                 await self._leave_group(deadline if in_time else 0.0)
             finally:
                 self._running = False
                 await self.cluster.close(timeout=min(_left(deadline), 5.0))
 
-    # The steps of closing. Each takes a part of the time that is left, so that the next has some whatever hangs.
+    # The steps of closing. Each may use a part of the time that is left, so that a step that hangs leaves some to the
+    # next.
 
     async def _end_tasks(self, deadline: float) -> None:
         try:
@@ -228,7 +231,7 @@ class Engine:
     async def _last_commit(self, deadline: float) -> None:
         if self.member is not None and self._config.enable_auto_commit:
             try:
-                await self._commit_finished(_left(deadline) / 2)
+                await self._commit_processed(_left(deadline) / 2)
             except KafkaError as error:
                 log.warning("consumer: closing: %s", error)
 
@@ -238,7 +241,7 @@ class Engine:
         try:
             await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
         finally:
-            # Whatever the callback raised: others are waiting for the partitions.
+            # Even if the callback raised: other members wait for the partitions.
             if left := _left(deadline):
                 await self.member.leave("the consumer is closed", timeout=min(left, 3.0))
 
@@ -254,10 +257,10 @@ class Engine:
             elif self.subscription.by_topic:
                 self._follow.set()
             self.fetcher.metadata_changed()
-            self.locator.metadata_changed()
+            self.resolver.metadata_changed()
 
     async def _follow_subscription(self) -> None:
-        """Carry out what the user wants, and see to it when the cluster's topics change."""
+        """Apply the subscription, and apply it again when it or the cluster's topics change."""
         while True:
             self._follow.clear()
             wanted = self.subscription
@@ -278,7 +281,7 @@ class Engine:
                 continue
 
     async def _resolve(self, wanted: SubscriptionState) -> None:
-        """Find out about the topics, and say what to read of them."""
+        """Look up the subscribed topics, and assign their partitions or report them to the group member."""
         topics = wanted.topics
         if wanted.pattern is not None:
             topics = wanted.matching(await self.cluster.topics())
@@ -292,14 +295,14 @@ class Engine:
                 self.member.set_topics(topics)
             else:
                 self._assign_all(topics, found)
-        # Partitions that are assigned say by themselves that their topic is gone.
+        # An assigned partition reports by itself that its topic is gone.
         known = {partition.topic for partition in self.assignment.cursors}
         for name, failure in failures.items():
             if name not in known or not self._tasks:
                 raise failure
 
     async def _find(self, topics: Iterable[str]) -> tuple[dict[str, TopicInfo], dict[str, KafkaError]]:
-        """The topics, and why some of them are not to be had: those do not hold up the others."""
+        """Look up topics. Return those that exist, and the errors of the others, so that these hold up nothing."""
         names = sorted(topics)
         answers = await asyncio.gather(*(self.cluster.topic(name) for name in names), return_exceptions=True)
         found: dict[str, TopicInfo] = {}
@@ -314,7 +317,7 @@ class Engine:
         return found, failures
 
     def _assign_all(self, topics: Collection[str], found: Mapping[str, TopicInfo]) -> None:
-        """Without a group: read every partition. Those of a topic that is missing wait for it to come back."""
+        """Without a group: assign all partitions. Those of a topic that is missing stay, as it may be created again."""
         everything = {
             TopicPartition(name, number) for name, info in found.items() for number in range(len(info.partitions))
         }
@@ -323,11 +326,11 @@ class Engine:
         known = {partition.topic for partition in cursors}
         self.assignment.remove(cursors.keys() - everything - waiting)
         for partition in sorted(everything - cursors.keys()):
-            # What was written to a partition before anyone could know of it is not to be skipped.
+            # A partition added to a known topic is read from its start: records written before it was noticed count.
             self.assignment.add([partition], EARLIEST if partition.topic in known else COMMITTED)
 
     async def unsubscribed(self, timeout: float) -> None:
-        """Wait until the member has left the group since nothing is subscribed."""
+        """Wait until the member has left the group."""
         at = asyncio.get_running_loop().time() + timeout
         async with until(at, lambda: f"unsubscribe: {self.member and self.member.state}; it goes on in the background"):
             while self.member is not None and not self.member.outside:
@@ -338,17 +341,18 @@ class Engine:
     # The group
 
     def _moved_on(self, partitions: Collection[TopicPartition]) -> None:
-        """The group has assigned these, or taken them away: what was committed before says nothing now."""
+        """Forget what was committed of partitions that were assigned or revoked: others may commit for them
+        meanwhile."""
         for partition in partitions:
             self._committed.pop(partition, None)
         self._moved.set()
 
     async def _commit_before_revoking(self, partitions: Collection[TopicPartition], timeout: float) -> None:
         if self._config.enable_auto_commit:
-            await self._commit_finished(timeout, partitions)
+            await self._commit_processed(timeout, partitions)
 
     async def _watch_progress(self, member: GroupMember) -> None:
-        """Leave the group when nobody asks for records any more: others can read them meanwhile."""
+        """Leave the group if the application stops requesting records, so that other members get the partitions."""
         assert self._config.group is not None
         limit = self._config.group.max_poll_interval
         loop = asyncio.get_running_loop()
@@ -356,19 +360,21 @@ class Engine:
         since = loop.time()
         while True:
             await asyncio.sleep(min(limit / 4, 1.0))
-            now = (self.reader.asked, self.assignment.hand)
+            now = (self.reader.requests, self.assignment.current)
             if self.reader.waiting or now[0] != seen[0] or now[1] is not seen[1]:
                 seen, since = now, loop.time()
             elif loop.time() - since > limit and member.owned:
-                reason = f"no record was asked for in {loop.time() - since:.1f} s (max_poll_interval_ms)"
-                log.warning("consumer: %s: leaving group %s until one is", reason, self._config.group.group_id)
-                member.step_away(reason)
+                reason = f"no record was requested in {loop.time() - since:.1f} s (max_poll_interval_ms)"
+                log.warning(
+                    "consumer: %s: leaving group %s until the next request", reason, self._config.group.group_id
+                )
+                member.leave_on_poll_timeout(reason)
                 since = loop.time()
 
     # Commits
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit, one request after the other. Raises as :meth:`Consumer.commit`."""
+        """Commit offsets, one request at a time. Raises as :meth:`Consumer.commit`."""
         assert self.member is not None
         if not offsets:
             return
@@ -379,7 +385,7 @@ class Engine:
         self._committed.update({partition: position.offset for partition, position in offsets.items()})
 
     def _rebalance_blocked(self) -> str:
-        """Why a rebalance that is under way cannot end before this task goes on."""
+        """Return why a rebalance cannot end before this task continues; empty if it can."""
         if self.rebalancing.in_callback():
             return "a rebalance waits for the callback that commits"
         return "a rebalance was under way when the consumer was closed" if self._closing else ""
@@ -389,7 +395,7 @@ class Engine:
         while True:
             await asyncio.sleep(interval)
             try:
-                await self._commit_finished(max(interval, 5.0))
+                await self._commit_processed(max(interval, 5.0))
             except CommitError as error:
                 log.info("consumer: commit: %s", error)
             except KafkaError as error:
@@ -401,19 +407,19 @@ class Engine:
             raise error
         log.warning("consumer: commit, will be repeated: %s", error)
         if action is Action.FAIL:
-            # Java only logs it, and reads everything again after a restart: a missing right is then found out late.
+            # The Java client only logs it. A missing permission would show at the next restart, as repeated records.
             self._commit_refused = error
             self.reader.wake()
 
-    async def _commit_finished(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
-        """Commit what is finished and not committed yet."""
-        finished = self.assignment.committable(finished=True, among=None if among is None else set(among))
+    async def _commit_processed(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
+        """Commit the processed offsets that are not committed yet."""
+        offsets = self.assignment.committable(processed=True, among=None if among is None else set(among))
         snapshot = self.cluster.snapshot
         await self.commit(
             {
                 partition: position
-                for partition, position in finished.items()
-                # Of a topic that was deleted nothing can be committed; to try would be refused every time.
+                for partition, position in offsets.items()
+                # Leave out deleted topics: the coordinator would refuse them at every interval.
                 if self._committed.get(partition) != position.offset and snapshot.partition(*partition) is not None
             },
             timeout,

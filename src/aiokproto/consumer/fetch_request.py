@@ -10,12 +10,12 @@ from aiokproto.consumer.fetch_session import FetchPlan, FetchPosition
 from aiokproto.types import TopicPartition
 
 BY_NAME = 12
-"""The last version of Fetch that names topics; from 13 on they go by id."""
+"""The last version of Fetch with topic names; later ones have topic ids (KIP-516)."""
 
 
 @dataclass(frozen=True)
 class FetchConfig:
-    """How to fetch; durations in seconds."""
+    """Options of fetching; durations in seconds."""
 
     min_bytes: int = 1
     max_bytes: int = 50 * 1024 * 1024
@@ -27,14 +27,14 @@ class FetchConfig:
 
 
 def fetch_request(plan: FetchPlan, config: FetchConfig, *, max_bytes: int, max_wait: float, rack: str) -> FetchRequest:
-    """The request for a plan.
+    """Return the request for a plan.
 
     Args:
-        plan: What it has to say.
+        plan: Session and partitions.
         config: The options.
-        max_bytes: For the whole response.
+        max_bytes: Limit of the whole response.
         max_wait: Seconds that the broker may wait for records.
-        rack: Where this consumer is, for the leader to name a nearer replica (KIP-392); empty to read from leaders.
+        rack: The consumer's rack, so that the leader can name a closer replica (KIP-392); empty to fetch from leaders.
     """
     return FetchRequest(
         max_wait_ms=int(max_wait * 1000),

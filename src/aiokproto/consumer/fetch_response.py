@@ -1,4 +1,4 @@
-"""Fetch responses: records to their partitions, and what the partitions' errors mean."""
+"""Fetch responses: buffer the records of each partition, and act on each partition's error."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from aiokproto.cluster import ClusterClient
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from aiokproto.consumer.assignment import Assignment
-from aiokproto.consumer.chunk import Chunk, Supply, chunks
+from aiokproto.consumer.chunk import BufferedBytes, Chunk, chunks
 from aiokproto.consumer.cursor import Cursor
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_session import FetchPosition
-from aiokproto.consumer.turn import Turn
+from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import CorruptRecordError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
@@ -22,19 +22,21 @@ from aiokproto.types import TopicPartition
 log = logging.getLogger("aiokproto.fetch")
 
 MISSING_FOR = 5.0
-"""Seconds for which brokers may say that a topic does not exist before it is believed: news of new ones takes time."""
+"""Seconds for which brokers may report that a topic does not exist before it counts as missing: the metadata of new
+topics takes time to reach all brokers."""
 
 REPLICA_FOR = 300.0
-"""Seconds after which the leader is asked again for the best replica to read from."""
+"""Seconds after which the leader is asked again for the preferred replica. As in the Java client, the metadata age."""
 
 _AROUND_RECORDS = 1024
-"""More than a response with the records of one partition takes beside them."""
+"""Upper bound of what a response for one partition takes beside its records, in bytes."""
 
 
 class FetchResponseHandler:
-    """Takes in responses.
+    """Handles responses.
 
-    A partition's part of a response is dropped if it was sought, or is fetched from elsewhere, since the request.
+    A partition's part of a response is dropped if, since the request, the application has sought, or another broker has
+    become responsible for it.
     """
 
     def __init__(
@@ -45,15 +47,15 @@ class FetchResponseHandler:
         place: Callable[[Cursor], None],
         reset: Callable[[Cursor, str], bool],
     ) -> None:
-        """Make a handler.
+        """Create a handler.
 
         Args:
             cluster: Metadata.
-            assignment: Where records go.
+            assignment: The partitions.
             config: The options.
-            place: Called when a partition may have to be fetched from elsewhere, later, or not any more.
-            reset: Called with a partition whose position means nothing in its log, and why; returns whether it has an
-                effect now.
+            place: Called with a partition that may have to be fetched from another broker, later, or not at all.
+            reset: Called with a partition whose position is not in the log, and the reason; returns whether the
+                position was reset (False while buffered records have to be delivered first).
         """
         self._cluster = cluster
         self._assignment = assignment
@@ -61,43 +63,43 @@ class FetchResponseHandler:
         self.place = place
         self._reset = reset
         self.leaders_until = 0.0
-        """Loop time until which no follower is read from, as one could not be reached."""
+        """Loop time until which all partitions are fetched from leaders, because a follower did not serve."""
 
     async def handle(
         self,
         node: int,
         response: FetchResponse,
-        asked: Mapping[TopicPartition, FetchPosition],
+        requested: Mapping[TopicPartition, FetchPosition],
         names: Callable[[bytes], str],
         cursors: Mapping[TopicPartition, Cursor],
-        supply: Supply,
+        buffered: BufferedBytes,
     ) -> list[TopicPartition]:
-        """Take in a response.
+        """Handle a response.
 
         Args:
-            node: The broker.
-            response: What it answered.
-            asked: What it was asked for.
-            names: The name of a topic's id.
-            cursors: What is fetched from this broker now.
-            supply: Where to count what it has sent.
+            node: The broker's id.
+            response: Its response.
+            requested: What had been requested.
+            names: Returns the name of a topic by its id.
+            cursors: The partitions that are fetched from this broker now.
+            buffered: Where received bytes count.
 
         Returns:
-            The partitions that are to be asked for from another offset now.
+            The partitions that the next request has to ask for at another offset.
         """
-        turn, moved = Turn(), []
+        time_slice, moved = TimeSlice(), []
         for topic in response.responses:
             name = topic.topic or names(topic.topic_id)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
-                cursor, wanted = cursors.get(partition), asked.get(partition)
+                cursor, wanted = cursors.get(partition), requested.get(partition)
                 if cursor is None or wanted is None or not _is_current(cursor, wanted):
                     continue
                 if data.error_code:
                     self._refused(node, cursor, data)
-                elif await self._accepted(cursor, wanted, data, cursors, supply, turn):
+                elif await self._accepted(cursor, wanted, data, cursors, buffered, time_slice):
                     moved.append(partition)
-                await turn.pause()
+                await time_slice.pause()
         return moved
 
     async def _accepted(
@@ -106,10 +108,10 @@ class FetchResponseHandler:
         wanted: FetchPosition,
         data: PartitionData,
         cursors: Mapping[TopicPartition, Cursor],
-        supply: Supply,
-        turn: Turn,
+        buffered: BufferedBytes,
+        time_slice: TimeSlice,
     ) -> bool:
-        """Take in the records of a partition; whether it is to be asked for from another offset now."""
+        """Buffer the records of a partition. Return whether its offset to fetch has changed."""
         fetch = cursor.fetch
         fetch.succeeded()
         fetch.high_watermark = data.high_watermark
@@ -125,33 +127,34 @@ class FetchResponseHandler:
             if cursor.version != wanted.version or fetch.offset != chunk.position:
                 return False
             if cursors.get(cursor.partition) is not cursor:
-                # Another broker was asked for the rest meanwhile, from the offset that this one had come to.
+                # During a pause the partition was moved to another broker, which was requested to continue at this
+                # offset.
                 return False
-            # By what this request had asked for: the larger one before it may have failed.
+            # Compare with this request: an earlier one for the larger size may have failed.
             if chunk.wanted_size > wanted.max_bytes and self._has_room_for(chunk):
                 fetch.wanted_size = chunk.wanted_size
                 return True
-            cursor.received(chunk, supply)
+            cursor.received(chunk, buffered)
             if chunk.damage is not None:
                 self.place(cursor)
             self._assignment.arrived(cursor)
-            await turn.pause()
+            await time_slice.pause()
         return True
 
     def _has_room_for(self, chunk: Chunk) -> bool:
-        """Whether a batch that was cut can come as a whole; if not, the chunk says so."""
+        """Return whether a cut batch fits into a response; if not, the chunk ends with an error."""
         limit = self._cluster.config.max_response_size
         if chunk.wanted_size <= limit - _AROUND_RECORDS:
             return True
         chunk.damage = error_for(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"{chunk.partition} at offset {chunk.position}",
-            f"what begins there takes {chunk.wanted_size} bytes, more than fit into max_response_size={limit}",
+            f"the batch there takes {chunk.wanted_size} bytes, which exceeds max_response_size={limit}",
         )
         return False
 
     def _refused(self, node: int, cursor: Cursor, data: PartitionData) -> None:
-        """Do what a partition's error code asks for."""
+        """Act on a partition's error code."""
         code, fetch = ErrorCode(data.error_code), cursor.fetch
         context = f"Fetch of {cursor.partition} at offset {fetch.offset} from broker {node}"
         action = classify(code, Situation(FetchRequest.api_key, follower=fetch.replica is not None))
@@ -160,7 +163,7 @@ class FetchResponseHandler:
         if action is Action.FAIL:
             damaged = code is ErrorCode.CORRUPT_MESSAGE
             error: KafkaError = (
-                CorruptRecordError(f"{context}: the broker finds its log damaged")
+                CorruptRecordError(f"{context}: the broker reports that its log is damaged")
                 if damaged
                 else (error_for(code, context))
             )
@@ -176,15 +179,15 @@ class FetchResponseHandler:
     def _leave_follower(self, node: int, cursor: Cursor, code: ErrorCode) -> None:
         cursor.fetch.replica = None
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The follower serves; only the leader knows whether the offset is good.
+            # The follower may lag; only the leader knows whether the offset is in the log (KIP-392).
             self.place(cursor)
         else:
             self.back_off(cursor, code.name)
-        # Or a leader that has other ideas of it would name it again, and so on.
+        # Otherwise a leader that knows no better would name the same follower again, endlessly.
         self.avoid_followers(node)
 
     def avoid_followers(self, node: int) -> None:
-        """Read from leaders for a while: a broker that they prefer cannot be reached, or does not serve."""
+        """Fetch from leaders for a while, since a preferred replica cannot be reached or does not serve."""
         log.info("fetching from leaders: broker %d, a preferred replica, does not serve", node)
         self.leaders_until = asyncio.get_running_loop().time() + REPLICA_FOR
 
@@ -202,19 +205,19 @@ class FetchResponseHandler:
             self.back_off(cursor, code.name)
 
     def missing(self, cursor: Cursor, code: ErrorCode) -> None:
-        """A partition does not exist, says a broker, or the metadata."""
+        """Note that a broker or the metadata reports a partition as missing; fail it after :data:`MISSING_FOR`."""
         if cursor.fetch.is_missing(asyncio.get_running_loop().time(), MISSING_FOR):
             self._assignment.fail(cursor, error_for(code, f"Fetch of {cursor.partition}"))
 
     def back_off(self, cursor: Cursor, failure: str) -> None:
-        """Fetch a partition again after a pause."""
+        """Fetch a partition again after a backoff."""
         pause = self._cluster.backoff(cursor.fetch.attempts + 1)
         cursor.fetch.failed(failure, asyncio.get_running_loop().time() + pause)
         self.place(cursor)
 
 
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""What a broker answers about a topic that it does not have."""
+"""The error codes of a topic that the broker does not have."""
 
 
 def _is_current(cursor: Cursor, wanted: FetchPosition) -> bool:

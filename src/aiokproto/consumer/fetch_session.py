@@ -1,9 +1,9 @@
-"""Fetch sessions (KIP-227): a Fetch names only what has changed since the last one. Pure.
+"""Fetch sessions (KIP-227): a Fetch request names only the partitions that have changed since the last one. Pure.
 
-A broker that grants a session remembers its partitions and where each is to be read from, and its responses leave out
-partitions without news. Both sides count requests (the epoch), so that a lost or doubled one is noticed; after any
-doubt a new session begins with a full request. Session id 0 is none: the broker had no room for it, and every request
-is a full one.
+A broker that grants a session remembers its partitions and their offsets, and its responses leave out partitions
+without news. Both sides count requests (the session epoch), so that a lost or repeated request is detected; whenever
+the state is in doubt, a new session starts with a full request. Session id 0 stands for none: the broker had no room
+for a session, and every request is a full one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _LAST_EPOCH = 2**31 - 1
 
 
 class FetchPosition(NamedTuple):
-    """What is wanted of a partition: the broker has to know of each change.
+    """What is requested of a partition. The broker has to be informed of each change.
 
     Attributes:
-        topic_id: The topic's id; zeros if it is named.
-        offset: From where.
-        leader_epoch: Of the leader that is meant; -1 for any.
-        max_bytes: How much at most.
-        version: Of the cursor that it is for; the broker does not see it.
+        topic_id: The topic's id; zeros if it is requested by name.
+        offset: The first offset to fetch.
+        leader_epoch: The expected leader epoch (KIP-320); -1 for any.
+        max_bytes: Limit of the response for this partition.
+        version: The cursor's version, to recognize outdated responses; not sent.
     """
 
     topic_id: bytes
@@ -38,14 +38,14 @@ class FetchPosition(NamedTuple):
 
 
 class FetchPlan(NamedTuple):
-    """What a request has to say.
+    """The content of a Fetch request.
 
     Attributes:
         session_id: The session's id; 0 for none.
-        epoch: Its number in the session: 0 begins one, -1 is outside of any.
-        partitions: What is new, or has changed.
-        forgotten: What is not wanted any more.
-        by_name: Whether topics have to be named, as an id is not known.
+        epoch: The session epoch: 0 starts a session, -1 is outside of any.
+        partitions: Partitions that are new or have changed.
+        forgotten: Partitions to remove from the session.
+        by_name: Whether topics have to be named because an id is unknown.
     """
 
     session_id: int
@@ -56,10 +56,10 @@ class FetchPlan(NamedTuple):
 
 
 class FetchSessionHandler:
-    """The session with one broker.
+    """The fetch session with one broker.
 
     Attributes:
-        wanted: What the broker has been asked for.
+        wanted: What the broker has been requested so far.
     """
 
     def __init__(self) -> None:
@@ -70,9 +70,9 @@ class FetchSessionHandler:
         self._epoch = _FULL
 
     def plan(self, changes: Mapping[TopicPartition, FetchPosition | None]) -> FetchPlan:
-        """The next request; None stands for what is not wanted any more.
+        """Return the next request. A change of None removes the partition.
 
-        Its cost is that of the changes, unless a session begins. :meth:`answered` or :meth:`restart` has to follow.
+        This costs the number of changes, unless a session starts. Call :meth:`answered` or :meth:`restart` afterwards.
         """
         changed: dict[TopicPartition, FetchPosition] = {}
         forgotten: dict[TopicPartition, FetchPosition] = {}
@@ -82,11 +82,11 @@ class FetchSessionHandler:
                 continue
             if wanted is not None:
                 changed[partition] = wanted
-            # A topic that was deleted and created again is another one to the broker.
+            # To the broker, a topic that was deleted and created again is another topic: remove the former one.
             if before is not None and (wanted is None or before.topic_id != wanted.topic_id):
                 forgotten[partition] = before
             self._replace(partition, before, wanted)
-        # By name also what is forgotten under an id: the names are the same.
+        # A version with names can also remove partitions that were requested by id: the names are the same.
         by_name = self._without_id > 0 or any(wanted.topic_id == ZERO_UUID for wanted in forgotten.values())
         if self._epoch == _FULL:
             return FetchPlan(self._id, _FULL, dict(self.wanted), {}, by_name)
@@ -103,11 +103,11 @@ class FetchSessionHandler:
         self._without_id += wanted.topic_id == ZERO_UUID
 
     def topic(self, topic_id: bytes) -> str:
-        """The name of a topic that was asked for by its id; empty if it was not."""
+        """Return the name of a topic that was requested by its id; empty if it was not."""
         return self._topics.get(topic_id, "")
 
     def answered(self, session_id: int) -> None:
-        """The request was served."""
+        """Take note of a successful response."""
         if self._epoch == _FULL:
             self._id = session_id
             self._epoch = 1 if session_id else _FULL
@@ -115,24 +115,24 @@ class FetchSessionHandler:
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
     def restart(self, *, known: bool) -> list[TopicPartition]:
-        """Begin a new session: the broker does not have this one, or nobody knows whether it has counted the request.
+        """Start a new session: the broker does not have this one, or it is unknown whether it has counted the request.
 
         Args:
-            known: Whether the broker may still have the old one, which is named then, so that it can be forgotten.
+            known: Whether the broker may still have the session; its id is then sent, so that the broker can remove it.
 
         Returns:
-            What was asked for, which has to be asked for again.
+            The partitions that had been requested, and have to be requested again.
         """
-        asked = list(self.wanted)
+        requested = list(self.wanted)
         self.wanted.clear()
         self._topics.clear()
         self._without_id = 0
         self._epoch = _FULL
         if not known:
             self._id = 0
-        return asked
+        return requested
 
 
 def outside(partition: TopicPartition, wanted: FetchPosition) -> FetchPlan:
-    """A request for one partition that leaves the session as it is."""
+    """Return a request for one partition outside of the session, which it does not change."""
     return FetchPlan(0, _NO_SESSION, {partition: wanted}, {}, wanted.topic_id == ZERO_UUID)

@@ -1,4 +1,4 @@
-"""What the fetcher knows of one partition. Written by the fetcher alone; a seek makes it start over. Pure."""
+"""The fetch state of one partition. Written by the fetcher alone; a seek resets it. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class FetchState:
-    """Fetching of one partition.
+    """The fetch state of one partition.
 
     Attributes:
-        offset: The offset to fetch next; None while it is not known where to start.
-        topic_id: The topic that the offsets are of (KIP-516); zeros before the first fetch, or without ids.
-        attempts: Failures in a row.
-        failure: The last of those.
-        retry_at: Loop time before which it is not fetched again.
-        missing_since: Loop time since which brokers have said that the partition does not exist.
-        wanted_size: Bytes that the next fetch has to bring of it, as less was of no use (KIP-74); 0 for the usual.
-        replica: The follower that the leader has named to read from (KIP-392), and until which loop time.
-        high_watermark: The end of what is replicated; -1 when unknown.
-        last_stable_offset: The end of what ``read_committed`` may see; -1 when unknown.
-        log_start_offset: The first offset there is; -1 when unknown.
+        offset: The offset to fetch next; None while the start position is unknown.
+        topic_id: The id of the topic that the offset belongs to (KIP-516); zeros before the first fetch, or if the
+            cluster has no topic ids. A topic that was deleted and created again has another one.
+        attempts: Consecutive failures.
+        failure: The last failure, as text.
+        retry_at: Loop time before which the partition is not fetched again.
+        missing_since: Loop time since when brokers have reported that the partition does not exist.
+        wanted_size: Bytes to request with the next fetch, because a broker before 0.10.1 (KIP-74) cut a batch that is
+            larger than the usual limit; 0 for the usual.
+        replica: The follower that the leader named as closer (KIP-392), and the loop time until which it is used.
+        high_watermark: The end of the replicated log; -1 if unknown.
+        last_stable_offset: The end of what ``read_committed`` can read; -1 if unknown.
+        log_start_offset: The first offset of the log; -1 if unknown.
     """
 
     __slots__ = (
@@ -43,7 +45,7 @@ class FetchState:
         self.restart(None)
 
     def restart(self, offset: int | None) -> None:
-        """Go on from another offset, or, with None, from one that is to be found out."""
+        """Continue from another offset; None if it has to be looked up."""
         self.offset = offset
         self.topic_id = ZERO_UUID
         self.wanted_size = 0
@@ -56,25 +58,25 @@ class FetchState:
         self.wanted_size = 0
 
     def succeeded(self) -> None:
-        """A fetch was answered without an error."""
+        """A fetch succeeded."""
         self.attempts = 0
         self.failure = ""
         self.retry_at = 0.0
         self.missing_since: float | None = None
 
     def retry(self, failure: str) -> None:
-        """The partition had failed for good, and is tried once more."""
+        """Fetch a partition again that had failed until the user seeks."""
         self.failure = failure
         self.missing_since = None
 
     def failed(self, failure: str, retry_at: float) -> None:
-        """A fetch has failed, and is repeated not before that loop time."""
+        """A fetch failed; it is repeated at that loop time at the earliest."""
         self.attempts += 1
         self.failure = failure
         self.retry_at = retry_at
 
     def is_missing(self, now: float, limit: float) -> bool:
-        """Note that the partition does not exist; whether that has been so for ``limit`` seconds."""
+        """Note that the partition does not exist. Return whether that has been so for ``limit`` seconds."""
         if self.missing_since is None:
             self.missing_since = now
         return now - self.missing_since >= limit

@@ -1,8 +1,9 @@
-"""Fetching: which broker each partition is read from, and a :class:`BrokerFetcher` for each of them.
+"""Fetching: which broker each partition is fetched from, and a :class:`BrokerFetcher` for each of them.
 
-News flows one way: what changes the assignment or the metadata marks partitions as changed; :meth:`Fetcher.run` places
-these, in slices, with the broker that leads them (or the follower that their leader prefers); that broker's fetcher
-brings records to their buffers, and the reader delivers them.
+Information flows one way. What changes the assignment or the metadata marks partitions as changed; :meth:`Fetcher.run`
+*places* these, in time slices, at the broker that leads them (or the follower that their leader prefers); that broker's
+fetcher fills their buffers, and the reader delivers from there. A partition is placed at one broker at most, so that no
+offset is fetched twice. Nothing here costs time for partitions that have not changed.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from aiokproto.cluster import ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.broker_fetcher import LATE, BrokerFetcher, wait_until
-from aiokproto.consumer.chunk import Supply
+from aiokproto.consumer.chunk import BufferedBytes
 from aiokproto.consumer.cursor import Cursor, PartitionState, PartitionStatus
 from aiokproto.consumer.fetch_request import FetchConfig
 from aiokproto.consumer.fetch_response import FetchResponseHandler
-from aiokproto.consumer.turn import Turn
+from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.error_codes import ErrorCode
 
 _LEADERLESS_PAUSE = 0.5
 _LONGEST_LEADERLESS_PAUSE = 10.0
-"""Seconds after which the metadata is asked again for partitions without a leader: from the first to the last time."""
+"""Seconds between metadata refreshes while partitions have no leader: doubled from the first to the last value."""
 
 
 class Fetcher:
@@ -34,14 +35,14 @@ class Fetcher:
     def __init__(
         self, cluster: ClusterClient, assignment: Assignment, config: FetchConfig, reset: Callable[[Cursor, str], bool]
     ) -> None:
-        """Make a fetcher; :meth:`run` has to be called.
+        """Create a fetcher; :meth:`run` does the work.
 
         Args:
             cluster: Connections and metadata.
             assignment: The partitions.
             config: The options.
-            reset: Called with a partition whose position means nothing in its log, and why; returns whether it has an
-                effect now.
+            reset: Called with a partition whose position is not in the log, and the reason; returns whether the
+                position was reset (False while buffered records have to be delivered first).
         """
         self._cluster = cluster
         self._assignment = assignment
@@ -50,23 +51,23 @@ class Fetcher:
         self._handler = FetchResponseHandler(cluster, assignment, config, self._mark, reset)
         self._fetchers: dict[int, BrokerFetcher] = {}
         self._tasks: dict[BrokerFetcher, asyncio.Task[None]] = {}
-        self._supplies: dict[int, Supply] = {}
+        self._buffered: dict[int, BufferedBytes] = {}
         self._places: dict[Cursor, BrokerFetcher] = {}
-        # Dictionaries for their order.
+        # Dictionaries used as ordered sets.
         self._changed: dict[Cursor, None] = {}
         self._leaderless: dict[Cursor, None] = {}
         self._leaderless_pause = _LEADERLESS_PAUSE
-        self._ask_again_at = 0.0
+        self._refresh_at = 0.0
         self._later: list[tuple[float, int, Cursor]] = []
         self._numbers = count()
         self._topics: dict[str, TopicInfo | None] = {}
         self._wake = asyncio.Event()
-        self._turn = Turn()
+        self._slice = TimeSlice()
 
-    # What others say
+    # Events
 
     def changed(self, cursors: Iterable[Cursor]) -> None:
-        """These have come or gone, or may be fetched now, or from elsewhere, or not any more."""
+        """Place these partitions again: they were added, removed, moved, paused, resumed or sought."""
         self._changed.update(dict.fromkeys(cursors))
         self._wake.set()
 
@@ -75,18 +76,18 @@ class Fetcher:
         self._wake.set()
 
     def metadata_changed(self) -> None:
-        """There is a newer snapshot."""
+        """Take the new cluster metadata into account."""
         self._wake.set()
 
     def room(self) -> None:
-        """There is room for more."""
+        """Fetch more, if the buffer has room."""
         for fetcher in self._fetchers.values():
             fetcher.wake()
 
     # Work
 
     async def run(self) -> None:
-        """Fetch, for ever. Raises what ends it."""
+        """Fetch until cancelled. Raises errors that end the consumer."""
         seen: ClusterSnapshot | None = None
         try:
             while True:
@@ -105,7 +106,7 @@ class Fetcher:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _mark_moved(self, snapshot: ClusterSnapshot) -> None:
-        """Mark the partitions of topics that are not as they were in the last snapshot."""
+        """Mark the partitions of topics that differ from the last snapshot."""
         before = self._topics
         self._topics = {name: snapshot.topics.get(name) for name in {each.topic for each in self._assignment.cursors}}
         moved = {name for name, info in self._topics.items() if name not in before or before[name] != info}
@@ -114,23 +115,23 @@ class Fetcher:
             replica = cursor.fetch.replica
             if cursor.partition.topic in moved or (replica is not None and replica[0] not in brokers):
                 self._changed[cursor] = None
-            await self._turn.pause()
+            await self._slice.pause()
 
     def _next_due(self) -> float | None:
-        """When something is to be placed again (loop time), if nothing happens before."""
+        """Return the loop time at which partitions have to be placed again, None if no such time is known."""
         times = [self._later[0][0]] if self._later else []
         if self._leaderless:
-            times.append(self._ask_again_at)
+            times.append(self._refresh_at)
         return min(times, default=None)
 
     def _mark_due(self) -> None:
         now = asyncio.get_running_loop().time()
         if not self._leaderless:
-            self._leaderless_pause, self._ask_again_at = _LEADERLESS_PAUSE, now + _LEADERLESS_PAUSE
-        elif self._ask_again_at <= now:
+            self._leaderless_pause, self._refresh_at = _LEADERLESS_PAUSE, now + _LEADERLESS_PAUSE
+        elif self._refresh_at <= now:
             self._changed.update(self._leaderless)
             self._leaderless_pause = min(2 * self._leaderless_pause, _LONGEST_LEADERLESS_PAUSE)
-            self._ask_again_at = now + self._leaderless_pause
+            self._refresh_at = now + self._leaderless_pause
         while self._later and self._later[0][0] <= now:
             self._changed[heapq.heappop(self._later)[2]] = None
 
@@ -139,10 +140,10 @@ class Fetcher:
             cursor = next(iter(self._changed))
             del self._changed[cursor]
             self._place(cursor, asyncio.get_running_loop().time())
-            await self._turn.pause()
+            await self._slice.pause()
 
     def _place(self, cursor: Cursor, now: float) -> None:
-        """See to it that a partition is fetched from where it can be, and from nowhere else."""
+        """Have a partition fetched from the right broker and from no other, or from none."""
         self._leaderless.pop(cursor, None)
         node = self._node(cursor, now) if self._is_due(cursor, now) else None
         place = self._places.get(cursor)
@@ -157,7 +158,7 @@ class Fetcher:
         if self._assignment.cursors.get(cursor.partition) is not cursor or not cursor.fetchable:
             return False
         if self._is_another_topic(cursor) and not self._reset(cursor, "the topic was deleted and created again"):
-            # What was fetched of the former topic is delivered first.
+            # Records of the deleted topic are still buffered; deliver them first.
             self._handler.back_off(cursor, "the topic was deleted and created again")
         if cursor.fetch.retry_at > now:
             self._place_later(cursor, cursor.fetch.retry_at)
@@ -168,9 +169,9 @@ class Fetcher:
         heapq.heappush(self._later, (when, next(self._numbers), cursor))
 
     def _is_another_topic(self, cursor: Cursor) -> bool:
-        """Whether the topic by this name is not the one that the position is from (KIP-516)."""
+        """Whether the topic was deleted and created again since the position was set: its id differs (KIP-516)."""
         info = self._cluster.snapshot.topics.get(cursor.partition.topic)
-        # Without the topic in the metadata, the follower that is read from knows better.
+        # While the topic is missing in the metadata, the broker that serves it knows better.
         topic_id = info.topic_id if info else ZERO_UUID
         fetch = cursor.fetch
         if fetch.topic_id == ZERO_UUID:
@@ -178,7 +179,7 @@ class Fetcher:
         return topic_id not in (fetch.topic_id, ZERO_UUID)
 
     def _node(self, cursor: Cursor, now: float) -> int | None:
-        """The broker to read a partition from; without one, it is looked for."""
+        """Return the broker to fetch a partition from; if there is none, refresh the metadata and return None."""
         snapshot, fetch = self._cluster.snapshot, cursor.fetch
         if fetch.replica is not None:
             node, until = fetch.replica
@@ -187,7 +188,8 @@ class Fetcher:
                 return node
             fetch.replica = None
             if node not in snapshot.brokers:
-                # It may be too new to be known here; asked where we are, the leader would only name it again.
+                # The broker may be newer than our metadata. Until that is refreshed, do not let the leader name it
+                # again.
                 self._cluster.invalidate(f"{cursor.partition}: its leader names broker {node}, which is not known")
                 self._handler.avoid_followers(node)
         leader = snapshot.leader(*cursor.partition)
@@ -199,14 +201,14 @@ class Fetcher:
                 self._leaderless[cursor] = None
         return leader
 
-    # The brokers
+    # Brokers
 
     def _fetcher(self, node: int) -> BrokerFetcher:
         fetcher = self._fetchers.get(node)
         if fetcher is None or fetcher.ended:
-            supply = self._supplies.setdefault(node, Supply())
+            buffered = self._buffered.setdefault(node, BufferedBytes())
             fetcher = BrokerFetcher(
-                node, self._cluster, self._config, self._handler, supply, self._share, self._is_placing
+                node, self._cluster, self._config, self._handler, buffered, self._share, self._is_placing
             )
             self._fetchers[node] = fetcher
             task = self._tasks[fetcher] = asyncio.create_task(fetcher.run(), name=f"aiokproto-fetch-{node}")
@@ -223,23 +225,24 @@ class Fetcher:
         return bool(self._changed)
 
     def _share(self) -> int:
-        """How many bytes the next response may have: each broker may fill its share of the buffer, but never less than
-        a partition's worth, or nothing would ever move."""
-        buffered = sum(supply.size for supply in self._supplies.values())
+        """Return the size limit of a response: an equal share of what is left of the buffer, but at least one
+        partition's
+        worth. With less, a full buffer of paused partitions would stop the others."""
+        buffered = sum(each.size for each in self._buffered.values())
         return max(
             (self._config.buffer_bytes - buffered) // max(len(self._fetchers), 1), self._config.max_partition_bytes
         )
 
     def trouble(self, cursor: Cursor) -> str:
-        """Why nothing comes from a partition; empty if nothing is wrong, or if the user wants it so."""
+        """Return why a partition delivers nothing; empty if nothing is wrong, or the application wants it so."""
         if cursor.paused or cursor.buffer or cursor.error is not None:
             return ""
         if cursor.held:
             return cursor.held
         if cursor.unresolved:
-            late = cursor.lookup.under_way and asyncio.get_running_loop().time() - cursor.lookup.asked_at > LATE
-            why = cursor.lookup.failure or ("no answer" if late else "")
-            return why and f"{PartitionStatus.LOCATING.value}: {why}"
+            late = cursor.lookup.under_way and asyncio.get_running_loop().time() - cursor.lookup.requested_at > LATE
+            why = cursor.lookup.failure or ("no response" if late else "")
+            return why and f"{PartitionStatus.RESOLVING.value}: {why}"
         place = self._places.get(cursor)
         if place is not None:
             return place.trouble
@@ -248,16 +251,16 @@ class Fetcher:
         return cursor.fetch.failure
 
     def state(self, cursor: Cursor) -> PartitionState:
-        """What a partition is doing."""
+        """Return what the consumer is doing about a partition."""
         now = asyncio.get_running_loop().time()
         fetch, place = cursor.fetch, self._places.get(cursor)
         source = f"from broker {place.node}" if place is not None else ""
-        # Paused comes before the rest, since the user has asked for that; an error before all.
+        # In order of importance to the application: errors first, then what the group and the application have stopped.
         cases: list[tuple[object, PartitionStatus, str]] = [
             (cursor.error, PartitionStatus.FAILED, str(cursor.error)),
             (cursor.held, PartitionStatus.REVOKING, cursor.held),
             (cursor.paused, PartitionStatus.PAUSED, ""),
-            (cursor.unresolved, PartitionStatus.LOCATING, cursor.lookup.failure),
+            (cursor.unresolved, PartitionStatus.RESOLVING, cursor.lookup.failure),
             (cursor.buffer, PartitionStatus.BUFFERED, f"{cursor.buffer.size} bytes"),
             (fetch.retry_at > now, PartitionStatus.BACKING_OFF, fetch.failure),
             (place is None, PartitionStatus.NO_LEADER, fetch.failure),

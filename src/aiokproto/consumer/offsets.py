@@ -1,4 +1,4 @@
-"""Asking leaders for offsets: the first, the last, or the first at a time."""
+"""Offsets of the log (ListOffsets): the first, the last, or the first at a timestamp."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIST_OFFSETS = Situation(ListOffsetsRequest.api_key)
 
 
 class FoundOffset(NamedTuple):
-    """An answer. The offset is -1 where no record is that late; timestamp and epoch are -1 where unknown."""
+    """A looked up offset: -1 if no record has the timestamp or a later one. Timestamp and epoch are -1 if unknown."""
 
     offset: int
     timestamp: int
@@ -30,18 +30,22 @@ class FoundOffset(NamedTuple):
 
 
 class OffsetLookup:
-    """Asks ListOffsets."""
+    """Looks up offsets at the leaders of partitions."""
 
     def __init__(self, cluster: ClusterClient, read_committed: bool) -> None:
         self._cluster = cluster
         self._read_committed = read_committed
 
     async def all(self, wanted: Mapping[TopicPartition, int], timeout: float) -> dict[TopicPartition, FoundOffset]:
-        """Ask for all of ``wanted`` (partition → time in ms, or -1 for the end, -2 for the beginning), until answered.
+        """Look up offsets, retrying until all are known.
+
+        Args:
+            wanted: Partition → timestamp in ms; -1 for the end of the log, -2 for its start.
+            timeout: Seconds.
 
         Raises:
-            UnknownTopicError, AuthorizationError, BrokerError: One cannot be answered; names it.
-            DeadlineError: Not all were answered in time; names the last failure.
+            UnknownTopicError, AuthorizationError, BrokerError: A lookup was refused; the message names the partition.
+            DeadlineError: Not all are known in time; the message names the last failure.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -53,10 +57,10 @@ class OffsetLookup:
             remaining = deadline - loop.time()
             if remaining <= 0:
                 partition, failure = next(iter(failures.items()))
-                raise DeadlineError(f"ListOffsets of {partition}: no answer in {timeout:g} s: {failure}")
-            await self._known({partition.topic: partition.partition for partition in left}, remaining)
-            answered, failures = await self.once(left, remaining)
-            found |= answered
+                raise DeadlineError(f"ListOffsets of {partition}: no offset in {timeout:g} s: {failure}")
+            await self._check_known({partition.topic: partition.partition for partition in left}, remaining)
+            offsets, failures = await self.once(left, remaining)
+            found |= offsets
             for failure in failures.values():
                 if not may_pass(failure, _LIST_OFFSETS):
                     raise failure
@@ -66,7 +70,7 @@ class OffsetLookup:
                 await asyncio.sleep(min(self._cluster.backoff(attempt), max(deadline - loop.time(), 0)))
         return found
 
-    async def _known(self, topics: Mapping[str, int], timeout: float) -> None:
+    async def _check_known(self, topics: Mapping[str, int], timeout: float) -> None:
         for name, info in (await self._cluster.topics(topics, timeout=timeout)).items():
             if topics[name] >= len(info.partitions):
                 what = f"ListOffsets of {TopicPartition(name, topics[name])}"
@@ -77,7 +81,7 @@ class OffsetLookup:
     async def once(
         self, wanted: Mapping[TopicPartition, int], timeout: float
     ) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
-        """One attempt: what was answered, and what was not and why. Every partition is in one of the two."""
+        """Make one attempt. Return offsets and failures; each partition is in one of the two."""
         by_node: dict[int, dict[TopicPartition, int]] = {}
         failures: dict[TopicPartition, KafkaError] = {}
         for partition, time in wanted.items():
@@ -88,14 +92,14 @@ class OffsetLookup:
             else:
                 by_node.setdefault(node, {})[partition] = time
         found: dict[TopicPartition, FoundOffset] = {}
-        for answered, failed in await asyncio.gather(
-            *(self._ask(node, part, timeout) for node, part in by_node.items())
+        for offsets, failed in await asyncio.gather(
+            *(self._query(node, part, timeout) for node, part in by_node.items())
         ):
-            found |= answered
+            found |= offsets
             failures |= failed
         return found, failures
 
-    async def _ask(
+    async def _query(
         self, node: int, wanted: Mapping[TopicPartition, int], timeout: float
     ) -> tuple[dict[TopicPartition, FoundOffset], dict[TopicPartition, KafkaError]]:
         request = ListOffsetsRequest(
@@ -145,16 +149,16 @@ class OffsetLookup:
 
 
 def may_pass(failure: KafkaError, situation: Situation) -> bool:
-    """Whether another attempt can go better."""
+    """Return whether a retry can succeed."""
     return classify(failure, situation) not in (Action.FAIL, Action.STOP)
 
 
 def _found(entry: ListOffsetsPartitionResponse) -> FoundOffset:
-    # Version 0 lists the ends of segments, the latest first; with one asked for, that is the answer.
+    # Version 0 lists the offsets of segments, latest first; with max_num_offsets=1 it is the one.
     offset = entry.old_style_offsets[0] if entry.old_style_offsets else entry.offset
     return FoundOffset(offset, entry.timestamp, entry.leader_epoch)
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions for people."""
+    """Return partitions as text."""
     return ", ".join(str(partition) for partition in sorted(partitions))

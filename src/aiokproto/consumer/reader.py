@@ -1,4 +1,8 @@
-"""Handing out: what ``async for``, ``poll`` and ``batches`` do when nothing is opened yet."""
+"""The reader: what ``async for``, ``poll`` and ``batches`` do when no record is open.
+
+It waits for buffered records, takes the partition whose turn it is, and opens its next batch: in the event loop if that
+is quick, else in a thread, while other partitions deliver.
+"""
 
 from __future__ import annotations
 
@@ -11,74 +15,75 @@ from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.chunk import expected_size, open_batch
 from aiokproto.consumer.cursor import Cursor
-from aiokproto.consumer.turn import Turn
-from aiokproto.consumer.unpacked import is_packed, unpack
+from aiokproto.consumer.decompressed import decompress_ahead, is_decompressible
+from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.errors import BrokerError, CorruptRecordError, KafkaError, UnsupportedCompressionError
 from aiokproto.records import RecordBatch
 from aiokproto.types import Record
 
 OFF_LOOP = 256 * 1024
-"""Bytes of records from which on they are decompressed and decoded in a thread, so that the loop can go on."""
+"""Decompressed bytes above which a batch is opened in a thread: about a millisecond of the event loop."""
 
 CHECKED_ON_LOOP = 2 * 1024 * 1024
-"""Bytes whose checksums are compared within a turn of the loop, in some tenths of a millisecond."""
+"""Bytes whose checksums are verified in the event loop, in some tenths of a millisecond."""
 
 T = TypeVar("T")
 
 RunInThread = Callable[[Callable[[], Any]], "asyncio.Future[Any]"]
-"""Runs what takes long in one of the client's threads."""
+"""Runs a function in one of the client's threads."""
 
 
 class Reader:
-    """Opens batches, in turns, for one user at a time.
+    """Opens batches, for one caller at a time.
 
-    Cancelling a call changes nothing: what it was opening is opened by the next one.
+    Cancelling a call changes nothing: the next one continues with the batch that was being opened.
 
     Attributes:
-        asked: How often somebody has come for more.
-        waiting: Whether somebody is waiting for it.
+        requests: How often records were requested.
+        waiting: Whether a call waits for records.
     """
 
     def __init__(
         self, assignment: Assignment, check_crcs: bool, check: Callable[[], None], run_in_thread: RunInThread
     ) -> None:
-        """``check`` raises what keeps the consumer from going on, if anything does."""
-        self.asked = 0
+        """``check`` raises if the consumer cannot deliver records."""
+        self.requests = 0
         self.waiting = False
         self._assignment = assignment
         self._check_crcs = check_crcs
         self._check = check
         self._run_in_thread = run_in_thread
         self._arrived = asyncio.Event()
-        self._put_down = asyncio.Event()
-        self._turn = Turn()
+        self._processed = asyncio.Event()
+        self._slice = TimeSlice()
 
     def wake(self) -> None:
-        """There may be something to hand out, or a reason to give up waiting."""
+        """Let a waiting call check again: for records, or for a reason to raise."""
         self._arrived.set()
 
-    async def put_down(self, deadline: float) -> None:
-        """Wait until the next is asked for, and what is in hand finished; no longer than that loop time."""
-        self._put_down.clear()
-        handle = asyncio.get_running_loop().call_at(deadline, self._put_down.set)
+    async def wait_processed(self, deadline: float) -> None:
+        """Wait until the application requests the next record, so that the current one is processed; at most until that
+        loop time."""
+        self._processed.clear()
+        handle = asyncio.get_running_loop().call_at(deadline, self._processed.set)
         try:
-            await self._put_down.wait()
+            await self._processed.wait()
         finally:
             handle.cancel()
 
     def give_up_waiting(self) -> None:
-        """End :meth:`put_down` now."""
-        self._put_down.set()
+        """End :meth:`wait_processed` now."""
+        self._processed.set()
 
     async def open(self, deadline: float | None = None) -> bool:
-        """Have records in ``assignment.open``. False if there are none by that loop time.
+        """Open records into ``assignment.open``. Return False if there are none by that loop time.
 
         Raises:
-            KafkaError: A partition failed; what keeps the consumer from going on.
+            KafkaError: A partition, or the consumer, has failed.
         """
         self._begin()
         try:
-            await self._turn.pause()
+            await self._slice.pause()
             while (cursor := await self._next(deadline)) is not None:
                 if cursor.buffer.records or self._open(cursor):
                     self._assignment.serve(cursor)
@@ -88,8 +93,8 @@ class Reader:
             self.waiting = False
 
     def open_at_once(self) -> bool:
-        """As :meth:`open`, for what takes neither waiting nor long. False as well if others should have their turn."""
-        if self._turn.is_over():
+        """As :meth:`open`, but neither wait nor work long. Return False also if other tasks should run first."""
+        if self._slice.is_over():
             return False
         cursor = self._assignment.next_cursor()
         while cursor is not None and cursor.error is None:
@@ -102,7 +107,7 @@ class Reader:
                 try:
                     buffer.opened(open_batch(batch, cursor.partition, position, self._check_crcs), batch)
                 except (CorruptRecordError, UnsupportedCompressionError):
-                    # The next call finds it again, and raises it with nothing else in hand.
+                    # Deliver what was opened before it; the next call finds the error again, and raises it.
                     return False
             if buffer.records:
                 self._assignment.serve(cursor)
@@ -111,13 +116,13 @@ class Reader:
         return False
 
     async def batch(self, deadline: float | None = None, *, decompress: bool = True) -> FetchedBatch | None:
-        """The next batch, which is in hand then. None if there is none by that loop time. Raises as :meth:`open`.
+        """Deliver the next batch, or None if there is none by that loop time. Raises as :meth:`open`.
 
-        ``decompress`` says whether reading it is not to keep the loop busy.
+        With ``decompress``, large compressed batches are decompressed in a thread first.
         """
         self._begin()
         try:
-            await self._turn.pause()
+            await self._slice.pause()
             while (cursor := await self._next(deadline)) is not None:
                 buffer = cursor.buffer
                 batches = [buffer.batch] if buffer.records and buffer.batch else []
@@ -136,9 +141,9 @@ class Reader:
                 base = cursor.position
                 assert base is not None
                 buffer.take()
-                self._assignment.handed(cursor)
+                self._assignment.delivered_at_once(cursor)
                 result = FetchedBatch(cursor.partition, base, buffer.end, prepared)
-                self._assignment.hand = result
+                self._assignment.current = result
                 return result
             return None
         finally:
@@ -147,14 +152,15 @@ class Reader:
     def _begin(self) -> None:
         self._check()
         if self.waiting:
-            raise RuntimeError("another task is waiting for this consumer's records: one at a time can")
+            raise RuntimeError("another task is waiting for records of this consumer; only one can at a time")
         self.waiting = True
-        self.asked += 1
-        self._assignment.put_down()
-        self._put_down.set()
+        self.requests += 1
+        self._assignment.mark_processed()
+        self._processed.set()
 
     async def _next(self, deadline: float | None) -> Cursor | None:
-        """Whose turn it is. Raises its error, if it has one."""
+        """Wait for the partition to deliver next; None after the deadline. Raises the partition's error, if it has
+        one."""
         while True:
             self._check()
             self._arrived.clear()
@@ -173,7 +179,7 @@ class Reader:
             return True
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
-            # Whoever asks again and again without waiting would keep the answers from coming.
+            # `while True: await poll(0)` would otherwise never let the event loop read from sockets.
             await asyncio.sleep(0)
             return False
         handle = loop.call_at(deadline, self._arrived.set)
@@ -184,7 +190,7 @@ class Reader:
         return True
 
     def _open(self, cursor: Cursor) -> bool:
-        """Open the next batch of a cursor. False if that brought nothing, for whatever reason."""
+        """Open the next batch of a partition. Return whether there are records now."""
         chunk = cursor.buffer.chunks[0]
         if not chunk.batches:
             self._fail(cursor, chunk.damage or CorruptRecordError("no batch"))
@@ -205,24 +211,23 @@ class Reader:
         return bool(records)
 
     def _prepared(self, cursor: Cursor, batches: list[RecordBatch], decompress: bool) -> list[RecordBatch] | None:
-        """The batches, as correct as their checksums tell; if wanted, decompressed where one would keep the loop
-        busy. None while a thread does it."""
-        packed = decompress and any(is_packed(batch) and expected_size(batch) > OFF_LOOP for batch in batches)
+        """Verify checksums, and decompress large batches if wanted. Return None while a thread does it."""
+        ahead = decompress and any(is_decompressible(batch) and expected_size(batch) > OFF_LOOP for batch in batches)
 
         def prepare() -> list[RecordBatch]:
             if self._check_crcs:
                 for batch in batches:
                     batch.validate()
-            return unpack(batches) if packed else batches
+            return decompress_ahead(batches) if ahead else batches
 
-        if packed or (self._check_crcs and sum(batch.size_in_bytes for batch in batches) > CHECKED_ON_LOOP):
+        if ahead or (self._check_crcs and sum(batch.size_in_bytes for batch in batches) > CHECKED_ON_LOOP):
             return self._in_thread(cursor, (decompress, *map(id, batches)), prepare)
         return prepare()
 
     def _in_thread(self, cursor: Cursor, what: object, work: Callable[[], list[T]]) -> list[T] | None:
-        """What the work brings; None while a thread is busy with it: then other partitions have their turn.
+        """Return the result of the work, None while a thread is at it: other partitions deliver meanwhile.
 
-        It is begun once: a call that ends before it is done leaves it to the next one. ``what`` says which work it is.
+        The work starts once: a call that is cancelled leaves the result to the next one. ``what`` identifies it.
         """
         buffer = cursor.buffer
         if buffer.opening is None or buffer.opening[0] != what:
@@ -238,13 +243,13 @@ class Reader:
         return result
 
     def _opened_in_thread(self, cursor: Cursor, future: asyncio.Future[Any]) -> None:
-        # An error is looked at here, or it would be logged where nobody wants it any more, after a seek.
+        # Retrieve the error: after a seek no call asks for it, and asyncio would log it as never retrieved.
         if future.cancelled() or (future.exception() is not None and cursor.buffer.opening is None):
             return
         self._assignment.arrived(cursor)
 
     def _fail(self, cursor: Cursor, error: KafkaError) -> None:
         if not isinstance(error, BrokerError):
-            # Errors of brokers have their context.
+            # Errors of brokers name their partition already.
             error = type(error)(f"{cursor.partition} at offset {cursor.buffer.end}: {error}")
         self._assignment.fail(cursor, error)

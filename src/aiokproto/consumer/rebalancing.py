@@ -1,4 +1,9 @@
-"""What a consumer does about a rebalance: stop delivering, let the application finish, commit, and call back."""
+"""Rebalances, as the consumer carries them out: stop delivery, let the application finish, commit, call back.
+
+The group member decides what is assigned, revoked or lost (:class:`~aiokproto.group.changes.Change`), and waits until
+the change is carried out here before it goes on with the protocol. What a member gives up is therefore no longer
+delivered, and its processed records are committed, before another member can own it.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +26,12 @@ log = logging.getLogger("aiokproto.consumer")
 
 UNCONFIRMED = "waiting for the group's coordinator to confirm the session"
 
-
 _CANCELLED_WITHIN = 0.05
-"""Seconds that a callback which was cancelled may take to end, before it is left to itself."""
+"""Seconds that a cancelled callback has to end before it is abandoned."""
 
 
 class _Call:
-    """A rebalance callback that was called."""
+    """One call of a rebalance callback."""
 
     def __init__(self, of: Rebalancing) -> None:
         self.of = of
@@ -35,17 +39,18 @@ class _Call:
 
 
 _CALL: ContextVar[_Call | None] = ContextVar("rebalance callback", default=None)
-"""The callback that the current task, or the one that started it, runs in."""
+"""The callback in which the current task runs. Tasks inherit it: a callback may delegate to tasks and wait for them."""
 
 
 class Rebalancing:
-    """Carries out the changes that a group makes to the assignment.
+    """Carries out the changes that the group makes to the assignment.
 
-    Invariant: ``on_assigned`` is called once for a partition, and then ``on_revoked`` or ``on_lost`` once, whatever
-    ends it: a rebalance, a loss, :meth:`end`, a callback that raises.
+    Invariant: ``on_assigned`` is called once for a partition, then ``on_revoked`` or ``on_lost`` once, whatever ends
+        the
+    ownership: a rebalance, a loss, :meth:`end`, a callback that raises.
 
     Attributes:
-        called_for: The partitions that ``on_assigned`` was called for, and neither ``on_revoked`` nor ``on_lost`` yet.
+        called_for: Partitions for which ``on_assigned`` was called, and neither ``on_revoked`` nor ``on_lost`` yet.
     """
 
     def __init__(
@@ -53,16 +58,16 @@ class Rebalancing:
         assignment: Assignment,
         reader: Reader,
         subscription: Callable[[], SubscriptionState],
-        commit_finished: Callable[[Collection[TopicPartition], float], Awaitable[None]],
+        commit_processed: Callable[[Collection[TopicPartition], float], Awaitable[None]],
         changed: Callable[[Collection[TopicPartition]], None],
     ) -> None:
-        """``commit_finished`` commits finished records of partitions within some seconds; ``changed`` is called after
-        each change."""
+        """``commit_processed`` commits the processed records of partitions within some seconds; ``changed`` is called
+        after each change."""
         self.called_for: set[TopicPartition] = set()
         self._assignment = assignment
         self._reader = reader
         self._subscription = subscription
-        self._commit_finished = commit_finished
+        self._commit_processed = commit_processed
         self._changed = changed
         self._lost = False
         self._confirmed = True
@@ -71,7 +76,8 @@ class Rebalancing:
         self._idle.set()
 
     def in_callback(self) -> bool:
-        """Whether the current task runs in a callback of this consumer, or was started there while that still runs."""
+        """Whether the current task runs in a rebalance callback of this consumer, or was started by one that still
+        runs."""
         if self._idle.is_set():
             return False
         call = _CALL.get()
@@ -80,7 +86,7 @@ class Rebalancing:
     # PartitionOwner
 
     async def apply(self, change: Change) -> None:
-        """Carry out a change; the group waits for it."""
+        """Carry out a change; the group member waits for it."""
         partitions = change.partitions
         try:
             if change.kind is ChangeKind.ASSIGN:
@@ -89,7 +95,7 @@ class Rebalancing:
                 self._deliver(partitions)
             elif change.kind is ChangeKind.REVOKE:
                 await self._finish(partitions, change.deadline)
-                # Finishing may have taken so long that the group went on without this member.
+                # While the application finished its records, the group may have removed this member.
                 await self._call(ChangeKind.LOST if self._lost else ChangeKind.REVOKE, partitions)
                 self._assignment.remove(partitions)
             elif change.kind is ChangeKind.LOST:
@@ -100,14 +106,14 @@ class Rebalancing:
             self._changed(partitions)
 
     def lost(self) -> None:
-        """The group has removed the member: nothing is delivered any more, and there is nothing to wait for before the
-        partitions are given up."""
+        """The group has removed the member: stop delivery at once, and wait for the application no longer, as other
+        members may own the partitions already."""
         self._lost = True
         self._assignment.hold(list(self._assignment.cursors), "lost")
         self._reader.give_up_waiting()
 
     def session(self, confirmed: bool) -> None:
-        """Deliver nothing while the coordinator has not confirmed that the partitions are still this member's."""
+        """Stop delivery while the coordinator has not confirmed the session: the partitions may have other owners."""
         self._confirmed = confirmed
         cursors = self._assignment.cursors.items()
         if confirmed:
@@ -118,7 +124,7 @@ class Rebalancing:
     # Closing
 
     async def until_idle(self, timeout: float) -> None:
-        """Carry out no further change, and wait for a callback that runs, no longer than that."""
+        """Carry out no further change, and wait for a running callback, at most ``timeout`` seconds."""
         self._ending = True
         if not self._idle.is_set():
             waiting = asyncio.ensure_future(self._idle.wait())
@@ -128,10 +134,10 @@ class Rebalancing:
                 waiting.cancel()
 
     async def end(self, *, lost: bool, timeout: float) -> None:
-        """Give up what is assigned, once nothing else runs. A callback that takes longer than that is cancelled.
+        """Call back for what is still assigned. A callback that takes longer than ``timeout`` seconds is cancelled.
 
         Raises:
-            Exception: What the callback raised.
+            Exception: The callback raised it.
         """
         if not self.called_for:
             return
@@ -148,22 +154,22 @@ class Rebalancing:
                 await asyncio.wait([call], timeout=_CANCELLED_WITHIN)
 
     async def _finish(self, partitions: list[TopicPartition], deadline: float) -> None:
-        """Deliver nothing more of the partitions, let the application finish what it processes, and commit it."""
+        """Stop delivery of partitions, let the application finish the current record, and commit."""
         loop = asyncio.get_running_loop()
         self._assignment.hold(partitions, "being revoked")
-        while not self._lost and not self._assignment.in_hand().keys().isdisjoint(partitions):
+        while not self._lost and not self._assignment.being_processed().keys().isdisjoint(partitions):
             if loop.time() >= deadline:
                 log.warning("consumer: %s revoked while records are processed, which took too long", names(partitions))
                 break
-            await self._reader.put_down(deadline)
+            await self._reader.wait_processed(deadline)
         if not self._lost:
             try:
-                await self._commit_finished(partitions, max(deadline - loop.time(), 1.0))
+                await self._commit_processed(partitions, max(deadline - loop.time(), 1.0))
             except KafkaError as error:
                 log.warning("consumer: commit before %s are revoked: %s", names(partitions), error)
 
     def _deliver(self, partitions: list[TopicPartition]) -> None:
-        """Deliver partitions, unless it became doubtful during the callback that they are this member's."""
+        """Start delivery of partitions, unless the session became unconfirmed or was lost during the callback."""
         if self._lost:
             return
         if self._confirmed:
@@ -175,7 +181,7 @@ class Rebalancing:
         if not self._ending:
             await self._invoke(kind, partitions)
         if self._ending:
-            # Closing calls back for all that is left, and a callback may have kept the cancellation for itself.
+            # end() calls back for what is left. The callback may have swallowed the cancellation of this task.
             raise asyncio.CancelledError
 
     async def _invoke(self, kind: ChangeKind, partitions: list[TopicPartition]) -> None:

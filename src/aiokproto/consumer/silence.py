@@ -1,4 +1,4 @@
-"""Why nothing comes: a consumer that waits in vain says so, now and then."""
+"""Warnings of a consumer that waits in vain: why no record arrives."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from collections import Counter
 from aiokproto.consumer.assignment import Assignment
 from aiokproto.consumer.fetcher import Fetcher
 from aiokproto.consumer.reader import Reader
-from aiokproto.consumer.turn import Turn
+from aiokproto.consumer.time_slice import TimeSlice
 from aiokproto.group.member import GroupMember
 
 log = logging.getLogger("aiokproto.consumer")
 
 SILENT_FOR = 5.0
-"""Seconds without a record, while somebody waits for one and something is wrong, after which that is logged."""
+"""Seconds without a record, while a call waits and something is wrong, after which the cause is logged."""
 
 REPEATED_AFTER = 30.0
-"""Seconds after which the same is logged again."""
+"""Seconds after which the same causes are logged again."""
 
 _NAMED = 3
-"""Causes that are named, the most frequent ones."""
+"""How many causes are named, the most frequent first."""
 
 
 class SilenceWatch:
     """Logs why a consumer waits in vain.
 
-    A topic to which nobody writes is no reason: only partitions that cannot be read, and a group that cannot be joined.
+    Topics without new records are no cause: only partitions that cannot be read, and a group that cannot be joined.
     """
 
     def __init__(self, assignment: Assignment, fetcher: Fetcher, reader: Reader, member: GroupMember | None) -> None:
@@ -39,13 +39,13 @@ class SilenceWatch:
         self._logged_at = 0.0
 
     async def run(self) -> None:
-        """Watch, for ever."""
+        """Watch until cancelled."""
         loop = asyncio.get_running_loop()
-        delivered, asked, since = -1, 0, loop.time()
+        delivered, requests, since = -1, 0, loop.time()
         while True:
             if self._assignment.delivered != delivered:
                 delivered, since, self._logged = self._assignment.delivered, loop.time(), ""
-            waited, asked = self._reader.waiting or self._reader.asked != asked, self._reader.asked
+            waited, requests = self._reader.waiting or self._reader.requests != requests, self._reader.requests
             if waited and loop.time() - since >= SILENT_FOR and (causes := await self._causes()):
                 self._log(causes, loop.time() - since, loop.time())
             await asyncio.sleep(SILENT_FOR)
@@ -56,14 +56,14 @@ class SilenceWatch:
             self._logged, self._logged_at = causes, now
 
     async def _causes(self) -> str:
-        """What is wrong; empty if nothing is."""
+        """Return what is wrong, empty if nothing is."""
         if self._member is not None and (trouble := self._member.trouble):
             return trouble
-        turn, found = Turn(), Counter[str]()
+        time_slice, found = TimeSlice(), Counter[str]()
         for cursor in list(self._assignment.cursors.values()):
             if trouble := self._fetcher.trouble(cursor):
                 found[trouble] += 1
-            await turn.pause()
+            await time_slice.pause()
         size = len(self._assignment.cursors)
         causes = [f"{count} of {size} partitions: {cause}" for cause, count in found.most_common(_NAMED)]
         if len(found) > _NAMED:

@@ -1,39 +1,39 @@
-"""Finding out where one partition starts. Written by the locator alone; each seek begins another lookup. Pure."""
+"""The lookup of one partition's start position. Written by the resolver alone; each seek starts another. Pure."""
 
 from __future__ import annotations
 
 EARLIEST = -2
-"""ListOffsets' number for the first offset."""
+"""The timestamp that stands for the first offset in ListOffsets."""
 LATEST = -1
-"""ListOffsets' number for the offset after the last record."""
+"""The timestamp that stands for the offset after the last record in ListOffsets."""
 COMMITTED = -10
-"""Start where the group has committed."""
+"""Start at the group's committed offset. Not a value of the protocol."""
 
 
 class StartLookup:
     """The lookup of one start position.
 
     Attributes:
-        start: What to ask for: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a time (ms).
-        under_way: Whether a request for it is.
-        asked_at: Loop time of the last request.
-        attempts: Failures in a row.
-        failure: The last of those.
-        missing_since: Loop time since which brokers have said that the partition does not exist.
-        retry_at: Loop time before which nobody is asked again, ...
-        generation: ... unless the metadata is newer than this.
-        needed: Whether somebody waits for it though the partition is held back.
-        end: Where the log ended before it was asked for a time; -1 while that is not known.
+        start: What to look up: ``COMMITTED``, ``EARLIEST``, ``LATEST``, or a timestamp (ms since the epoch).
+        under_way: Whether a request for it is in flight.
+        requested_at: Loop time of the last request.
+        attempts: Consecutive failures.
+        failure: The last failure, as text.
+        missing_since: Loop time since when brokers have reported that the partition does not exist.
+        retry_at: Loop time before which there is no other attempt, ...
+        generation: ... unless the cluster metadata is newer than this generation.
+        needed: Whether a call waits for the position although the partition is held.
+        end: For a timestamp, the end of the log as it was before the lookup; -1 while unknown.
     """
 
     __slots__ = (
-        "asked_at",
         "attempts",
         "end",
         "failure",
         "generation",
         "missing_since",
         "needed",
+        "requested_at",
         "retry_at",
         "start",
         "under_way",
@@ -42,7 +42,7 @@ class StartLookup:
     def __init__(self, start: int) -> None:
         self.start = start
         self.under_way = False
-        self.asked_at = 0.0
+        self.requested_at = 0.0
         self.attempts = 0
         self.failure = ""
         self.missing_since: float | None = None
@@ -53,21 +53,24 @@ class StartLookup:
 
     @property
     def needs_end(self) -> bool:
-        """Whether the end of the log is looked up first: where no record is as late as the time, it starts there. Asked
-        for afterwards, the end may be behind such a record that has come meanwhile."""
+        """Whether the end of the log has to be looked up first.
+
+        If no record has the timestamp or a later one, the position is the end of the log. It is looked up before the
+        timestamp is: afterwards it could be behind a matching record that was written in between.
+        """
         return self.start >= 0 and self.end < 0
 
     @property
     def wanted(self) -> int:
-        """What to ask the log for next."""
+        """The timestamp of the next ListOffsets request."""
         return LATEST if self.needs_end else self.start
 
     def failed(self, failure: str) -> None:
-        """A request has failed, or another had to be made first."""
+        """Note why the position is not known yet."""
         self.failure = failure
 
     def is_missing(self, now: float, limit: float) -> bool:
-        """Note that the partition does not exist; whether that has been so for ``limit`` seconds."""
+        """Note that the partition does not exist. Return whether that has been so for ``limit`` seconds."""
         if self.missing_since is None:
             self.missing_since = now
         return now - self.missing_since >= limit

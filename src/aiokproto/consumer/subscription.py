@@ -1,4 +1,4 @@
-"""What the user wants to read: topics, topics that match a pattern, or partitions by name. Pure."""
+"""The subscription: topics, topics that match a pattern, or assigned partitions. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from aiokproto.errors import ConfigurationError
 from aiokproto.types import TopicPartition
 
 Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
-"""Called with partitions; may be a coroutine function."""
+"""A function or coroutine function of partitions."""
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics of Kafka's own, which no pattern matches."""
-
+"""Kafka's internal topics, which no pattern matches."""
 
 _REGEX = frozenset("*+?()[]{}^$|\\")
-"""What a regular expression has, and no topic name may have."""
+"""Characters of regular expressions that topic names cannot have."""
 
 
 @dataclass(frozen=True)
 class SubscriptionState:
-    """What the user wants; one of the three.
+    """The subscription: topics, a pattern or partitions, and the rebalance callbacks.
 
     Attributes:
-        topics: These topics.
-        pattern: All topics whose name matches as a whole, also those to come.
-        partitions: These partitions, whatever a group says.
-        on_assigned: Told what was added, before any of it is read.
-        on_revoked: Told what is to go, while it can still be committed.
-        on_lost: Told what has gone to others already; without it, ``on_revoked`` is.
+        topics: Topics by name.
+        pattern: All topics, existing and future, whose whole name matches.
+        partitions: Partitions, independent of the group's assignment.
+        on_assigned: Called with new partitions before any of them is read.
+        on_revoked: Called with partitions that the member gives up, while their offsets can still be committed.
+        on_lost: Called with partitions that other members may own already; without it, ``on_revoked`` is called.
     """
 
     topics: frozenset[str] = frozenset()
@@ -42,11 +41,11 @@ class SubscriptionState:
 
     @property
     def by_topic(self) -> bool:
-        """Whether someone else, a group or the topics' size, says which partitions to read."""
+        """Whether topics are subscribed, so that the group or the metadata decides about partitions."""
         return bool(self.topics) or self.pattern is not None
 
     def matching(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those among the existing topics that the pattern wants."""
+        """Return the topics whose names match the pattern."""
         assert self.pattern is not None
         return frozenset(name for name in topics if name not in _INTERNAL and self.pattern.fullmatch(name))
 

@@ -57,13 +57,13 @@ class GroupMember:
         if reason := self._joining.outdated(snapshot):
             self._rebalance.rejoin(reason)
 
-    def step_away(self, reason: str) -> None:
-        """Leave the group until :meth:`come_back`: nobody asks for its records."""
+    def leave_on_poll_timeout(self, reason: str) -> None:
+        """Leave the group until :meth:`rejoin`: nobody asks for its records."""
         if not self._rebalance.away:
             self._rebalance.set_away(reason)
 
-    def come_back(self) -> None:
-        """Be a member again after :meth:`step_away`."""
+    def rejoin(self) -> None:
+        """Be a member again after :meth:`leave_on_poll_timeout`."""
         if self._rebalance.away:
             self._rebalance.set_away("")
 

@@ -1,4 +1,4 @@
-"""Others have their turn of the event loop after so much work, and not before."""
+"""Others have their time_slice of the event loop after so much work, and not before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from aiokproto.consumer.turn import LONG, TOO_LONG, Turn
+from aiokproto.consumer.time_slice import LONG, TOO_LONG, TimeSlice
 
 
 class Clock:
@@ -17,11 +17,11 @@ class Clock:
         return self.now
 
 
-async def others_ran(turn: Turn) -> bool:
+async def others_ran(time_slice: TimeSlice) -> bool:
     """Whether a callback that was due before came to run in the pause."""
     ran: list[bool] = []
     asyncio.get_running_loop().call_soon(ran.append, True)
-    await turn.pause()
+    await time_slice.pause()
     return bool(ran)
 
 
@@ -29,18 +29,18 @@ async def others_ran(turn: Turn) -> bool:
     ("worked", "pauses"), [(0.0, False), (LONG * 0.9, False), (LONG, True), (1.0, True), (-1.0, True)]
 )
 async def test_a_pause_is_made_after_enough_work(worked: float, pauses: bool) -> None:
-    """The clock of another thread than the turn was begun in may well show less."""
+    """The clock of another thread than the time_slice was begun in may well show less."""
     clock = Clock()
-    turn = Turn(clock)
+    time_slice = TimeSlice(clock)
     clock.now = worked
-    assert await others_ran(turn) is pauses
+    assert await others_ran(time_slice) is pauses
 
 
 async def test_a_pause_begins_a_new_turn() -> None:
     clock = Clock()
-    turn = Turn(clock)
+    time_slice = TimeSlice(clock)
     clock.now = TOO_LONG
-    assert turn.is_over()
-    assert await others_ran(turn)
-    assert not turn.is_over()
-    assert not await others_ran(turn)
+    assert time_slice.is_over()
+    assert await others_ran(time_slice)
+    assert not time_slice.is_over()
+    assert not await others_ran(time_slice)

@@ -1,6 +1,7 @@
-"""Where partitions start whose position is not known: the group is asked, then the log, as ``auto_offset_reset`` says.
+"""Start positions: the group's committed offset first, then the log, as ``auto_offset_reset`` says.
 
-Each broker is asked by itself: one that does not answer holds up its own partitions alone.
+Each broker is queried by itself: one that does not respond delays its own partitions only. A failure never counts as
+"no offset committed": applying ``auto_offset_reset`` to it would skip records, or repeat all of them.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from aiokproto.types import OffsetAndMetadata, TopicPartition
 log = logging.getLogger("aiokproto.consumer")
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
-"""``auto_offset_reset`` → what to ask ListOffsets; None to raise."""
+"""``auto_offset_reset`` → the timestamp for ListOffsets; None to raise."""
 
 MOST_AT_ONCE = 500
-"""Partitions that one request asks about: a millisecond or two to write, and to read what it answers."""
+"""Most partitions of one request: one or two milliseconds to encode, and to handle the response."""
 
 _GROUP = -1
-"""Stands for the coordinator, among brokers' ids."""
+"""Stands for the group coordinator among broker ids."""
 
 
-class Locator:
-    """Gives partitions their first position, and a new one after they fell out of the log."""
+class PositionResolver:
+    """Looks up the first position of partitions, and a new one if a position is not in the log any more."""
 
     def __init__(
         self,
@@ -47,14 +48,14 @@ class Locator:
         group: GroupOffsets | None,
         reset: str,
     ) -> None:
-        """Make a locator; :meth:`run` has to be called.
+        """Create a resolver; :meth:`run` does the work.
 
         Args:
             cluster: Metadata.
             assignment: The partitions.
-            lookup: Asks leaders.
-            group: The group's offsets, if there is a group.
-            reset: The policy: a key of :data:`RESETS`.
+            lookup: Looks up offsets in the log.
+            group: The group's committed offsets; None without a group.
+            reset: ``auto_offset_reset``: a key of :data:`RESETS`.
         """
         self._cluster = cluster
         self._assignment = assignment
@@ -62,13 +63,13 @@ class Locator:
         self._group = group
         self._reset = reset
         self._wake = asyncio.Event()
-        # A dictionary for its order.
+        # A dictionary used as an ordered set.
         self._unresolved: dict[Cursor, None] = {}
 
-    # What others say
+    # Events
 
     def changed(self, cursors: Iterable[Cursor]) -> None:
-        """These have come or gone, or have to be located now."""
+        """Look up the positions of these partitions if they have none."""
         for cursor in cursors:
             if cursor.unresolved and self._assignment.cursors.get(cursor.partition) is cursor:
                 self._unresolved[cursor] = None
@@ -77,20 +78,20 @@ class Locator:
                 self._unresolved.pop(cursor, None)
 
     def metadata_changed(self) -> None:
-        """There is a newer snapshot."""
+        """Retry lookups that wait for newer metadata."""
         if self._unresolved:
             self._wake.set()
 
-    def ask_for(self, cursor: Cursor) -> None:
-        """Locate it even while it is held: a rebalance callback waits for its position."""
+    def request(self, cursor: Cursor) -> None:
+        """Look up a position even while the partition is held: a rebalance callback waits for it."""
         cursor.lookup.needed = True
         self._wake.set()
 
     def reset(self, cursor: Cursor, why: str) -> bool:
-        """A position means nothing in the log: go on as ``auto_offset_reset`` says, or fail.
+        """Apply ``auto_offset_reset`` to a partition whose position is not in the log.
 
         Returns:
-            Whether it did; not while records are buffered that were fetched before: these are good, and come first.
+            Whether it was applied: not while records are buffered, which are valid and delivered first.
         """
         if cursor.buffer:
             return False
@@ -105,36 +106,36 @@ class Locator:
                 cursor, error_for(ErrorCode.OFFSET_OUT_OF_RANGE, context, "auto_offset_reset is 'none'")
             )
             return
-        log.info("%s: %s; going on from the %s", cursor.partition, why, self._reset)
+        log.info("%s: %s; continuing at the %s offset", cursor.partition, why, self._reset)
         self._assignment.reset(cursor, start)
 
     # Work
 
     async def run(self) -> None:
-        """Locate, for ever. Raises what ends it."""
-        asking: set[asyncio.Task[None]] = set()
+        """Look up positions until cancelled. Raises errors that end the consumer."""
+        attempts: set[asyncio.Task[None]] = set()
         try:
             while True:
                 self._wake.clear()
-                for task in [task for task in asking if task.done()]:
-                    asking.remove(task)
+                for task in [task for task in attempts if task.done()]:
+                    attempts.remove(task)
                     task.result()
                 due, retry_at = self._due()
                 for source, cursors in due.items():
                     for begin in range(0, len(cursors), MOST_AT_ONCE):
                         task = asyncio.create_task(
-                            self._ask(source, cursors[begin : begin + MOST_AT_ONCE]), name="aiokproto-locate"
+                            self._attempt(source, cursors[begin : begin + MOST_AT_ONCE]), name="aiokproto-lookup"
                         )
                         task.add_done_callback(lambda _: self._wake.set())
-                        asking.add(task)
+                        attempts.add(task)
                 await wait_until(self._wake, retry_at)
         finally:
-            for task in asking:
+            for task in attempts:
                 task.cancel()
-            await asyncio.gather(*asking, return_exceptions=True)
+            await asyncio.gather(*attempts, return_exceptions=True)
 
     def _due(self) -> tuple[dict[int | None, list[Cursor]], float | None]:
-        """Which brokers to ask about which partitions now, and when to look again."""
+        """Return the lookups that are due, by broker, and the loop time of the next retry."""
         snapshot = self._cluster.snapshot
         now = asyncio.get_running_loop().time()
         due: dict[int | None, list[Cursor]] = {}
@@ -150,12 +151,12 @@ class Locator:
             source = _GROUP if lookup.start == COMMITTED else snapshot.leader(*cursor.partition)
             due.setdefault(source, []).append(cursor)
             lookup.under_way = True
-            lookup.asked_at = now
+            lookup.requested_at = now
             lookup.generation = snapshot.generation
         return due, retry_at
 
-    async def _ask(self, source: int | None, cursors: list[Cursor]) -> None:
-        """One attempt for these."""
+    async def _attempt(self, source: int | None, cursors: list[Cursor]) -> None:
+        """Make one attempt for these partitions."""
         lookups = {cursor: cursor.lookup for cursor in cursors}
         again = await (self._from_group if source == _GROUP else self._from_log)(lookups)
         now = asyncio.get_running_loop().time()
@@ -165,7 +166,7 @@ class Locator:
             lookup.retry_at = now + self._cluster.backoff(lookup.attempts) if again else 0.0
 
     async def _from_log(self, lookups: Mapping[Cursor, StartLookup]) -> bool:
-        """Ask the leader, the same for all; True if some are to be tried again."""
+        """Query the leader of the partitions. Return whether some have to be retried."""
         by_name = {cursor.partition: cursor for cursor in lookups}
         wanted = {cursor.partition: lookup.wanted for cursor, lookup in lookups.items()}
         found, failures = await self._lookup.once(wanted, self._cluster.config.request_timeout)
@@ -176,17 +177,17 @@ class Locator:
                 if cursor.lookup.needs_end:
                     cursor.lookup.end = answer.offset
                 elif answer.offset < 0:
-                    # No record is that late, so that all before this end are earlier.
-                    self._assignment.located(cursor, cursor.lookup.end)
+                    # No record has this timestamp or a later one, so all records before this end are earlier.
+                    self._assignment.resolved(cursor, cursor.lookup.end)
                 else:
-                    self._assignment.located(cursor, answer.offset, answer.leader_epoch)
+                    self._assignment.resolved(cursor, answer.offset, answer.leader_epoch)
         for partition, failure in failures.items():
             if _is_current(by_name[partition], lookups):
-                again |= self._not_located(by_name[partition], failure)
+                again |= self._lookup_failed(by_name[partition], failure)
         return again
 
-    def _not_located(self, cursor: Cursor, failure: KafkaError) -> bool:
-        """Note a failure; whether another attempt can go better."""
+    def _lookup_failed(self, cursor: Cursor, failure: KafkaError) -> bool:
+        """Note a failure. Return whether to retry."""
         lookup = cursor.lookup
         lookup.failed(str(failure))
         if self._cluster.snapshot.partition(*cursor.partition) is not None and not isinstance(
@@ -203,7 +204,7 @@ class Locator:
         return False
 
     async def _from_group(self, lookups: Mapping[Cursor, StartLookup]) -> bool:
-        """Start where the group has committed; where it has not, as the policy says. True if to be tried again."""
+        """Query the coordinator for committed offsets. Return whether to retry."""
         committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
         failures: Mapping[TopicPartition, KafkaError] = {}
         if self._group is not None:
@@ -212,7 +213,7 @@ class Locator:
                     [cursor.partition for cursor in lookups], self._cluster.config.api_timeout
                 )
             except KafkaError as error:
-                # Never the reset policy because of a failure: that would skip records, or repeat all.
+                # Never apply auto_offset_reset to a failure: that would skip records, or repeat all of them.
                 return self._group_failed(lookups, error)
         again = False
         for cursor in lookups:
@@ -223,11 +224,11 @@ class Locator:
                 continue
             position = committed.get(cursor.partition)
             if position is not None:
-                self._assignment.located(cursor, position.offset, position.leader_epoch)
+                self._assignment.resolved(cursor, position.offset, position.leader_epoch)
             elif (start := RESETS[self._reset]) is not None:
                 cursor.lookup.start = start
             else:
-                self._apply_policy(cursor, "nothing is committed to start from")
+                self._apply_policy(cursor, "the group has committed no offset")
         return again
 
     def _group_failed(self, lookups: Mapping[Cursor, StartLookup], error: KafkaError) -> bool:

@@ -1,4 +1,4 @@
-"""Batches that were decompressed before they are handed out, so that who reads them need not."""
+"""Batches that are decompressed before delivery, in a thread, so that iterating them does not block the event loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiokproto.records import RecordBatch
 from aiokproto.records.batch import HEADER
 from aiokproto.records.compression import Bytes, decompress
 
-MOST_UNPACKED = 32 * 1024 * 1024
-"""Bytes that the batches of one chunk may take when they are decompressed ahead; the rest is when it is read."""
+MOST_DECOMPRESSED = 32 * 1024 * 1024
+"""Most decompressed bytes of one chunk's batches; the rest is decompressed when it is iterated."""
 
 
-class UnpackedBatch(RecordBatch):
+class DecompressedBatch(RecordBatch):
     """A batch of magic 2, with its records section decompressed."""
 
     __slots__ = ("_body",)
@@ -26,26 +26,26 @@ class UnpackedBatch(RecordBatch):
         self._body = body
 
     def body(self) -> Bytes:
-        """The records section, which is kept."""
+        """Return the decompressed records section."""
         return self._body
 
 
-def is_packed(batch: RecordBatch) -> bool:
-    """Whether it can be unpacked: compressed, and not of an old format, which nests what is compressed."""
-    return batch.magic == 2 and batch.attributes & 7 != 0 and not isinstance(batch, UnpackedBatch)
+def is_decompressible(batch: RecordBatch) -> bool:
+    """Return whether the batch can be decompressed ahead: magic 0 and 1 cannot, as they nest message sets."""
+    return batch.magic == 2 and batch.attributes & 7 != 0 and not isinstance(batch, DecompressedBatch)
 
 
-def unpack(batches: Iterable[RecordBatch], most: int = MOST_UNPACKED) -> list[RecordBatch]:
-    """The batches, the compressed ones unpacked as far as ``most`` bytes reach.
+def decompress_ahead(batches: Iterable[RecordBatch], most: int = MOST_DECOMPRESSED) -> list[RecordBatch]:
+    """Decompress batches until they take ``most`` bytes; return them in order.
 
-    One that cannot be unpacked stays as it is: who reads it is told why.
+    A batch that cannot be decompressed stays as it is: iterating it raises the error.
     """
     found: list[RecordBatch] = []
     for batch in batches:
-        if is_packed(batch):
+        if is_decompressible(batch):
             with suppress(CorruptRecordError, UnsupportedCompressionError):
                 body = decompress(batch.compression, batch.raw[HEADER.size :], min(most, batch.max_decompressed))
                 most -= len(body)
-                batch = UnpackedBatch(batch, body)
+                batch = DecompressedBatch(batch, body)
         found.append(batch)
     return found

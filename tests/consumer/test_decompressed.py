@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokproto.consumer.unpacked import UnpackedBatch, unpack
+from aiokproto.consumer.decompressed import DecompressedBatch, decompress_ahead
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode
 from aiokproto.records.columns import to_columns
@@ -21,22 +21,22 @@ def stored(codec: str, magic: int = 2) -> RecordBatch:
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_an_unpacked_batch_is_the_batch(codec: str) -> None:
     batch = stored(codec)
-    [unpacked] = unpack([batch])
-    assert isinstance(unpacked, UnpackedBatch)
+    [unpacked] = decompress_ahead([batch])
+    assert isinstance(unpacked, DecompressedBatch)
     assert list(unpacked) == list(batch)
     assert to_columns([unpacked]).offset.tolist() == to_columns([batch]).offset.tolist()
     unpacked.validate()
     for name in ("raw", "base_offset", "next_offset", "attributes", "size_in_bytes", "source", "position"):
         assert getattr(unpacked, name) == getattr(batch, name)
     assert unpacked.body() is unpacked.body(), "decompressed once"
-    [again] = unpack([unpacked])
+    [again] = decompress_ahead([unpacked])
     assert again is unpacked
 
 
 @pytest.mark.parametrize(("codec", "magic"), [("none", 2), ("gzip", 1)])
 def test_what_needs_no_unpacking_is_left(codec: str, magic: int) -> None:
     batch = stored(codec, magic)
-    [same] = unpack([batch])
+    [same] = decompress_ahead([batch])
     assert same is batch
 
 
@@ -44,8 +44,8 @@ def test_no_more_is_unpacked_than_there_is_room_for() -> None:
     """Where a batch does not fit, smaller ones after it may; it is read all the same, when it is asked for."""
     size = len(stored("gzip").body())
     batches = [stored("gzip") for _ in range(3)]
-    found = unpack(batches, most=2 * size)
-    assert [isinstance(one, UnpackedBatch) for one in found] == [True, True, False]
+    found = decompress_ahead(batches, most=2 * size)
+    assert [isinstance(one, DecompressedBatch) for one in found] == [True, True, False]
     assert [[record.value for record in one] for one in found] == [VALUES] * 3
 
 
@@ -53,7 +53,7 @@ def test_damage_is_left_for_the_reader() -> None:
     data = bytearray(stored("gzip").raw)
     data[100:120] = bytes(20)
     batch = RecordBatch(bytes(data))
-    [same] = unpack([batch])
+    [same] = decompress_ahead([batch])
     assert same is batch
     with pytest.raises(CorruptRecordError, match="gzip data"):
         list(same)
