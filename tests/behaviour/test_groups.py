@@ -446,7 +446,7 @@ async def test_one_line_a_rebalance(caplog: pytest.LogCaptureFixture) -> None:
                 await until(lambda: len(consumer.assignment()) == 1, consumer)
         [line] = [record.getMessage() for record in caplog.records if record.name == "aiokproto.group"]
         assert line.startswith("group t-group: generation 1 as ")
-        assert "1 partitions, 1 more, 0 given up" in line
+        assert "1 partitions, 1 added, 0 revoked" in line
 
 
 async def test_a_group_outlives_its_coordinator(cluster3: BehaviourCluster, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""What the group changes about a member's partitions, and who carries it out."""
+"""Changes of a member's partitions, and the interface of what carries them out."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ class ChangeKind(Enum):
     """What happens to partitions."""
 
     REVOKE = auto()
-    """They are to be given up: finish the records that are being processed, and commit. They stay this member's until
-    the change is carried out, unless the group removes it meanwhile."""
+    """Give up partitions: finish the records being processed, and commit. The member owns them until the change is
+    carried out, unless the group removes it in the meantime."""
     LOST = auto()
-    """They belong to others by now. Nothing of them can be committed."""
+    """Other members may own the partitions already. Nothing of them can be committed."""
     ASSIGN = auto()
-    """They are this member's from now on. Empty if a generation brings nothing new."""
+    """The member owns the partitions from now on. Empty if a generation adds none."""
     LEFT = auto()
-    """There is no subscription, or nobody asks for records: it is no member now, and owns nothing."""
+    """The member has left the group and owns nothing: it has no subscription, or the application requests no
+    records."""
 
 
 class Change(NamedTuple):
@@ -27,8 +28,9 @@ class Change(NamedTuple):
 
     Attributes:
         kind: What happens.
-        partitions: To which partitions, sorted.
-        deadline: Loop time by which a REVOKE has to be done, to join the next generation in time.
+        partitions: The partitions concerned, sorted.
+        deadline: Loop time by which a REVOKE has to be carried out, so that the member joins the next generation in
+            time.
     """
 
     kind: ChangeKind
@@ -37,18 +39,19 @@ class Change(NamedTuple):
 
 
 class PartitionOwner(Protocol):
-    """Who reads the member's partitions, and carries out what the group changes."""
+    """What reads the member's partitions, and carries out the changes that the group makes."""
 
     async def apply(self, change: Change) -> None:
-        """Carry a change out. Nothing else happens to the partitions until this returns, and the group waits for it."""
+        """Carry out a change. The group member waits for it, and changes nothing else in the meantime."""
         ...
 
     def lost(self) -> None:
-        """The group has removed the member. A LOST change follows once :meth:`apply` has returned, which should be
-        soon: whatever it waits for can no longer be committed."""
+        """The group has removed the member. A LOST change follows when :meth:`apply` has returned, which should be
+        soon:
+        what it waits for can no longer be committed."""
         ...
 
     def session(self, confirmed: bool) -> None:
-        """Whether the coordinator has confirmed the member within the session timeout. While it has not, others may
-        have been assigned the partitions."""
+        """The coordinator has confirmed the session, or has not within the session timeout: then other members may have
+        been assigned the partitions."""
         ...

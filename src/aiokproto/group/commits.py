@@ -1,4 +1,4 @@
-"""Commits: which offsets may be committed, in which generation, and what a refusal means."""
+"""Commits: which offsets can be committed, in which generation, and what a refusal means."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
 class Commits:
-    """Commits for one member, one request after the other.
+    """Commits for one member, one request at a time: a retry could otherwise overtake a later commit and undo it.
 
-    Invariant: only offsets of partitions that the member owns are sent, in the generation that owns them. A refusal
-    that concerns an earlier generation is repeated in the present one, for what is still owned; one that concerns the
-    present generation is noted for the rebalance loop, like a heartbeat's.
+    Invariant: only offsets of owned partitions are sent, in the generation that owns them. A commit that was refused
+    because of an earlier generation is repeated in the current one, for what is still owned; a refusal in the current
+    generation is noted for the rebalance loop, like a heartbeat's.
     """
 
     def __init__(self, cluster: ClusterClient, membership: Membership, rebalance: RebalanceLoop, group_id: str) -> None:
@@ -38,25 +38,26 @@ class Commits:
     async def as_member(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
     ) -> None:
-        """Commit what the member owns of ``offsets``; while a generation is being joined, after that.
+        """Commit the offsets of owned partitions; during a rebalance, after it.
 
         Args:
-            offsets: What to commit.
+            offsets: The offsets.
             timeout: Seconds.
-            blocked: Why a rebalance cannot end meanwhile, if so.
+            blocked: Why a rebalance cannot end before this call returns; empty if it can.
 
         Raises:
-            CommitError: Some partitions are not, or no longer, this member's; the others were committed.
-            UnknownTopicError: The topics of some were deleted; the others were committed.
-            BrokerError: The commit is refused for another reason.
-            DeadlineError: It was not done in time.
+            CommitError: This member does not own some of the partitions (any more); the others were committed.
+            UnknownTopicError: Some topics were deleted; the others were committed.
+            BrokerError: The commit was refused for another reason.
+            DeadlineError: The commit was not confirmed in time.
         """
         at = asyncio.get_running_loop().time() + timeout
         async with self._one_at_a_time(at):
             while mine := {each: position for each, position in offsets.items() if each in self._rebalance.owned}:
-                # Without a generation it would pass as a commit from outside, which an empty group takes from anyone.
+                # Without a generation it would count as a commit from outside, which an empty group accepts from
+                # anyone.
                 if self._membership.generation < 0:
-                    raise CommitError(f"{self._group}: not a member now; {_names(mine)} not committed")
+                    raise CommitError(f"{self._group}: not a member at the moment; {_names(mine)} not committed")
                 if not await self._must_repeat(mine, at):
                     break
                 if blocked:
@@ -66,7 +67,7 @@ class Commits:
             raise CommitError(f"{self._group}: {_names(gone)} not committed: not assigned to this member")
 
     async def from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit as no member: for partitions that are not assigned by the group. Raises as :meth:`as_member`."""
+        """Commit offsets of partitions that the group does not assign. Raises as :meth:`as_member`."""
         at = asyncio.get_running_loop().time() + timeout
         async with self._one_at_a_time(at):
             codes = (await self._offsets.commit(offsets, None, at)).codes
@@ -75,7 +76,7 @@ class Commits:
                 raise self._error(code, partition)
 
     async def _must_repeat(self, mine: Mapping[TopicPartition, OffsetAndMetadata], at: float) -> bool:
-        """Commit once; whether it has to be repeated after the rebalance that it met."""
+        """Commit once. Return whether to repeat it after a rebalance."""
         codes, generation = await self._offsets.commit(mine, self._membership, at)
         failed = {partition: code for partition, code in codes.items() if code}
         if not failed:
@@ -104,7 +105,7 @@ class Commits:
 
     @asynccontextmanager
     async def _one_at_a_time(self, at: float) -> AsyncIterator[None]:
-        async with until(at, lambda: "OffsetCommit: another commit is still under way"):
+        async with until(at, lambda: "OffsetCommit: another commit is still in flight"):
             await self._turn.acquire()
         try:
             yield

@@ -1,4 +1,4 @@
-"""How a group member is set up."""
+"""The options of a group member."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class GroupConfig:
         group_instance_id: The static identity (KIP-345), None for a dynamic member.
         session_timeout: Seconds without a heartbeat after which the coordinator removes the member.
         heartbeat_interval: Seconds between heartbeats.
-        max_poll_interval: Seconds that a member may process records without asking for more, and that a rebalance waits
-            for it.
-        client_rack: Where the member runs; None if it does not say.
+        max_poll_interval: Seconds that the application can process records without requesting more, and that a
+            rebalance waits for it.
+        client_rack: The rack of the member; None if unknown.
     """
 
     group_id: str

@@ -1,4 +1,4 @@
-"""The session of a member: heartbeats keep it, and their responses say whether it still holds."""
+"""The session of a member: heartbeats keep it alive, and their responses confirm it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from aiokproto.group.requests import AGAIN, GroupRequests
 log = logging.getLogger("aiokproto.group")
 
 _KNOWN = frozenset({Action.ACCEPT, Action.REJOIN})
-"""Responses to a member that the coordinator knows."""
+"""Actions of responses to a member that the coordinator knows."""
 
 
 class Heartbeat:
-    """Sends heartbeats, however long records are processed.
+    """Sends heartbeats, however long the application processes records.
 
-    Invariant: the session is confirmed only if the coordinator has answered a request that was sent within the session
-    timeout. After a silence longer than that (the coordinator is cut off, or this process was suspended) it may have
-    removed the member, so the session counts as unconfirmed until the coordinator answers again. The timer notices with
-    the loop's first turn after a suspension, :meth:`check_session` before it.
+    Invariant: the session is confirmed only if the coordinator has responded to a request that was sent within the
+        session timeout. After a longer silence (the coordinator cannot be reached, or this process was suspended) it
+        may have removed the member, so the session counts as unconfirmed until the next response. After a suspension a
+        timer notices this in the event loop's first iteration, and :meth:`check_session` even before.
 
     Attributes:
         confirmed: Whether the coordinator has confirmed the session within the session timeout.
@@ -40,24 +40,25 @@ class Heartbeat:
         config: GroupConfig,
         membership: Membership,
         requests: GroupRequests,
-        on_answer: Callable[[Action, KafkaError], None],
+        on_response: Callable[[Action, KafkaError], None],
         on_session: Callable[[bool], None],
     ) -> None:
-        """``on_answer`` takes a response that changes something; ``on_session`` each change of :attr:`confirmed`."""
+        """``on_response`` receives responses that ask for an action; ``on_session`` each change of
+        :attr:`confirmed`."""
         self.confirmed = True
         self._cluster = cluster
         self._config = config
         self._membership = membership
         self._requests = requests
-        self._on_answer = on_answer
+        self._on_response = on_response
         self._on_session = on_session
         self._sent_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        # Several attempts have to fit into a session, or one lost answer would end it.
+        # Several attempts have to fit into a session: otherwise one lost response would end it.
         self._timeout = min(cluster.config.request_timeout, config.session_timeout / 3)
 
     def confirm(self, sent_at: float) -> None:
-        """The coordinator has answered a request that was sent at that loop time, and knows the member."""
+        """Note that the coordinator knows the member, by the response to a request sent at that loop time."""
         self._sent_at = max(self._sent_at, sent_at)
         loop = asyncio.get_running_loop()
         if loop.time() - self._sent_at >= self._config.session_timeout:
@@ -68,10 +69,10 @@ class Heartbeat:
         self._set_confirmed(True)
 
     async def run(self) -> None:
-        """Send heartbeats, for ever.
+        """Send heartbeats until cancelled.
 
         Raises:
-            KafkaError: The coordinator cannot be asked, for good.
+            KafkaError: Heartbeats fail for good.
         """
         failures = 0
         try:
@@ -84,12 +85,13 @@ class Heartbeat:
                 self._timer.cancel()
 
     async def _beat(self) -> bool:
-        """One heartbeat; whether the coordinator has answered it."""
+        """Send one heartbeat. Return whether the coordinator responded."""
         membership, sent_at = self._membership, asyncio.get_running_loop().time()
         generation = membership.generation
         situation = Situation(HeartbeatRequest.api_key, member=True)
         try:
-            # Not behind a JoinGroup, which the coordinator holds back, and all that follows on its connection.
+            # While joining, not on the group connection: brokers respond in order, and JoinGroup may be held back for
+            # minutes.
             channel = "group" if membership.phase is Phase.STABLE else MAIN
             response = await self._requests.once(membership.heartbeat(), timeout=self._timeout, channel=channel)
         except KafkaError as error:
@@ -101,7 +103,7 @@ class Heartbeat:
             return False
         if not membership.is_current(generation):
             if generation == membership.generation:
-                self._joins(classify(ErrorCode(response.error_code), situation), sent_at)
+                self._responded_while_joining(classify(ErrorCode(response.error_code), situation), sent_at)
             return True
         action = membership.answered(response.error_code, generation, HeartbeatRequest.api_key)
         if action in _KNOWN:
@@ -110,18 +112,19 @@ class Heartbeat:
             return True
         refusal = error_for(response.error_code, f"Heartbeat of group {self._config.group_id!r}")
         self._requests.prepare_retry(action, str(refusal))
-        self._on_answer(action, refusal)
+        self._on_response(action, refusal)
         return action in LOST or action is Action.REJOIN
 
-    def _joins(self, action: Action, sent_at: float) -> None:
-        """Take in the answer to a member that waits for the next generation: is what it still reads still its own?"""
+    def _responded_while_joining(self, action: Action, sent_at: float) -> None:
+        """Handle a response received while joining: is the member, which still reads its partitions, still in the
+        group?"""
         if action in _KNOWN:
             self.confirm(sent_at)
         elif action is Action.REJOIN_AS_NEW:
             self._doubt()
 
     def check_session(self) -> None:
-        """Notice a session that is unconfirmed before the loop has had a turn in which the timer could."""
+        """Check the session before the event loop could run the timer, as right after a suspension."""
         if (
             self._timer is not None
             and asyncio.get_running_loop().time() - self._sent_at >= self._config.session_timeout
@@ -130,7 +133,7 @@ class Heartbeat:
             self._session_ended()
 
     def _session_ended(self) -> None:
-        """The timer's end, unless the session was confirmed since."""
+        """Handle the timer; the session may have been confirmed since it was set."""
         loop = asyncio.get_running_loop()
         self._timer = None
         if not self._membership.in_session:
@@ -142,11 +145,11 @@ class Heartbeat:
         self._doubt()
 
     def _doubt(self) -> None:
-        """The coordinator has confirmed nothing that was sent within the session timeout."""
+        """Count the session as unconfirmed."""
         if self.confirmed:
             silence = asyncio.get_running_loop().time() - self._sent_at
             log.warning(
-                "group %s: nothing confirmed by the coordinator in %.1f s: the session may be over",
+                "group %s: no confirmation from the coordinator in %.1f s: the session may have expired",
                 self._config.group_id,
                 silence,
             )

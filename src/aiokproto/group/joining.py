@@ -1,4 +1,4 @@
-"""Entering a generation, and leaving the group: the requests of one attempt, in their order."""
+"""Joining a generation (JoinGroup, assignment, SyncGroup), and leaving the group."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ from aiokproto.types import TopicPartition
 log = logging.getLogger("aiokproto.group")
 
 _JOIN_MARGIN = 5.0
-"""Seconds that the response to JoinGroup may take beyond the rebalance timeout, which the coordinator keeps."""
+"""Seconds beyond the rebalance timeout, which the coordinator may use up, that a JoinGroup response can take."""
 
 _MANY_LEAVE = 3
-"""The first version of LeaveGroup that names several members (KIP-345)."""
+"""The first version of LeaveGroup with a list of members (KIP-345)."""
 
 
 class JoinFailure(NamedTuple):
-    """Why an attempt to join did not work, and what to do about it."""
+    """Why an attempt to join failed, and what to do about it."""
 
     action: Action
     error: KafkaError
 
 
 class Joining:
-    """From the wish to join to an assignment: JoinGroup, the leader's work, SyncGroup.
+    """Joins generations: JoinGroup, the assignment if this member leads, SyncGroup.
 
-    Invariant: an attempt changes nothing but the :class:`Membership`; partitions change hands only when the loop has
-    the changes carried out.
+    Invariant: an attempt changes the :class:`Membership` only; ownership of partitions changes in the rebalance loop.
     """
 
     def __init__(
@@ -62,16 +61,16 @@ class Joining:
         self._requests = requests
         self._heartbeat = heartbeat
         self._leader = Leader(cluster, config.group_id)
-        # A strategy that wants everything revoked first decides for all: the group may agree on it.
+        # With one eager assignor all partitions are revoked before joining: the group may agree on that assignor.
         self.cooperative = all(assignor.cooperative for assignor in assignors)
 
     async def attempt(
         self, topics: frozenset[str], owned: set[TopicPartition], reason: str
     ) -> set[TopicPartition] | JoinFailure:
-        """One attempt: the partitions assigned, or what to do about its failure.
+        """Make one attempt. Return the assigned partitions, or the failure and what to do about it.
 
         Raises:
-            KafkaError: The group refuses this member for good, or agreed on an assignor that it does not have.
+            KafkaError: The group refuses this member for good, or agreed on an assignor that this member does not have.
         """
         membership, api = self._membership, JoinGroupRequest.api_key
         timeout = self._config.max_poll_interval + _JOIN_MARGIN
@@ -95,14 +94,15 @@ class Joining:
         return assigned
 
     def outdated(self, snapshot: ClusterSnapshot) -> str:
-        """Why the assignment that this member computed no longer fits the cluster; empty if it does, or another did."""
+        """Return why the assignment that this member computed is outdated; empty if it is not, or another member
+        leads."""
         membership = self._membership
         return self._leader.outdated(snapshot) if membership.leads and membership.phase is Phase.STABLE else ""
 
     async def leave(self, reason: str, timeout: float) -> None:
-        """Leave the group at once, so that others need not wait for the session to end. Failures are only logged.
+        """Leave the group, so that others need not wait for the session to expire. Failures are only logged.
 
-        A static member stays: it is expected back (KIP-345).
+        A static member does not leave: it is expected to return (KIP-345).
         """
         request = self._membership.leave(reason)
         self._membership.forget()
@@ -110,7 +110,7 @@ class Joining:
             return
         group_id, at = self._config.group_id, asyncio.get_running_loop().time() + timeout
         try:
-            async with until(at, lambda: f"LeaveGroup of group {group_id!r}: not answered in {timeout:g} s"):
+            async with until(at, lambda: f"LeaveGroup of group {group_id!r}: no response in {timeout:g} s"):
                 node = await self._cluster.coordinator(CoordinatorKind.GROUP, group_id, timeout=timeout)
                 if await self._cluster.version(LeaveGroupRequest, node) >= _MANY_LEAVE:
                     request.member_id = ""
@@ -118,7 +118,7 @@ class Joining:
                     request.members = []
                 await self._cluster.send(request, node, timeout=timeout)
         except KafkaError as error:
-            log.info("group %s: could not leave, the session will time out: %s", group_id, error)
+            log.info("group %s: could not leave; the session will expire: %s", group_id, error)
 
     def _failed(self, action: Action, error: KafkaError) -> JoinFailure:
         if action in (Action.STOP, Action.FAIL):

@@ -1,4 +1,4 @@
-"""The leader's work: from all members' subscriptions to all members' partitions."""
+"""The leader's part: computes the assignment from the subscriptions of all members."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from aiokproto.group.protocol import decode_subscription, encode_assignment
 
 log = logging.getLogger("aiokproto.group")
 
-# Less than the shortest session that brokers allow by default (6 s): the leader sends no heartbeat meanwhile.
+# Below group.min.session.timeout.ms (6 s by default), for coordinators that expect no heartbeat before SyncGroup.
 _TOPIC_TIMEOUT = 5.0
 
 
 class Leader:
     """Computes the group's assignment.
 
-    Invariant: one member's mistake is not the others' trouble. A subscription that cannot be read, or a topic that does
-    not exist, yields no partitions; everybody else is assigned theirs.
+    Invariant: a mistake of one member does not affect the others. A subscription that cannot be decoded, or a topic
+        that does not exist, yields no partitions; the others are assigned theirs.
     """
 
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
@@ -30,10 +30,10 @@ class Leader:
         self._sizes: dict[str, int] = {}
 
     async def assign(self, assignor: Assignor, members: Mapping[str, tuple[str | None, bytes]]) -> dict[str, bytes]:
-        """The encoded assignment of every member.
+        """Return the encoded assignment of every member.
 
         Args:
-            assignor: The one that the group agreed on.
+            assignor: The assignor that the group agreed on.
             members: Member id → (instance id, encoded subscription).
         """
         subscriptions = {member_id: self._decode(member_id, *encoded) for member_id, encoded in members.items()}
@@ -45,7 +45,7 @@ class Leader:
         return {member_id: encode_assignment(assigned.get(member_id, [])) for member_id in subscriptions}
 
     def outdated(self, snapshot: ClusterSnapshot) -> str:
-        """Why the last assignment no longer fits the cluster; empty if it does."""
+        """Return why the last assignment is outdated; empty if it is not."""
         for topic, size in self._sizes.items():
             info = snapshot.topics.get(topic)
             if info is not None and len(info.partitions) != size:
@@ -60,7 +60,7 @@ class Leader:
             return Subscription(frozenset(), group_instance_id=instance_id)
 
     async def _size(self, topic: str) -> int:
-        """Number of partitions; 0 for a topic that cannot be had."""
+        """Return the number of partitions of a topic; 0 if it cannot be looked up."""
         try:
             info = await self._cluster.topic(topic, timeout=_TOPIC_TIMEOUT)
         except (BrokerError, DeadlineError) as error:

@@ -1,4 +1,4 @@
-"""A member of a consumer group: what the consumer sees of it."""
+"""A member of a consumer group, as the consumer sees it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LEAVE_TIMEOUT = 3.0
 
 
 class GroupMember:
-    """One member of a group.
+    """A member of a group.
 
-    :meth:`run` does the work: it has the owner carry out each change of partitions, and nothing else happens to them
-    meanwhile. Heartbeats go on, in a task of their own.
+    :meth:`run` does the work: it joins, and has the owner carry out each change of partitions. Heartbeats are sent by a
+    task of their own, so that neither joining nor callbacks delay them.
 
-    Invariant: whichever task learns that the group refuses this member for good, :meth:`run` raises it.
+    Invariant: whichever task learns that the group refuses this member for good, :meth:`run` raises the error.
     """
 
     def __init__(
@@ -46,70 +46,70 @@ class GroupMember:
         self._rebalance = RebalanceLoop(cluster, config, self._membership, self._joining, owner)
         self._commits = Commits(cluster, self._membership, self._rebalance, config.group_id)
 
-    # What the consumer says
+    # Called by the consumer
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        """Subscribe to these topics; to none to leave the group."""
+        """Replace the subscription; without topics the member leaves the group."""
         self._rebalance.set_topics(frozenset(topics))
 
     def on_metadata(self, snapshot: ClusterSnapshot) -> None:
-        """Join again if this member leads and the cluster is no longer the one it computed the assignment for."""
+        """Rejoin if this member leads and the topics have changed since it computed the assignment."""
         if reason := self._joining.outdated(snapshot):
             self._rebalance.rejoin(reason)
 
     def leave_on_poll_timeout(self, reason: str) -> None:
-        """Leave the group until :meth:`rejoin`: nobody asks for its records."""
+        """Leave the group until :meth:`rejoin`, since the application requests no records."""
         if not self._rebalance.away:
             self._rebalance.set_away(reason)
 
     def rejoin(self) -> None:
-        """Be a member again after :meth:`leave_on_poll_timeout`."""
+        """Join again after :meth:`leave_on_poll_timeout`."""
         if self._rebalance.away:
             self._rebalance.set_away("")
 
     def check_session(self) -> None:
-        """Notice now if the session may be over: see :class:`~aiokproto.group.heartbeat.Heartbeat`."""
+        """Check now whether the session is still confirmed: see :class:`~aiokproto.group.heartbeat.Heartbeat`."""
         self._heartbeat.check_session()
 
-    # What it is
+    # State
 
     @property
     def owned(self) -> AbstractSet[TopicPartition]:
-        """The partitions that are this member's."""
+        """The partitions that this member owns."""
         return self._rebalance.owned
 
     @property
     def outside(self) -> bool:
-        """Whether it is no member, and does not want to be."""
+        """Whether it is not a member, and has no subscription for which to join."""
         return self._rebalance.outside
 
     @property
     def removed(self) -> bool:
-        """Whether the group has gone on without this member, or never had it: nothing that it owned is its own now."""
+        """Whether the member is in no generation: it owns nothing now, whatever it owned before."""
         return self._membership.generation < 0
 
     @property
     def state(self) -> str:
-        """What the member is doing, for people."""
+        """The member's state, as text."""
         if self._rebalance.away:
             return f"out of group {self._config.group_id!r}: {self._rebalance.away}"
         return f"{self._membership.phase.name.lower()} in group {self._config.group_id!r}"
 
     @property
     def trouble(self) -> str:
-        """Why it has no partitions, if that is not as it should be; empty if it is."""
+        """Why the member has no partitions, if something is wrong; else empty."""
         if (self.outside and not self._rebalance.has_subscription) or self._rebalance.settled.is_set() or self.owned:
             return ""
-        return f"{self.state}: {self._rebalance.join_failure or 'the coordinator has not answered'}"
+        return f"{self.state}: {self._rebalance.join_failure or 'no response from the coordinator'}"
 
-    # Its life
+    # Lifecycle
 
     async def run(self) -> None:
-        """Be a member whenever there is a subscription, for ever.
+        """Be a member whenever there is a subscription, until cancelled.
 
         Raises:
             GroupError, FencedError, AuthorizationError: The group refuses this member for good.
-            ConfigurationError: The group agreed on an assignor that cannot be used.
+            ConfigurationError: The group agreed on an assignor that this member does not have.
             ClientClosedError: The heartbeat task was cancelled.
         """
         heartbeats = asyncio.create_task(self._heartbeat.run(), name="aiokproto-heartbeat")
@@ -122,7 +122,7 @@ class GroupMember:
                 await heartbeats
 
     async def leave(self, reason: str, timeout: float = _LEAVE_TIMEOUT) -> None:
-        """Leave the group at once, after :meth:`run` has ended. Failures are only logged."""
+        """Leave the group after :meth:`run` has ended. Failures are only logged."""
         self._rebalance.owned.clear()
         await self._joining.leave(reason, timeout)
 
@@ -131,11 +131,12 @@ class GroupMember:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float, *, blocked: str = ""
     ) -> None:
-        """Commit what this member owns; see :meth:`Commits.as_member <aiokproto.group.commits.Commits.as_member>`."""
+        """Commit offsets of owned partitions; see :meth:`Commits.as_member
+        <aiokproto.group.commits.Commits.as_member>`."""
         await self._commits.as_member(offsets, timeout, blocked=blocked)
 
     async def commit_from_outside(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float) -> None:
-        """Commit for partitions that the group does not assign. Raises as :meth:`commit`."""
+        """Commit offsets of partitions that the group does not assign. Raises as :meth:`commit`."""
         await self._commits.from_outside(offsets, timeout)
 
     def _take(self, action: Action, error: KafkaError) -> None:

@@ -1,27 +1,27 @@
-"""A member of a classic group: its state, and what each response makes of it. No sockets, no clock, no event loop.
+"""The state machine of a classic group member. Pure: no sockets, no clock, no event loop.
 
 A group moves through *generations*. To enter the next one, every member sends JoinGroup; the coordinator holds the
-responses back until all have come (or the rebalance timeout has passed), and names one of them leader. The leader
-computes the assignment and sends it with SyncGroup; the others send an empty SyncGroup, and every member is answered
-with its own partitions. From then on heartbeats keep the member's session; their responses also say when the next
-generation is being formed.
+responses back until all members have joined (or the rebalance timeout has passed), and makes one of them the leader.
+The leader computes the assignment and sends it with SyncGroup; the others send an empty SyncGroup, and each response
+holds the member's own partitions. From then on heartbeats keep the member's session alive; their responses also
+announce the next rebalance.
 
 ::
 
               join              ok                    ok
     UNJOINED ──────→ JOINING ──────────→ SYNCING ──────────────→ STABLE ───┐ heartbeat, commit: ok
-        ↑               │ ↑                 │                      │  ↑────┘
-        │               │ └─────────────────┴──────────────────────┘
-        │               │   REBALANCE_IN_PROGRESS: same member, next generation
-        └───────────────┴── UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: the group went on without it; its partitions are lost
+        ↑               │ ↑                 │                      │  ↑────┘ │               │
+        └─────────────────┴──────────────────────┘ │               │   REBALANCE_IN_PROGRESS: same member, next
+        generation └───────────────┴── UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: the group continued without it; its
+        partitions are lost
 
-What a response means is decided by :mod:`aiokproto.failures`. What is lost differs: after ILLEGAL_GENERATION the
-coordinator still knows the member id, after UNKNOWN_MEMBER_ID it does not. MEMBER_ID_REQUIRED (KIP-394) gives the id
-first, so that a client that joins and vanishes leaves no member behind. A static member (KIP-345) is known by its
-instance id: it does not leave when it stops, and when it is back it is assigned its former partitions without a
-rebalance; FENCED_INSTANCE_ID means that another process runs under the same name.
+:mod:`aiokproto.failures` decides what a response means. After ILLEGAL_GENERATION the coordinator still knows the member
+id, after UNKNOWN_MEMBER_ID it does not. MEMBER_ID_REQUIRED (KIP-394) assigns the id before the member joins, so that a
+client that joins and crashes leaves no member behind. A static member (KIP-345) is identified by its instance id: it
+does not leave when it stops, and gets its partitions back without a rebalance when it returns in time;
+FENCED_INSTANCE_ID means that another process uses the same instance id.
 
-The *coordinator* of a group is a broker, and moves: NOT_COORDINATOR and its kind ask for another FindCoordinator.
+The *coordinator* of a group is a broker, and can move: after NOT_COORDINATOR and the like it is looked up again.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.protocol import PROTOCOL_TYPE
 
 LOST = frozenset({Action.REJOIN_LOST, Action.REJOIN_AS_NEW})
-"""What is done after the group went on without the member."""
+"""Actions after the group has continued without the member."""
 
 
 class Phase(Enum):
-    """Where in the life of a generation the member is."""
+    """The member's progress within a generation."""
 
     UNJOINED = auto()
     JOINING = auto()
@@ -53,19 +53,19 @@ class Phase(Enum):
 
 @dataclass
 class Membership:
-    """The member. It makes its requests, and takes in their responses; nothing else changes it.
+    """The state of the member: creates its requests, and changes with their responses only.
 
     Attributes:
         group_id: The group.
         instance_id: The static identity, None for a dynamic member.
         session_timeout: Seconds without a heartbeat after which the coordinator removes the member.
         rebalance_timeout: Seconds that the coordinator waits for all members to join.
-        member_id: The id that the coordinator has given it; empty before it has joined.
-        generation: The generation it is in; -1 when in none.
+        member_id: The id that the coordinator has assigned; empty before the first join.
+        generation: The current generation; -1 if in none.
         protocol: The assignor that the group agreed on.
-        leads: Whether it computes the assignment.
-        members: The members' subscriptions, if it leads: member id → (instance id, encoded subscription).
-        skip_assignment: Whether the members keep their partitions though this one leads (KIP-814).
+        leads: Whether this member computes the assignment.
+        members: If it leads, the subscriptions: member id → (instance id, encoded subscription).
+        skip_assignment: Whether the members keep their partitions although this one leads (KIP-814).
     """
 
     group_id: str
@@ -81,7 +81,7 @@ class Membership:
     skip_assignment: bool = False
 
     def join(self, protocols: Mapping[str, bytes], reason: str) -> JoinGroupRequest:
-        """The request to enter the next generation: assignors by preference, each with the subscription for it."""
+        """Return the request to join the next generation: assignors by preference, each with its subscription."""
         self.phase = Phase.JOINING
         return JoinGroupRequest(
             group_id=self.group_id,
@@ -95,7 +95,7 @@ class Membership:
         )
 
     def joined(self, response: JoinGroupResponse) -> Action:
-        """Take in the response to :meth:`join`."""
+        """Handle the response to :meth:`join`. Return what to do."""
         action = self._take(response.error_code, JoinGroupRequest.api_key)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -112,7 +112,7 @@ class Membership:
         return action
 
     def sync(self, assignments: Mapping[str, bytes]) -> SyncGroupRequest:
-        """The request for this member's partitions; the leader's has the assignment of every member."""
+        """Return the request for this member's partitions; the leader's holds the assignments of all members."""
         return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -127,14 +127,14 @@ class Membership:
         )
 
     def synced(self, code: int) -> Action:
-        """Take in the error code of the response to :meth:`sync`."""
+        """Handle the error code of the response to :meth:`sync`. Return what to do."""
         action = self._take(code, SyncGroupRequest.api_key)
         if action is Action.ACCEPT:
             self.phase = Phase.STABLE
         return action
 
     def heartbeat(self) -> HeartbeatRequest:
-        """The request to keep the session."""
+        """Return the request that keeps the session alive."""
         return HeartbeatRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -144,23 +144,24 @@ class Membership:
 
     @property
     def in_session(self) -> bool:
-        """Whether the coordinator expects heartbeats: also of a member that joins the generation after its own."""
+        """Whether the coordinator expects heartbeats: also while the member joins the next generation."""
         return self.generation >= 0 and self.phase is not Phase.UNJOINED
 
     def is_current(self, generation: int) -> bool:
-        """Whether the response to a heartbeat or commit that was sent in ``generation`` says anything about the member.
+        """Return whether the response to a heartbeat or commit sent in ``generation`` still concerns the member.
 
-        One that was sent in an earlier generation says nothing about this one; nor does one that comes while the next
-        is being joined, which the coordinator may have begun already.
+        One that was sent in an earlier generation does not; nor does one that is received while the member joins the
+        next generation, which the coordinator may have started already.
         """
         return generation == self.generation and self.phase is Phase.STABLE
 
     def answered(self, code: int, generation: int, api: int) -> Action:
-        """Take in the error code of a heartbeat or commit that was sent in ``generation``; ACCEPT if it is no news."""
+        """Handle the error code of a heartbeat or commit sent in ``generation``. Return what to do; ACCEPT if
+        outdated."""
         return self._take(code, api) if self.is_current(generation) else Action.ACCEPT
 
     def leave(self, reason: str) -> LeaveGroupRequest | None:
-        """The request to leave at once; None if it is no member, or a static one, which stays."""
+        """Return the request to leave; None if it is not a member, or a static one, which stays."""
         if not self.member_id or self.instance_id is not None:
             return None
         return LeaveGroupRequest(
@@ -170,7 +171,7 @@ class Membership:
         )
 
     def forget(self) -> None:
-        """Be no member: the group has none of this id, or will not after :meth:`leave`."""
+        """Reset to a client that has never joined."""
         self.member_id = ""
         self._leave_generation()
 

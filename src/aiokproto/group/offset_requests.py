@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch, in the form that each version has for them."""
+"""OffsetCommit and OffsetFetch requests in the form of each version, and reading their responses."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from aiokproto.group.requests import AGAIN
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 _BY_NAME = 9
-"""The last version of OffsetCommit and OffsetFetch that names topics; from 10 on they go by id."""
+"""The last version of OffsetCommit and OffsetFetch with topic names; later ones have topic ids (KIP-848)."""
 
 _GROUPS_FROM = 8
-"""The first version of OffsetFetch that asks for several groups."""
+"""The first version of OffsetFetch with several groups (KIP-709)."""
 
 _STABLE_FROM = 7
-"""The first version of OffsetFetch that can wait for transactions (KIP-447)."""
+"""The first version of OffsetFetch that can wait for open transactions (KIP-447)."""
 
 NOT_ANSWERED = ErrorCode.UNKNOWN_SERVER_ERROR
-"""What a partition gets that a response leaves out."""
+"""The error code of a partition that a response leaves out."""
 
 
 class CommitExchange:
-    """OffsetCommit, as a member or from outside the group.
+    """An OffsetCommit, as a member or from outside of the group.
 
     Attributes:
         member: Whether it is sent as a member.
@@ -59,7 +59,7 @@ class CommitExchange:
         self.member = member is not None
         self._cluster = cluster
         self._partitions = list(offsets)
-        # For all attempts: ids that are looked up again after a refusal would be those of other topics.
+        # Fixed for all attempts: ids looked up again after a refusal could be those of topics created again.
         self._ids = _topic_ids(cluster.snapshot, {topic for topic, _ in offsets})
         self._names = {topic_id: name for name, topic_id in self._ids.items()}
         topics: dict[str, OffsetCommitRequestTopic] = {}
@@ -94,7 +94,7 @@ class CommitExchange:
         return _worst([code for partition, code in codes.items() if not self._is_gone(partition, code)], situation)
 
     def codes(self, response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
-        """The error code of each partition that was to be committed."""
+        """Return the error code of each partition."""
         answered = {
             TopicPartition(topic.name or self._names.get(topic.topic_id, ""), entry.partition_index): entry.error_code
             for topic in response.topics
@@ -103,20 +103,20 @@ class CommitExchange:
         return {partition: ErrorCode(answered.get(partition, NOT_ANSWERED)) for partition in self._partitions}
 
     def _is_gone(self, partition: TopicPartition, code: ErrorCode) -> bool:
-        """Whether it was refused since the topic was deleted: to repeat the commit would hold up all others."""
+        """Return whether a partition was refused because its topic was deleted: retrying would delay the others."""
         if classify(code, Situation(OffsetCommitRequest.api_key)) is not Action.REFRESH_METADATA:
             return False
-        # The coordinator may be the one that has not heard of the topic yet.
+        # It may also be the coordinator whose metadata is outdated: compare with fresh metadata.
         self._cluster.invalidate(f"OffsetCommit for {partition}: {code.name}")
         snapshot = self._cluster.snapshot
         return snapshot.partition(*partition) is None or partition.topic in snapshot.recreated(self._ids)
 
 
 class FetchExchange:
-    """OffsetFetch.
+    """An OffsetFetch.
 
     Attributes:
-        partitions: The partitions asked for.
+        partitions: The requested partitions.
     """
 
     request_type = OffsetFetchRequest
@@ -137,7 +137,7 @@ class FetchExchange:
         return None if self._ids else _BY_NAME
 
     def build(self, version: int) -> OffsetFetchRequest:
-        # A broker before 2.5 cannot wait for transactions; read-process-write loops do not work with it anyway.
+        # Brokers before 2.5 cannot wait for transactions (KIP-447); exactly-once loops need newer ones anyway.
         stable = version >= _STABLE_FROM
         if version >= _GROUPS_FROM:
             topics = [
@@ -155,12 +155,12 @@ class FetchExchange:
             [ErrorCode(top), *(ErrorCode(entry.error_code) for entry in entries.values())],
             Situation(OffsetFetchRequest.api_key),
         )
-        # By name, nothing is committed for a topic that was deleted, and the others need not wait for fresh metadata.
+        # Retry by name: a deleted topic then has no committed offset, and the others need no fresh metadata.
         self._by_id = self._by_id and code is not ErrorCode.UNKNOWN_TOPIC_ID
         return code
 
     def entries(self, response: OffsetFetchResponse) -> tuple[int, dict[TopicPartition, Any]]:
-        """The top-level code and the partitions, in whichever of its two forms the version has them."""
+        """Return the top-level error code and the partitions, from either form of the response."""
         names = {topic_id: name for name, topic_id in self._ids.items()}
         if response.groups:
             group = response.groups[0]
@@ -177,13 +177,13 @@ class FetchExchange:
 
 
 def _topic_ids(snapshot: ClusterSnapshot, topics: Collection[str]) -> dict[str, bytes]:
-    """The ids of these topics, or none at all: a request has ids or names."""
+    """Return the ids of all topics, or nothing if one is unknown: a request has either ids or names."""
     ids = {name: snapshot.topics[name].topic_id for name in topics if name in snapshot.topics}
     return ids if len(ids) == len(topics) and ZERO_UUID not in ids.values() else {}
 
 
 def _worst(codes: Iterable[ErrorCode], situation: Situation) -> ErrorCode:
-    """The code that decides about a response: first one that asks for another attempt, then one about the member."""
+    """Return the code that decides about a response: one to retry first, then one about the member."""
 
     def rank(code: ErrorCode) -> int:
         action = classify(code, situation)

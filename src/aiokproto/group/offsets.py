@@ -1,4 +1,4 @@
-"""How far a group has read: committing offsets, and fetching committed ones."""
+"""Committed offsets of a group: commit and fetch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 
 class CommitResult(NamedTuple):
-    """What became of a commit.
+    """The result of a commit.
 
     Attributes:
-        codes: The error code of each partition; NONE where it was committed.
-        generation: The generation in which it was sent; -1 from outside the group.
+        codes: The error code of each partition; NONE if it was committed.
+        generation: The generation in which it was sent; -1 from outside of the group.
     """
 
     codes: dict[TopicPartition, ErrorCode]
@@ -28,12 +28,13 @@ class CommitResult(NamedTuple):
 
 
 class GroupOffsets:
-    """Commits offsets, and fetches committed ones.
+    """Commits offsets and fetches committed ones.
 
-    Topics go by id where the cluster metadata has the ids of all of them and the coordinator takes ids, else by name.
+    Topics are identified by id if the metadata has the ids of all of them and the coordinator supports it, else by
+    name.
 
-    Invariant: the result is about exactly the partitions that were asked for, whatever form the version has; and an
-    offset of a topic that was deleted is never committed for another that was created under its name since.
+    Invariant: results cover exactly the requested partitions, whatever form the version has; and an offset of a deleted
+    topic is never committed for a new topic of the same name.
     """
 
     def __init__(self, cluster: ClusterClient, group_id: str) -> None:
@@ -44,16 +45,16 @@ class GroupOffsets:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Membership | None, at: float
     ) -> CommitResult:
-        """Commit as ``member`` or, with None, from outside, which works while the group has no members.
+        """Commit as ``member``, or with None from outside of the group, which works while it has no members.
 
         Args:
-            offsets: What to commit.
-            member: As whom.
+            offsets: The offsets.
+            member: The member that commits, or None.
             at: Loop time of the deadline.
 
         Raises:
-            DeadlineError: The coordinator did not take it in time.
-            KafkaError: The coordinator cannot be asked.
+            DeadlineError: No response in time.
+            KafkaError: The request failed for good.
         """
         exchange = CommitExchange(self._cluster, self.group_id, offsets, member)
         response = await self._requests.send(exchange, at)
@@ -62,18 +63,18 @@ class GroupOffsets:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where it has nothing.
+        """Return committed offsets, None where there are none.
 
-        Pending transactions that commit offsets of these partitions are waited for (KIP-447), at any isolation level:
-        a consumer that started before their end would process once more what they are about to commit.
+        Waits for open transactions that commit offsets of these partitions (KIP-447), at any isolation level: a
+        consumer that started before they end would process records again that they are about to commit.
 
         Args:
-            partitions: Which ones.
+            partitions: The partitions.
             timeout: Seconds.
 
         Raises:
             BrokerError: The group or a topic may not be read.
-            DeadlineError: No answer in time.
+            DeadlineError: No response in time.
         """
         found, failures = await self.lookup(partitions, timeout)
         for failure in failures.values():
@@ -83,10 +84,10 @@ class GroupOffsets:
     async def lookup(
         self, partitions: Iterable[TopicPartition], timeout: float
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata | None], dict[TopicPartition, BrokerError]]:
-        """As :meth:`committed`, but what is refused of single partitions holds up no others.
+        """As :meth:`committed`, but return refusals of single partitions instead of raising them.
 
         Returns:
-            What is committed, and why it is not known. Each partition is in one of the two.
+            Committed offsets, and errors. Each partition is in one of the two.
         """
         exchange = FetchExchange(self._cluster, self.group_id, partitions)
         response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)

@@ -1,4 +1,4 @@
-"""What members of a classic group tell each other, inside fields that brokers pass on without reading."""
+"""The consumer protocol: subscriptions and assignments, as bytes that the coordinator passes on unread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def encode_subscription(
     generation: int,
     rack_id: str | None,
 ) -> bytes:
-    """A member's subscription, for JoinGroup."""
+    """Encode a member's subscription, for JoinGroup."""
     version = ConsumerProtocolSubscription.versions.highest
     message = ConsumerProtocolSubscription(
         topics=sorted(topics),
@@ -42,10 +42,10 @@ def encode_subscription(
 
 
 def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscription:
-    """What another member said. Its version may be newer than any known here: later ones only add to the end.
+    """Decode the subscription of another member. Newer versions than ours only append fields, which are skipped.
 
     Raises:
-        DecodeError: It is no subscription.
+        DecodeError: The bytes are not a subscription.
     """
     version = _version(data, ConsumerProtocolSubscription.versions.highest)
     message, _ = ConsumerProtocolSubscription.decode_from(data, _VERSION.size, version)
@@ -60,17 +60,17 @@ def decode_subscription(data: bytes, group_instance_id: str | None) -> Subscript
 
 
 def encode_assignment(assigned: Iterable[TopicPartition]) -> bytes:
-    """A member's part, for SyncGroup."""
+    """Encode a member's assignment, for SyncGroup."""
     version = ConsumerProtocolAssignment.versions.highest
     message = ConsumerProtocolAssignment(assigned_partitions=_by_topic(assigned), user_data=None)
     return _VERSION.pack(version) + message.encode(version)
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """What the leader has given this member. No bytes at all are no partitions.
+    """Decode the assignment that the leader has computed for this member. Empty bytes stand for no partitions.
 
     Raises:
-        DecodeError: It is no assignment.
+        DecodeError: The bytes are not an assignment.
     """
     if not data:
         return []
@@ -81,7 +81,7 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
 
 def _version(data: bytes, highest: int) -> int:
     if len(data) < _VERSION.size:
-        raise DecodeError(f"consumer protocol: {len(data)} bytes have no room for a version")
+        raise DecodeError(f"consumer protocol: {len(data)} bytes are too short for a version")
     (version,) = _VERSION.unpack_from(data)
     if version < 0:
         raise DecodeError(f"consumer protocol: version {version}")

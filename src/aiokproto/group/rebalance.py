@@ -1,4 +1,4 @@
-"""The membership loop: joins generation after generation, and has each change of partitions carried out."""
+"""The rebalance loop: joins generation after generation, and has each change of partitions carried out."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _LEAVE_TIMEOUT = 3.0
 class RebalanceLoop:
     """Moves the member from generation to generation.
 
-    What happens meanwhile (the subscription changes, a heartbeat or commit is answered) only leaves a note, by
+    Events in between (the subscription changes, a heartbeat or commit gets its response) only leave a note, by
     :meth:`rejoin`, :meth:`lose` or :meth:`fail`; the loop acts on the notes one after the other.
 
-    Invariant: :attr:`owned` changes only in here, and each change is carried out by the owner before the next begins.
-    A partition is assigned, and then either revoked or lost, alternately.
+    Invariant: :attr:`owned` changes only here, and the owner has carried out each change before the next starts. A
+    partition is assigned, then either revoked or lost, alternately.
 
     Attributes:
-        owned: The partitions that are this member's.
-        generations: How many generations it has entered.
-        outside: Whether it is no member, and does not want to be.
+        owned: The partitions that this member owns.
+        generations: How many generations it has joined.
+        outside: Whether it is not a member, and has no subscription for which to join.
         settled: Set while no generation is being joined.
-        lost_reason: Why the group went on without this member, until the owner has been given the LOST change.
-        away: Why it is no member although it has a subscription.
-        join_failure: Why the last attempt to join did not work; empty once one has.
+        lost_reason: Why the group continued without this member, until the owner has received the LOST change.
+        away: Why it stays out of the group although it has a subscription.
+        join_failure: Why the last attempt to join failed; empty after a success.
     """
 
     def __init__(
@@ -66,22 +66,22 @@ class RebalanceLoop:
 
     @property
     def has_subscription(self) -> bool:
-        """Whether there are topics to read."""
+        """Whether topics are subscribed."""
         return bool(self._topics)
 
     # Notes
 
     def set_topics(self, topics: frozenset[str]) -> None:
-        """Subscribe to these topics; to none to leave the group."""
+        """Replace the subscription; without topics the member leaves the group."""
         if topics != self._topics:
             self._topics = topics
             self.outside = self.outside and not topics
             self.rejoin("the subscription changed")
 
     def set_away(self, reason: str) -> None:
-        """Leave the group although there is a subscription; with an empty reason, join it again."""
+        """Leave the group in spite of the subscription; with an empty reason, join again."""
         self.away = reason
-        self.rejoin("records are asked for again")
+        self.rejoin("records are requested again")
 
     def rejoin(self, reason: str) -> None:
         """Join the next generation."""
@@ -89,19 +89,19 @@ class RebalanceLoop:
         self._note()
 
     def lose(self, error: KafkaError) -> None:
-        """The group went on without this member."""
+        """Note that the group continued without this member."""
         self.lost_reason = str(error)
         if self.owned:
             self._owner.lost()
         self.rejoin(str(error))
 
     def fail(self, error: BaseException) -> None:
-        """The group refuses this member for good: :meth:`run` raises this."""
+        """Note that the group refuses this member for good: :meth:`run` raises the error."""
         self._failure = self._failure or error
         self._note()
 
     def take(self, action: Action, error: KafkaError) -> None:
-        """Note what the response to a heartbeat or commit asks for."""
+        """Note the action that the response to a heartbeat or commit asks for."""
         if action is Action.REJOIN:
             self.rejoin("the group is rebalancing")
         elif action in LOST:
@@ -111,17 +111,17 @@ class RebalanceLoop:
 
     def _note(self) -> None:
         self._noted.set()
-        if not self._may_join() and self._attempt is not None:
-            # The coordinator may hold its response back for as long as a rebalance takes.
+        if not self._can_join() and self._attempt is not None:
+            # Do not wait for JoinGroup: the coordinator can hold its response back for a whole rebalance timeout.
             self._attempt.cancel()
 
-    def _may_join(self) -> bool:
+    def _can_join(self) -> bool:
         return bool(self._topics) and not self.away and self._failure is None
 
     # The loop
 
     async def run(self) -> None:
-        """Be a member whenever there is a subscription, for ever.
+        """Be a member whenever there is a subscription, until cancelled.
 
         Raises:
             KafkaError: The group refuses this member for good.
@@ -132,7 +132,7 @@ class RebalanceLoop:
                 raise self._failure
             if self.lost_reason:
                 await self._lose()
-            elif not self._may_join():
+            elif not self._can_join():
                 await self._stay_out()
             else:
                 await self._rebalance()
@@ -145,18 +145,18 @@ class RebalanceLoop:
     async def _stay_out(self) -> None:
         away = self.away
         await self._give_up(ChangeKind.LOST if away else ChangeKind.REVOKE, set(self.owned))
-        if self._may_join() or self._failure is not None:
+        if self._can_join() or self._failure is not None:
             return
         await self._joining.leave(away or "unsubscribed", _LEAVE_TIMEOUT)
         self.outside = not self._topics
         await self._owner.apply(Change(ChangeKind.LEFT, []))
-        if not self._may_join():
+        if not self._can_join():
             await self._noted.wait()
 
     async def _rebalance(self) -> None:
         gone = {each for each in self.owned if not self._joining.cooperative or each.topic not in self._topics}
         await self._give_up(ChangeKind.REVOKE, gone)
-        if self.lost_reason or not self._may_join():
+        if self.lost_reason or not self._can_join():
             return
         assigned = await self._join()
         if assigned is None:
@@ -169,25 +169,27 @@ class RebalanceLoop:
         self._log_generation(len(added), len(revoked))
         await self._owner.apply(Change(ChangeKind.ASSIGN, sorted(added)))
         if revoked:
-            # What was revoked can be assigned to its new owner only now (KIP-429).
+            # Cooperative rebalancing: revoked partitions are assigned to their new owners in the next generation
+            # (KIP-429).
             self.rejoin("partitions were given up")
         await self._noted.wait()
 
     async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition]) -> None:
         if not partitions:
             return
-        # Less than the whole rebalance timeout: the heartbeat that said so came up to an interval late.
+        # Less than the rebalance timeout: the heartbeat that announced the rebalance was up to an interval late.
         patience = max(self._config.max_poll_interval * 0.9 - self._config.heartbeat_interval, 0.1)
         deadline = asyncio.get_running_loop().time() + patience
         await self._owner.apply(Change(kind, sorted(partitions), deadline))
         self.owned -= partitions
 
     async def _join(self) -> set[TopicPartition] | None:
-        """Join until it works: the partitions assigned. None if what is owned is lost, or it must not join any more."""
+        """Join, with retries, and return the assigned partitions. None if the owned ones are lost, or joining must
+        stop."""
         failures = 0
         self.settled.clear()
         try:
-            while self._may_join():
+            while self._can_join():
                 self._noted.clear()
                 result = await self._attempt_to_join()
                 if result is None or isinstance(result, set):
@@ -199,7 +201,8 @@ class RebalanceLoop:
                 if action in LOST and self.owned:
                     self.lose(error)
                     return None
-                # The first time the response has changed what to ask; after that the group needs time.
+                # The first refusal of this kind changes the request (a member id, for example), so retry without
+                # backoff.
                 if action is not Action.REJOIN or failures > 1:
                     level = logging.WARNING if failures % 10 == 3 else logging.DEBUG
                     log.log(level, "group %s: attempt %d to join: %s", self._config.group_id, failures, error)
@@ -209,7 +212,7 @@ class RebalanceLoop:
             self.settled.set()
 
     async def _attempt_to_join(self) -> set[TopicPartition] | JoinFailure | None:
-        """One attempt; None if it ended since the member must not join any more."""
+        """Make one attempt to join. Return None if it was cancelled because the member must not join any more."""
         self._attempt = asyncio.create_task(
             self._joining.attempt(self._topics, self.owned, self._rejoin_reason), name="aiokproto-consumer-join"
         )
@@ -225,7 +228,7 @@ class RebalanceLoop:
         self.generations += 1
         member = self._membership
         log.info(
-            "group %s: generation %d as %s%s with %s: %d partitions, %d more, %d given up (%s)",
+            "group %s: generation %d as %s%s with %s: %d partitions, %d added, %d revoked (%s)",
             self._config.group_id,
             member.generation,
             member.member_id,

@@ -1,4 +1,4 @@
-"""Requests to a group's coordinator, wherever it is: the one place where they are sent again."""
+"""Requests to a group's coordinator: the only place that retries them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = logging.getLogger("aiokproto.group")
 R = TypeVar("R", bound=Response)
 
 AGAIN = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_METADATA})
-"""Actions after which the same is asked again."""
+"""Actions after which the request is retried."""
 
 
 class Exchange(Protocol, Generic[R]):
-    """A request for every version, and what its response says."""
+    """A request, built for the version in use, and how to read its response."""
 
     @property
     def request_type(self) -> type[Request[R]]:
@@ -31,27 +31,27 @@ class Exchange(Protocol, Generic[R]):
 
     @property
     def member(self) -> bool:
-        """Whether it is sent as a member."""
+        """Whether it is sent as a member of the group."""
         ...
 
     def highest(self) -> int | None:
-        """The highest version that the next attempt can use; None for the newest."""
+        """Return the highest version that the next attempt can use; None for the newest."""
         ...
 
     def build(self, version: int) -> Request[R]:
-        """The request in the form of that version."""
+        """Return the request in the form of a version."""
         ...
 
     def failure(self, response: R) -> ErrorCode:
-        """The code that decides what to do about a response."""
+        """Return the error code that decides what to do about a response."""
         ...
 
 
 class GroupRequests:
     """Sends requests to a group's coordinator.
 
-    Invariant: what a failure means is decided by :func:`~aiokproto.failures.classify` alone, and a coordinator that
-    failed is looked up again before the next request.
+    Invariant: :func:`~aiokproto.failures.classify` alone decides what a failure means, and a coordinator that failed is
+    looked up again before the next request.
 
     Attributes:
         group_id: The group.
@@ -62,7 +62,7 @@ class GroupRequests:
         self._cluster = cluster
 
     async def once(self, request: Request[R], *, timeout: float, channel: str = "group") -> R:
-        """One attempt, by default on the connection for requests that a coordinator holds back (JoinGroup, SyncGroup).
+        """Make one attempt, by default on the connection for requests with late responses (JoinGroup, SyncGroup).
 
         Raises:
             KafkaError: As :meth:`~aiokproto.cluster.ClusterClient.send` and ``coordinator``.
@@ -71,19 +71,19 @@ class GroupRequests:
         return await self._cluster.send(request, node, timeout=timeout, channel=channel)
 
     async def send(self, exchange: Exchange[R], at: float) -> R:
-        """Ask the coordinator until its response asks for no other attempt.
+        """Send a request, with retries.
 
         Args:
-            exchange: What to send, and how to read the response.
+            exchange: The request, and how to read its response.
             at: Loop time of the deadline.
 
         Raises:
-            DeadlineError: Not done in time; names the last failure.
-            KafkaError: The coordinator cannot be asked, and another attempt would not help.
+            DeadlineError: No success in time; the message names the last failure.
+            KafkaError: The request failed, and a retry would not help.
         """
         loop = asyncio.get_running_loop()
         situation = Situation(exchange.request_type.api_key, member=exchange.member)
-        attempt, failure, began = 0, "no answer", loop.time()
+        attempt, failure, began = 0, "no response", loop.time()
 
         def describe() -> str:
             return (
@@ -114,7 +114,7 @@ class GroupRequests:
         return await self._cluster.send(exchange.build(version), node, max_version=version)
 
     def prepare_retry(self, action: Action, reason: str) -> None:
-        """Do what an action asks for before the next attempt."""
+        """Prepare the next attempt: forget the coordinator, or refresh the metadata."""
         if action is Action.FIND_COORDINATOR:
             self._cluster.forget_coordinator(CoordinatorKind.GROUP, self.group_id)
         elif action is Action.REFRESH_METADATA:

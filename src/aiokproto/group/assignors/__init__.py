@@ -1,8 +1,8 @@
-"""Assignors: how a group's partitions are dealt out among its members. Pure functions of what the members say.
+"""Assignors: how a group's partitions are distributed among its members. Pure functions of the subscriptions.
 
-The member that the coordinator chose as leader runs one of them and sends every member its part. All clients of a group
-must know the assignor under the same name and, since any of them may lead, should come to like results: ``range`` and
-``roundrobin`` here give exactly what the Java client gives.
+The member that the coordinator chooses as leader runs one of them, and sends the assignment of every member with
+SyncGroup. All clients of a group must have the assignor under the same name and, since any of them can lead, should
+compute similar results: ``range`` and ``roundrobin`` compute exactly what the Java client does.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _BY_NAME: dict[str, Callable[[], Assignor]] = {
 
 
 def make_assignors(strategies: Sequence[str | Assignor]) -> list[Assignor]:
-    """The assignors of ``partition_assignment_strategy``, by preference: names, or objects of your own.
+    """Return the assignors of ``partition_assignment_strategy``, by preference: names, or objects of your own.
 
     Raises:
-        ConfigurationError: A name is unknown, or comes twice, or there is none.
+        ConfigurationError: A name is unknown or repeated, or there is none.
     """
     assignors: list[Assignor] = []
     for strategy in strategies:
@@ -49,9 +49,9 @@ def make_assignors(strategies: Sequence[str | Assignor]) -> list[Assignor]:
             assignors.append(_BY_NAME[strategy]())
         else:
             raise ConfigurationError(
-                f"partition_assignment_strategy: {strategy!r} is unknown; there are {', '.join(_BY_NAME)}"
+                f"partition_assignment_strategy: {strategy!r} is unknown; valid names: {', '.join(_BY_NAME)}"
             )
     names = [assignor.name for assignor in assignors]
     if not names or len(set(names)) < len(names):
-        raise ConfigurationError(f"partition_assignment_strategy: needs one or more different ones, not {names}")
+        raise ConfigurationError(f"partition_assignment_strategy: needs one or more different assignors, not {names}")
     return assignors

@@ -1,4 +1,4 @@
-"""What an assignor is given and what it returns."""
+"""The interface of assignors: subscriptions in, assignments out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokproto.types import TopicPartition
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a member tells the group's leader when it joins.
+    """What a member sends to the group's leader when it joins.
 
     Attributes:
         topics: The topics it wants to read.
@@ -31,31 +31,31 @@ class Subscription:
 
 
 Members = Mapping[str, Subscription]
-"""Member id → what it said."""
+"""Member id → subscription."""
 
 Assignment = dict[str, list[TopicPartition]]
 """Member id → its partitions; every member has an entry."""
 
 
 class Assignor(Protocol):
-    """Deals out partitions. An object belongs to one member and may remember what it was told last."""
+    """Distributes partitions among members. Each member has an instance of its own, which can keep state."""
 
     @property
     def name(self) -> str:
-        """What the members of a group agree on."""
+        """The name on which the members of a group agree."""
         ...
 
     @property
     def cooperative(self) -> bool:
-        """Whether members keep reading during a rebalance and give up only what they lose (KIP-429)."""
+        """Whether members continue reading during a rebalance, and give up only what moves (KIP-429)."""
         ...
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """What this member adds to its subscription."""
+        """Return the user data of this member's subscription."""
         ...
 
     def assign(self, partitions: Mapping[str, int], members: Members) -> Assignment:
-        """Deal out the partitions of all topics that anyone wants.
+        """Assign the partitions of all subscribed topics.
 
         Args:
             partitions: Topic → number of partitions. Topics that do not exist are absent.
@@ -64,12 +64,12 @@ class Assignor(Protocol):
         ...
 
     def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:
-        """Hear what this member was given."""
+        """Take note of what this member was assigned."""
         ...
 
 
 def member_order(members: Members) -> list[str]:
-    """Member ids in Kafka's order: static members first, by instance id, so that a restart changes nothing."""
+    """Return member ids in Kafka's order: static members first, by instance id, so that restarts change nothing."""
 
     def key(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].group_instance_id
@@ -79,13 +79,13 @@ def member_order(members: Members) -> list[str]:
 
 
 class Stateless:
-    """The parts of an assignor that keeps nothing between rebalances."""
+    """The methods of an assignor that keeps no state."""
 
     cooperative = False
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """Nothing."""
+        """Return no user data."""
         return None
 
     def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:
-        """Nothing to remember."""
+        """Keep no state."""

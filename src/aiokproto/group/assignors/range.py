@@ -1,4 +1,4 @@
-"""``range``: of every topic, each member gets one run of neighbouring partitions."""
+"""``range``: each member gets consecutive partitions of every topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokproto.types import TopicPartition
 
 
 class RangeAssignor(Stateless):
-    """Topic by topic, so that partitions of one number of all topics meet in one member, as joins want.
+    """Assigns topic by topic, so that one member gets the same partition numbers of all topics, as joins need.
 
     Members are sorted; the first ones get one more where the partitions cannot be split evenly. With many topics that
     adds up for the first members: the price of keeping equal numbers together.

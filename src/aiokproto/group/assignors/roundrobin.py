@@ -1,4 +1,4 @@
-"""``roundrobin``: all partitions of all topics, dealt out one by one."""
+"""``roundrobin``: all partitions of all topics, assigned one by one in turn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokproto.types import TopicPartition
 
 
 class RoundRobinAssignor(Stateless):
-    """Goes round the sorted members with the sorted partitions; a member that does not read the topic is passed over.
+    """Assigns the sorted partitions to the sorted members in turn, skipping members not subscribed to the topic.
 
     Balanced within one partition where all members read the same topics.
     """

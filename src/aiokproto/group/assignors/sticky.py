@@ -1,4 +1,4 @@
-"""``sticky`` and ``cooperative-sticky``: balanced, and moving as little as that allows (KIP-54, KIP-429)."""
+"""``sticky`` and ``cooperative-sticky``: balanced, with as few moves as possible (KIP-54, KIP-429)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from aiokproto.group.assignors.base import Assignment, Members, Subscription, me
 from aiokproto.types import TopicPartition
 
 Claim = tuple[list[TopicPartition], int]
-"""What a member had, and in which generation."""
+"""The partitions that a member had, and in which generation."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
 class StickyAssignor:
-    """Keeps what members had, as far as balance allows. Members revoke all before a rebalance, so their user data says.
+    """Keeps members' partitions as far as balance allows. Members revoke all before a rebalance, so user data has them.
 
     What a member had and when is in its user data, in the form the Java client writes.
     """
@@ -29,13 +29,13 @@ class StickyAssignor:
         self._generation = -1
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """What this member was given last, and the generation."""
+        """Return the last assignment of this member, and its generation."""
         if self._assigned is None:
             return None
         return encode_claim(self._assigned, self._generation)
 
     def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:
-        """Remember it for :meth:`user_data`."""
+        """Store the assignment for :meth:`user_data`."""
         self._assigned, self._generation = list(assigned), generation
 
     def assign(self, partitions: Mapping[str, int], members: Members) -> Assignment:
@@ -47,7 +47,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """As ``sticky``, but nobody stops reading: what moves is first taken from one member, and given in a second round.
+    """As ``sticky``, but members continue reading: what moves is revoked first, and assigned in a second rebalance.
 
     A member may only be given what no other member still reads. What is to move is therefore left out of this round's
     assignment; its owner sees that it lost it, revokes it and joins again, and then it is free.
@@ -60,11 +60,11 @@ class CooperativeStickyAssignor:
         self._generation = -1
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
-        """The generation, which subscriptions before version 2 lack; the partitions they have."""
+        """Return the generation, which subscriptions before version 2 lack; they have the partitions."""
         return _INT32.pack(self._generation)
 
     def on_assignment(self, assigned: Sequence[TopicPartition], generation: int) -> None:
-        """Remember the generation for :meth:`user_data`."""
+        """Store the generation for :meth:`user_data`."""
         self._generation = generation
 
     def assign(self, partitions: Mapping[str, int], members: Members) -> Assignment:
@@ -88,7 +88,7 @@ class CooperativeStickyAssignor:
 
 
 def balance(partitions: Mapping[str, int], members: Members, claims: Mapping[str, Claim]) -> Assignment:
-    """Deal out partitions so that no single move between two members could make their loads more equal.
+    """Assign partitions so that no single move between two members could balance their loads better.
 
     Among members that read the same topics loads then differ by one at most.
     """
@@ -103,9 +103,9 @@ def balance(partitions: Mapping[str, int], members: Members, claims: Mapping[str
     kept = _settle_claims(order, claims, readers, set(everything))
     wanted = {topic for topic, takers in readers.items() if takers}
     if all(wanted <= members[member].topics for member in order):
-        result = _deal_equally(order, kept, everything)
+        result = _balance_equal(order, kept, everything)
     else:
-        result = _deal_unequally(order, kept, everything, readers)
+        result = _balance_unequal(order, kept, everything, readers)
     return {member: sorted(result[member]) for member in order}
 
 
@@ -115,7 +115,7 @@ def _settle_claims(
     readers: Mapping[str, Sequence[str]],
     existing: set[TopicPartition],
 ) -> Assignment:
-    """Who may keep what: the claim of the latest generation counts. Two of the same generation: neither is believed."""
+    """Decide who keeps what: the claim of the latest generation counts; two of the same generation cancel out."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in order:
         claimed, generation = claims[member]
@@ -134,8 +134,8 @@ def _settle_claims(
     return kept
 
 
-def _deal_equally(order: Sequence[str], kept: Assignment, everything: Sequence[TopicPartition]) -> Assignment:
-    """Everyone reads every topic: each member has a quota. Those that have most now keep the larger ones."""
+def _balance_equal(order: Sequence[str], kept: Assignment, everything: Sequence[TopicPartition]) -> Assignment:
+    """Balance members with equal subscriptions: each has a quota, and those with most partitions keep larger ones."""
     if not order:
         return {}
     least, extra = divmod(len(everything), len(order))
@@ -145,7 +145,7 @@ def _deal_equally(order: Sequence[str], kept: Assignment, everything: Sequence[T
     result = {member: kept[member][: quota[member]] for member in order}
     taken = {partition for given in result.values() for partition in given}
     free = iter([partition for partition in everything if partition not in taken])
-    # One each in turn, so that the partitions of a topic spread over the members.
+    # One at a time, so that the partitions of a topic spread over the members.
     short = [member for member in order if len(result[member]) < quota[member]]
     while short:
         for member, partition in zip(short, free, strict=False):
@@ -154,13 +154,13 @@ def _deal_equally(order: Sequence[str], kept: Assignment, everything: Sequence[T
     return result
 
 
-def _deal_unequally(
+def _balance_unequal(
     order: Sequence[str],
     kept: Assignment,
     everything: Sequence[TopicPartition],
     readers: Mapping[str, Sequence[str]],
 ) -> Assignment:
-    """Members read different topics: give what is free to whoever has least, then move singly while that helps.
+    """Balance members with different subscriptions: assign free partitions to the least loaded, then move single ones.
 
     Each move lessens the sum of the squares of the loads, so that this ends.
     """
@@ -172,7 +172,7 @@ def _deal_unequally(
         owner[partition] = member
         load[member] += 1
 
-    # Those with few takers first: the others can still make up for them.
+    # Partitions with few possible members first: the others can balance the loads afterwards.
     for partition in sorted(everything, key=lambda one: (len(readers[one.topic]), one)):
         if partition not in owner:
             give(partition)
@@ -192,7 +192,7 @@ def _deal_unequally(
 
 
 def encode_claim(assigned: Sequence[TopicPartition], generation: int) -> bytes:
-    """User data of ``sticky``, version 1: an array of topics, each with its partitions, and the generation."""
+    """Encode the user data of ``sticky``, version 1: topics with partitions, and the generation."""
     topics: dict[str, list[int]] = {}
     for topic, number in assigned:
         topics.setdefault(topic, []).append(number)
@@ -204,7 +204,7 @@ def encode_claim(assigned: Sequence[TopicPartition], generation: int) -> bytes:
 
 
 def decode_claim(data: bytes) -> Claim:
-    """The reverse of :func:`encode_claim`; version 0 has no generation. Damage means no claim: others wrote this."""
+    """Decode user data; version 0 has no generation. Invalid data of other clients counts as no claim."""
     claimed: list[TopicPartition] = []
     try:
         (count,) = _INT32.unpack_from(data)
