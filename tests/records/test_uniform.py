@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiokproto.accelerator import forms
 from aiokproto.errors import CorruptRecordError
-from aiokproto.records import BatchRecord, RecordBatch, alike, decode, encode, record, varint
+from aiokproto.records import BatchRecord, RecordBatch, decode, encode, record, uniform, varint
 from aiokproto.records.batch import HEADER
 from aiokproto.records.uniform import read_uniform
 from tests.records.strategies import BASE_TIMESTAMP, simple_records
@@ -105,7 +105,7 @@ def test_tables_have_what_the_encoder_writes(width: int) -> None:
         for number in range(-8200, 8200)
         if len(encoded := varint.encode(number)) == width
     }
-    tables = [alike._signed(width), alike._lengths(width)]
+    tables = [uniform._signed(width), uniform._lengths(width)]
     signed, lengths = ({at: number for at, number in enumerate(table) if number is not None} for table in tables)
     assert signed == written
     assert lengths == {at: number for at, number in written.items() if number >= 0}
