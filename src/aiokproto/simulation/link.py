@@ -1,4 +1,4 @@
-"""The way between a client's host and a server: how long it takes, how much it carries, and how it fails."""
+"""Links between a client's host and a server: their latency, throughput and faults."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ INFINITY = float("inf")
 
 
 class SimulatedConnection(Protocol):
-    """One end of a connection that goes over a link."""
+    """One end of a connection over a link."""
 
     def reset(self) -> None:
-        """Break it."""
+        """Reset the connection."""
         ...
 
 
 class Direction:
-    """One of the two ways of a link.
+    """One direction of a link.
 
     Attributes:
         latency: The least and most seconds that bytes are on their way.
@@ -36,19 +36,20 @@ class Direction:
         self._held: list[Callable[[], None]] = []
 
     def arrival(self, size: int, earliest: float) -> float:
-        """When ``size`` bytes that are sent now arrive, not before ``earliest``: a connection keeps its order."""
+        """Return when ``size`` bytes sent now arrive, not before ``earliest``: a connection keeps the order of its
+        bytes."""
         self._busy_until = max(self._busy_until, self._now()) + size / self.throughput
         return max(self._busy_until + self._random.uniform(*self.latency), earliest)
 
     def deliver(self, arrive: Callable[[], None]) -> None:
-        """Have something arrive, now or when the silence ends."""
+        """Deliver something, now or when the silence ends."""
         if self.silent:
             self._held.append(arrive)
         else:
             arrive()
 
     def restore(self) -> None:
-        """End the silence: what was held arrives, in its order."""
+        """End the silence: deliver what was held back, in order."""
         self.silent = False
         held, self._held = self._held, []
         for arrive in held:
@@ -56,7 +57,7 @@ class Direction:
 
 
 class Link:
-    """What is between a client's host and a server's address, whichever connections there are.
+    """The link between a client's host and a server's address, for all their connections.
 
     Attributes:
         to_server: The way of requests.
@@ -71,26 +72,26 @@ class Link:
         self.connections: dict[SimulatedConnection, None] = {}
 
     def silence(self, *, to_server: bool = True, to_client: bool = True) -> None:
-        """Let nothing through, in one way or both, and tell nobody: until :meth:`restore` connections look alive."""
+        """Drop everything, in one direction or both, without an error: until :meth:`restore` connections look alive."""
         self.to_server.silent |= to_server
         self.to_client.silent |= to_client
 
     def reset(self) -> None:
-        """Break all connections: both ends get ``ConnectionResetError``, and what was on its way is lost."""
+        """Reset all connections: both ends get ``ConnectionResetError``, and bytes in transit are lost."""
         for transport in list(self.connections):
             transport.reset()
 
     def cut(self) -> None:
-        """Break all connections, and refuse new ones until :meth:`restore`."""
+        """Reset all connections, and refuse new ones until :meth:`restore`."""
         self.reachable = False
         self.reset()
 
     def slow(self, bytes_per_second: float) -> None:
-        """Carry no more than this, in each way."""
+        """Limit the throughput of each direction."""
         self.to_server.throughput = self.to_client.throughput = bytes_per_second
 
     def delay(self, least: float, most: float) -> None:
-        """Take this many seconds for what is sent from now on, in each way."""
+        """Set the latency of each direction, in seconds, for what is sent from now on."""
         self.to_server.latency = self.to_client.latency = (least, most)
 
     def restore(self) -> None:

@@ -1,4 +1,4 @@
-"""An event loop in virtual time: nothing waits, and a program that runs again does the same things again."""
+"""An event loop in virtual time: nothing waits for real, and a program runs the same way every time."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ ExceptionHandler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 log = logging.getLogger("aiokproto.simulation")
 
 TURN_SECONDS = 10e-6
-"""What a turn of the loop takes. Not nothing: a task that never stops spinning must not stop time."""
+"""Virtual seconds per iteration of the loop. Not zero: a task that spins must not stop the clock."""
 
 
 class DeadlockError(RuntimeError):
-    """Tasks wait for each other: nothing is left to happen, at no time."""
+    """All tasks wait, and no timer is set: nothing can ever happen again."""
 
 
 class SimulationLoop(asyncio.AbstractEventLoop):
-    """An event loop whose clock moves on to the next timer as soon as nothing is ready to run.
+    """An event loop whose clock jumps to the next timer when nothing is ready to run.
 
     Connections go through a :class:`Network` in memory; threads are simulated by :class:`Threads`. Whatever else a loop
     can do (signals, processes, pipes, sockets of the machine) raises ``NotImplementedError``.
@@ -164,8 +164,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def stall(self, seconds: float) -> None:
-        """Have the loop's thread do nothing for a while, as under a long garbage collection or a suspended process:
-        when it goes on, every timer of that time is late."""
+        """Stall the loop's thread, as a long garbage collection or a suspended process does: afterwards every timer of
+        that time is late."""
         self._now += seconds
 
     def call_soon(

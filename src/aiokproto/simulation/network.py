@@ -28,7 +28,7 @@ _host: ContextVar[str] = ContextVar("aiokproto_simulated_host", default="client"
 
 @contextmanager
 def host(name: str) -> Iterator[None]:
-    """Run the block, and the tasks that it starts, on another simulated machine: its connections have links of their
+    """Run the block, and the tasks that it starts, on another simulated host, whose connections have links of their
     own."""
     token = _host.set(name)
     try:
@@ -49,14 +49,14 @@ class Network:
         self._next_port = FIRST_PORT
 
     def link(self, client: str, server: Address) -> Link:
-        """The link from a client's host (``"client"`` unless :func:`host` says otherwise) to a server's address."""
+        """Return the link from a client's host (``"client"`` outside of :func:`host`) to a server's address."""
         key = (client, server)
         if key not in self._links:
             self._links[key] = Link(self._random, self._now)
         return self._links[key]
 
     def links(self, client: str | None = None, server: Address | None = None) -> list[Link]:
-        """The links that were in use so far: all, those of a client's host, or those to a server."""
+        """Return the links used so far: all, those of a client's host, or those to a server."""
         return [
             link
             for (from_host, to_server), link in self._links.items()
@@ -64,11 +64,11 @@ class Network:
         ]
 
     async def resolve(self, name: str) -> str:
-        """The address of a host name. Names are addresses here."""
+        """Resolve a host name. Names are addresses here."""
         return "127.0.0.1" if name == "localhost" else name
 
     def listen(self, loop: asyncio.AbstractEventLoop, factory: Factory, name: str, port: int) -> SimulatedServer:
-        """Begin to listen. A port of 0 becomes a free one."""
+        """Listen at an address. Port 0 selects a free one."""
         address = ("127.0.0.1" if name == "localhost" else name, port or self._free_port())
         if address in self._servers:
             raise OSError(errno.EADDRINUSE, f"{address[0]}:{address[1]} is in use")
@@ -140,11 +140,11 @@ class SimulatedServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[SimulatedSocket, ...]:
-        """What tells the server's address."""
+        """Stand-ins for the listening sockets, for their addresses."""
         return (SimulatedSocket(self._address),)
 
     def accept(self) -> asyncio.BaseProtocol:
-        """The protocol of a new connection."""
+        """Create the protocol of a new connection."""
         return self._factory()
 
     def is_serving(self) -> bool:
@@ -169,7 +169,7 @@ class SimulatedServer(asyncio.AbstractServer):
 
 
 class SimulatedSocket:
-    """Stands in for a listening socket where somebody asks for its address.
+    """A stand-in for a listening socket, for its address.
 
     Attributes:
         family: Of no family that the machine has.

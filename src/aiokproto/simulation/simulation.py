@@ -17,7 +17,7 @@ from aiokproto.simulation.trace import Trace
 T = TypeVar("T")
 
 EPOCH = 1_700_000_000_000
-"""The wall clock when a simulation begins, in milliseconds since the epoch."""
+"""The wall clock when a simulation starts, in milliseconds since the epoch."""
 
 
 class SimulatedRuntime(Runtime):
@@ -69,11 +69,11 @@ class Simulation:
         self.loop = SimulationLoop(self.network, self.threads, runtime)  # type: ignore[abstract]
 
     def time(self) -> float:
-        """Virtual seconds since the simulation began."""
+        """Virtual seconds since the simulation started."""
         return self.loop.time()
 
     def run(self, program: Awaitable[T]) -> T:
-        """Run a coroutine to its end, cancel what it leaves running, and close the loop. To be called once."""
+        """Run a coroutine to its end, cancel the tasks it leaves behind, and close the loop. Call it once."""
         loop = self.loop
         try:
             return loop.run_until_complete(program)

@@ -23,7 +23,7 @@ class _Pool:
 
 
 class Threads:
-    """Runs what is given to executors, in the one thread there is: each piece at once, its result some time later.
+    """Runs the work of executors in the only thread there is: each piece immediately, with its result some time later.
 
     Attributes:
         seconds: The least and most that a piece of work takes.
@@ -37,7 +37,7 @@ class Threads:
         self._default_held = False
 
     def hold(self, *, default_only: bool = False) -> None:
-        """Start nothing until :meth:`release`, as when all threads are busy with other work.
+        """Start no work until :meth:`release`, as if all threads were busy.
 
         Args:
             default_only: Whether it is the loop's default executor alone that is busy.

@@ -1,4 +1,4 @@
-"""What happened in a simulation, so that two runs can be compared."""
+"""The trace of a simulation: a hash of all events, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 KEPT = 2_000
-"""Events whose text is kept, the last ones."""
+"""How many of the last events are stored as text."""
 
 
 class Trace:
@@ -24,7 +24,7 @@ class Trace:
         self._hash = hashlib.sha256()
 
     def note(self, event: str, where: str = "", data: bytes = b"") -> None:
-        """Something happened: what, where, and the bytes that were carried."""
+        """Add an event: what, where, and the bytes carried."""
         carried = f" {len(data)} bytes, crc {zlib.crc32(data):08x}" if data else ""
         line = f"{self._now():.6f} {event} {where}{carried}"
         self._hash.update(line.encode())
@@ -32,5 +32,5 @@ class Trace:
 
     @property
     def hash(self) -> str:
-        """The same for two runs in which the same happened at the same times."""
+        """Equal for two runs with the same events at the same times."""
         return self._hash.hexdigest()

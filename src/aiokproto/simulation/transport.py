@@ -1,4 +1,4 @@
-"""One end of a connection in memory: an asyncio transport with buffers that fill up, as those of a socket do."""
+"""An asyncio transport in memory, with buffers that fill up as those of sockets do."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from aiokproto.simulation.trace import Trace
 
 WINDOW = 256 * 1024
-"""Bytes that may be on their way, or with a receiver that does not read: the buffers of both sockets together."""
+"""Bytes in transit, or unread by the receiver, at most: the buffers of both sockets together."""
 
 HIGH_WATER = 64 * 1024
-"""Bytes that wait for the window at which the protocol is told to pause, as in asyncio."""
+"""Unsent bytes at which the transport calls ``pause_writing``, as in asyncio."""
 
 SEGMENT = 64 * 1024
-"""The most bytes that arrive at a time."""
+"""Most bytes that are received at a time."""
 
 
 class SimulatedTransport(asyncio.Transport):
@@ -42,7 +42,7 @@ class SimulatedTransport(asyncio.Transport):
         trace: Trace,
         extra: dict[str, Any],
     ) -> None:
-        """``direction`` is the way of what this end sends."""
+        """``direction`` carries what this end sends."""
         super().__init__(extra)
         self._loop = loop
         self._protocol = protocol
@@ -67,7 +67,7 @@ class SimulatedTransport(asyncio.Transport):
         link.connections[self] = None
 
     def begin(self) -> None:
-        """Tell the protocol of the connection."""
+        """Call the protocol's ``connection_made``."""
         self._protocol.connection_made(self)
 
     # --- What protocols call
@@ -127,14 +127,14 @@ class SimulatedTransport(asyncio.Transport):
             self._send()
 
     def abort(self) -> None:
-        """Close at once; what is not sent is dropped, and the other end gets ``ConnectionResetError``."""
+        """Close immediately; unsent bytes are dropped, and the other end gets ``ConnectionResetError``."""
         if not self._lost:
             self._trace.note("abort", self._name)
             self._lose(None)
             self._transmit(0, self.peer._reset_received)
 
     def reset(self) -> None:
-        """Break the connection from the outside: this end gets ``ConnectionResetError``."""
+        """Reset the connection: this end gets ``ConnectionResetError``."""
         self._trace.note("reset", self._name)
         self._lose(ConnectionResetError(104, "Connection reset by peer"))
 
