@@ -103,8 +103,12 @@ class RealCluster:
 async def embedded_cluster(brokers: int, *, replication: int = 1) -> AsyncIterator[BehaviourCluster]:
     from aiokproto.broker import Cluster
 
-    # As tests/kafka/config.py has it: what a person would wait for in production, a test should not.
-    async with Cluster(brokers=brokers, config={"group.share.min.record.lock.duration.ms": 1000}) as cluster:
+    # The same as in tests/kafka/config.py: short waits, and no topics but those that a test creates.
+    config: dict[str, str | int] = {
+        "auto.create.topics.enable": "false",
+        "group.share.min.record.lock.duration.ms": 1000,
+    }
+    async with Cluster(brokers=brokers, config=config) as cluster:
         yield EmbeddedCluster(cluster, replication)
 
 

@@ -35,7 +35,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    async with Broker() as broker:
+    async with Broker(auto_create_topics=False) as broker:
         await broker.create_topic("t", 2)
         yield broker
 

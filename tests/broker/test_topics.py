@@ -46,7 +46,7 @@ async def test_metadata_by_topic_id(wire: Wire) -> None:
 
 
 async def test_topics_are_created_on_demand_if_both_sides_want_it() -> None:
-    async with Broker(auto_create_topics=True, default_partitions=3) as broker, connect(broker) as wire:
+    async with Broker(default_partitions=3) as broker, connect(broker) as wire:
         name = [MetadataRequestTopic(name="new")]
         (refused,) = (await wire.ask(MetadataRequest(topics=name, allow_auto_topic_creation=False))).topics
         assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -48,7 +48,7 @@ def run(seed: int, faults: list[Fault]) -> Simulation:
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     random, ledger = simulation.random, Ledger()
-    async with Cluster(BROKERS, config={"group.min.session.timeout.ms": 500}) as cluster:
+    async with Cluster(BROKERS, auto_create_topics=False, config={"group.min.session.timeout.ms": 500}) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         options = {
             "bootstrap_servers": cluster.bootstrap_servers,

@@ -23,7 +23,9 @@ def run(program: Program, release: str | None = None) -> None:
     simulation = Simulation(1)
 
     async def main() -> None:
-        async with Cluster(1, as_version=release, config={"group.min.session.timeout.ms": 500}) as cluster:
+        async with Cluster(
+            1, auto_create_topics=False, as_version=release, config={"group.min.session.timeout.ms": 500}
+        ) as cluster:
             await cluster.create_topic("t", 2)
             async with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
                 for number in range(10):

@@ -49,7 +49,7 @@ def run(seed: int, faults: list[Fault]) -> Simulation:
 
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     random, ledger = simulation.random, Ledger()
-    async with Cluster(BROKERS) as cluster:
+    async with Cluster(BROKERS, auto_create_topics=False) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         # With acks=1 a leader that dies takes with it what it has acknowledged, and only what is sent one by one keeps
         # its order.

@@ -184,7 +184,7 @@ def run(seed: int, faults: list[Fault]) -> Simulation:
 async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     random = simulation.random
     committed = random.random() < 0.6
-    async with Cluster(BROKERS) as cluster:
+    async with Cluster(BROKERS, auto_create_topics=False) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
         writer = Writer(random, cluster, "t", PARTITIONS)
         for partition in range(PARTITIONS):

@@ -54,7 +54,7 @@ class Cluster:
         data_dir: str | Path | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
-        auto_create_topics: bool = False,
+        auto_create_topics: bool = True,
         default_partitions: int = 1,
         config: Mapping[str, Value] | None = None,
         clock: Clock | None = None,
@@ -69,8 +69,8 @@ class Cluster:
                 the end.
             host: The address to listen on, and the one that clients are told.
             port: The first node's port, the others' follow; 0: free ones are picked.
-            auto_create_topics: Whether a client that asks for a topic brings it into being
-                (``auto.create.topics.enable``).
+            auto_create_topics: Whether a Metadata request for a topic that does not exist creates it
+                (``auto.create.topics.enable``). False makes a test notice a misspelled topic.
             default_partitions: Partitions of a topic for which no number is given (``num.partitions``).
             config: Other options by Kafka's names; those that a broker takes and this one has no use for are errors.
             clock: A :class:`~aiokproto.broker.clock.VirtualClock`, which stands still until a test advances it. None:
@@ -429,7 +429,7 @@ class Broker(Cluster):
         data_dir: str | Path | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
-        auto_create_topics: bool = False,
+        auto_create_topics: bool = True,
         default_partitions: int = 1,
         config: Mapping[str, Value] | None = None,
         clock: Clock | None = None,

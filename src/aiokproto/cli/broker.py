@@ -64,7 +64,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--brokers", type=int, default=1, metavar="N", help="how many brokers (default: %(default)s)")
     add("--config", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a broker option of Kafka's")
     add("--topic", type=_topic, action="append", default=[], metavar="NAME[:PARTITIONS]", help="create it, if missing")
-    add("--auto-create-topics", action="store_true", help="let clients create topics by asking for them")
+    add(
+        "--auto-create-topics",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="create a topic when a client requests its metadata (default: yes, as Kafka does)",
+    )
     add("--as-version", metavar="RELEASE", help='serve the versions of this release of Kafka alone, "2.8" say')
     add("--apis", action="store_true", help="print what is served of which API, and end")
     add("--until-stdin-closes", action="store_true", help="end with the process that started this one")

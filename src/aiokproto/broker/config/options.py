@@ -90,7 +90,7 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 BROKER: dict[str, Option] = {
     "allow.everyone.if.no.acl.found": Option(False, BOOLEAN),
     "authorizer.class.name": Option("", STRING, choices=("", _STANDARD_AUTHORIZER)),
-    "auto.create.topics.enable": Option(False, BOOLEAN),
+    "auto.create.topics.enable": Option(True, BOOLEAN),
     "compression.type": Option("producer", STRING, choices=_COMPRESSION),
     "connections.max.idle.ms": _long(600_000, 1),
     "connections.max.reauth.ms": _long(0, 0),
