@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from aiokproto.broker.threaded import ThreadedCluster
+    from aiokproto.broker import ThreadedCluster
 
 _SCOPE = "kafka_broker_scope"
 _SCOPES = ("function", "class", "module", "package", "session")
@@ -69,8 +69,7 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_broker: ThreadedCluster) -
 
 
 def _run(request: pytest.FixtureRequest, **options: Any) -> Iterator[ThreadedCluster]:
-    from aiokproto.broker import Cluster
-    from aiokproto.broker.threaded import ThreadedCluster
+    from aiokproto.broker import Cluster, ThreadedCluster
 
     name = request.fixturename
     assert name is not None

@@ -48,7 +48,7 @@ def decompressed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append(codec.name)
         return decompress(codec, *args)
 
-    for module in ("records.batch", "consumer.unpacked"):
+    for module in ("records.batch", "consumer.decompressed"):
         monkeypatch.setattr(f"aiokproto.{module}.decompress", counting)
     return calls
 

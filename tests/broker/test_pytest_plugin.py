@@ -7,8 +7,7 @@ import importlib.util
 
 import pytest
 
-from aiokproto.broker import Broker, VirtualClock
-from aiokproto.broker.threaded import ThreadedCluster
+from aiokproto.broker import Broker, ThreadedCluster, VirtualClock
 from tests.broker.ports import free_port
 
 HELPERS = """

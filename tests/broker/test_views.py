@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from aiokproto import Consumer, Producer
-from aiokproto.broker import Broker, Cluster, GroupView, PartitionView
-from aiokproto.broker.threaded import ThreadedCluster
+from aiokproto.broker import Broker, Cluster, GroupView, PartitionView, ThreadedCluster
 from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.metadata import MetadataRequest

@@ -1,7 +1,7 @@
 """The embedded broker: Kafka for tests and small jobs, in this process.
 
-It speaks the protocol over real sockets to any client, and keeps real segment files. It shares nothing with this
-package's client but the codec and the records.
+It speaks the protocol over real sockets to any client, and stores real segment files. It shares only the codec and the
+records with this package's client: a test of the client against a broker of the same parts would prove little.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.cluster import Broker, Cluster
 from aiokproto.broker.control import Call, Fault, Faults, GroupView, PartitionView, Rule, Serve
 from aiokproto.broker.security.settings import Security
+from aiokproto.broker.threaded import ThreadedCluster
 
 __all__ = [
     "Broker",
@@ -22,5 +23,6 @@ __all__ = [
     "Rule",
     "Security",
     "Serve",
+    "ThreadedCluster",
     "VirtualClock",
 ]

@@ -1,0 +1,28 @@
+"""The snippets of the README are programs: each runs as it stands."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.snippets import ROOT, Snippet, snippets
+from tests.patience import PATIENCE
+
+ALL = snippets(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("snippet", ALL, ids=lambda snippet: f"line {snippet.line}")
+def test_a_snippet_runs_as_it_stands(snippet: Snippet) -> None:
+    if "pyspark" in snippet.code and importlib.util.find_spec("pyspark") is None:
+        pytest.skip("PySpark is not installed")
+    command = [sys.executable, "-W", "ignore", "-c", snippet.code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip(), "it shows what it does"
+
+
+def test_there_are_snippets() -> None:
+    assert len(ALL) >= 4
