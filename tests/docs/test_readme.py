@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -19,7 +20,9 @@ def test_a_snippet_runs_as_it_stands(snippet: Snippet) -> None:
     if "pyspark" in snippet.code and importlib.util.find_spec("pyspark") is None:
         pytest.skip("PySpark is not installed")
     command = [sys.executable, "-W", "ignore", "-c", snippet.code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE)
+    # Spark's workers are otherwise the first python3 of the path.
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip(), "it shows what it does"
 
