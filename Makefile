@@ -65,6 +65,7 @@ bench-docs:  ## put the newest run of `make bench`, and new profiles, into docs/
 # In pure Python, since that is the form with the annotations and docstrings.
 docs:  ## build the documentation into .cache/site
 	@AIOKPROTO_PURE=1 $(SETUP) docs -- $(BIN)/sphinx-build -W --keep-going -q docs .cache/site
+	@echo "the documentation: file://$(CURDIR)/.cache/site/index.html"
 
 wheels:  ## build the wheels and the source distribution into dist, and prove each in a virtual environment of its own
 	@$(SETUP) wheels -- $(BIN)/python -m tools.wheels

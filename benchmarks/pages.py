@@ -47,8 +47,8 @@ def long(results: dict[str, Any]) -> bool:
 def measured(results: dict[str, Any]) -> str:
     """The part of the page that comes from the figures."""
     made = [*report.tables(results), *(codec.tables(results["codec"]) if "codec" in results else ())]
-    parts = [f"Measured at {results['at']} on {report.where(results)}.", report.how(results)]
-    parts += [f"![CPU and wall time of each client]({CHART})"] if results.get("cells") else []
+    parts = [f"![CPU and wall time of each client]({CHART})"] if results.get("cells") else []
+    parts += ["## The figures", f"Measured at {results['at']} on {report.where(results)}.", report.how(results)]
     return "\n" + "\n\n".join([*parts, markdown(made)]) + "\n\n"
 
 

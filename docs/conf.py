@@ -27,6 +27,9 @@ extensions = [
 ]
 html_theme = "furo"
 html_title = f"aiokproto {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+project_copyright = "The aiokproto authors. Apache-2.0"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3

@@ -11,7 +11,11 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    # Without docs/protocol, which is generated.
+    *sorted(page for folder in (".", "howto", "migrating") for page in (ROOT / "docs" / folder).glob("*.md")),
+]
 
 _FENCE = re.compile(r"^(?P<indent> *)```python(?P<info>[^\n]*)\n(?P<code>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 
