@@ -10,6 +10,11 @@ _TLS = 'use security_protocol="SSL" and ssl_context=ssl.create_default_context(c
 _VERSIONS = "leave it out: versions are negotiated with each broker"
 _CALLBACK = "await the Delivery of post(), or add_done_callback() to asyncio.ensure_future(delivery)"
 _GROUP_PROTOCOL = "groups use the classic protocol; the consumer protocol (KIP-848) is not supported yet"
+_AUTO_CREATE = "leave it out: auto.create.topics.enable of the broker decides"
+_SOCKETS = "leave it out: the operating system chooses the sizes of socket buffers"
+_METRICS = "there are no metrics yet"
+_PROXY = "proxies are not supported yet; address_map rewrites addresses, for port forwards and tunnels"
+_LOGGED = "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`"
 _LIBRDKAFKA_QUEUE = "use buffer_memory (producer) or fetch_buffer_bytes (consumer), in bytes"
 
 HINTS = {
@@ -54,8 +59,8 @@ HINTS = {
     "on_delivery": _CALLBACK,
     "dr_cb": _CALLBACK,
     "dr_msg_cb": _CALLBACK,
-    "error_cb": "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`",
-    "stats_cb": "there are no statistics yet",
+    "error_cb": _LOGGED,
+    "stats_cb": _METRICS,
     "rebalance_cb": "pass on_assigned, on_revoked and on_lost to subscribe()",
     "exclude_internal_topics": "patterns never match internal topics",
     "enable_auto_offset_store": "use enable_auto_commit=False and commit()",
@@ -63,5 +68,42 @@ HINTS = {
     "queue_buffering_max_kbytes": _LIBRDKAFKA_QUEUE,
     "queued_max_messages_kbytes": _LIBRDKAFKA_QUEUE,
     "send_backoff_ms": "use retry_backoff_ms",
+    "max_batch_size": "use batch_size",
+    "rebalance_timeout_ms": "use max_poll_interval_ms",
+    "allow_auto_create_topics": _AUTO_CREATE,
+    "client_dns_lookup": "leave it out: all addresses of a name are tried",
+    "receive_message_max_bytes": "use max_response_size",
+    "receive_buffer_bytes": _SOCKETS,
+    "send_buffer_bytes": _SOCKETS,
+    "socket_options": _SOCKETS,
+    "bootstrap_timeout_ms": "use bootstrap_resolve_timeout_ms or default_api_timeout_ms",
+    "metric_reporters": _METRICS,
+    "metrics_enabled": _METRICS,
+    "metrics_num_samples": _METRICS,
+    "metrics_sample_window_ms": _METRICS,
+    "metric_group_prefix": _METRICS,
+    "selector": "leave it out: the running event loop is used",
+    "kafka_client": "leave it out: the running event loop is used",
+    "sasl_kerberos_name": _SASL,
+    "proxy_url": _PROXY,
+    "socks5_proxy": _PROXY,
+    "enable_incremental_fetch_sessions": "leave it out: fetch sessions are always used (KIP-227)",
+    "default_offset_commit_callback": "leave it out: refused automatic commits are logged, or raised if they cannot succeed",
+    "sasl_oauthbearer_config": _SASL,
+    "queued_min_messages": _LIBRDKAFKA_QUEUE,
+    "message_max_bytes": "use max_request_size",
+    "message_timeout_ms": "use delivery_timeout_ms",
+    "request_required_acks": "use acks",
+    "socket_timeout_ms": "use request_timeout_ms",
+    "fetch_wait_max_ms": "use fetch_max_wait_ms",
+    "fetch_message_max_bytes": "use max_partition_fetch_bytes",
+    "topic_metadata_refresh_interval_ms": "use metadata_max_age_ms",
+    "batch_num_messages": "use batch_size, in bytes",
+    "ssl_key_password": f"{_TLS}, then load_cert_chain(certfile, keyfile, password)",
+    "enable_partition_eof": "compare position() with end_offsets()",
+    "api_version_request": _VERSIONS,
+    "throttle_cb": _LOGGED,
+    "log_cb": _LOGGED,
+    "logger": _LOGGED,
 }
 """Option, in lower case with underscores → what to use instead."""
