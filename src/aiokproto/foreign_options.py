@@ -88,7 +88,7 @@ HINTS = {
     "proxy_url": _PROXY,
     "socks5_proxy": _PROXY,
     "enable_incremental_fetch_sessions": "leave it out: fetch sessions are always used (KIP-227)",
-    "default_offset_commit_callback": "leave it out: refused automatic commits are logged, or raised if they cannot succeed",
+    "default_offset_commit_callback": "leave it out: refused automatic commits are logged, or raised if hopeless",
     "sasl_oauthbearer_config": _SASL,
     "queued_min_messages": _LIBRDKAFKA_QUEUE,
     "message_max_bytes": "use max_request_size",
