@@ -1,4 +1,4 @@
-"""ElectLeaders (ApiKey 43): elect preferred, or unclean, leaders."""
+"""ElectLeaders (ApiKey 43): elect the preferred leader of partitions, or an unclean one."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ class ReplicaElectionResult(Struct):
 
 
 class ElectLeadersResponse(Response, key=43, versions="0-2", flexible="2+"):
+    """One result per partition. Errors: see `ElectLeadersRequest`."""
+
     throttle_time_ms: int32 = 0
     error_code: int16 = field("1+", default=0)
     replica_election_results: list[ReplicaElectionResult] = field(factory=list)
+    """Results by topic; empty when all partitions were requested and the caller lacks permission."""
 
 
 class TopicPartitions(Struct):
@@ -40,6 +43,18 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request[ElectLeadersResponse], key=43, versions="0-2", flexible="2+", route=Route.CONTROLLER):
+    """Elect the preferred leader, or any live replica, as leader of partitions (KIP-460).
+
+    Sent by admin tools to the controller; in KRaft, any broker forwards it.
+
+    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, REQUEST_TIMED_OUT; per partition: UNKNOWN_TOPIC_OR_PARTITION,
+    ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+
     election_type: int8 = field("1+", default=0)
+    """0: the preferred replica (the first of the replica list), if it is in sync; 1: unclean, the first live replica,
+    when no replica in sync is live (records can be lost). Versions without this field elect the preferred replica."""
     topic_partitions: list[TopicPartitions] | None = field(factory=list)
+    """Partitions to elect a leader for; null: all partitions that need an election."""
     timeout_ms: int32 = 60000
+    """How long the controller may take for the election, in ms."""

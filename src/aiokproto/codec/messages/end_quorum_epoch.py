@@ -1,4 +1,4 @@
-"""EndQuorumEpoch (ApiKey 54): a KRaft leader steps down."""
+"""EndQuorumEpoch (ApiKey 54): a KRaft leader resigns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class EndQuorumEpochResponsePartitionData(Struct):
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     leader_id: BrokerId = field(default=0, refused=-1)
+    """Broker that leads the partition now; -1: unknown."""
     leader_epoch: int32 = field(default=0, refused=-1)
+    """Epoch of that leader; -1: unknown."""
 
 
 class EndQuorumEpochResponseTopicData(Struct):
@@ -34,27 +36,42 @@ class EndQuorumEpochResponseTopicData(Struct):
 
 class NodeEndpoint(Struct):
     node_id: BrokerId = 0
+    """Id of the broker."""
     host: string = ""
+    """Host name or address to connect to."""
     port: uint16 = 0
+    """TCP port."""
 
 
 class EndQuorumEpochResponse(Response, key=54, versions="0-1", flexible="1+"):
+    """What the voter knows of the leader after the resignation. Errors: see `EndQuorumEpochRequest`."""
+
     error_code: int16 = 0
     topics: list[EndQuorumEpochResponseTopicData] = field(factory=list)
     node_endpoints: list[NodeEndpoint] = field("1+", tag=0, factory=list)
+    """Endpoints of the leaders named in `topics`."""
 
 
 class ReplicaInfo(Struct):
+    """A voter, by node id and log directory (KIP-853)."""
+
     candidate_id: BrokerId = 0
+    """Node id of the voter."""
     candidate_directory_id: uuid = ZERO_UUID
+    """Id of the voter's metadata log directory; zero: unknown."""
 
 
 class EndQuorumEpochRequestPartitionData(Struct):
     partition_index: PartitionIndex = 0
     leader_id: BrokerId = 0
+    """The leader that resigns."""
     leader_epoch: int32 = 0
+    """The epoch that ends."""
     preferred_successors: list[int32] = field("0", factory=list, ignorable=True)
+    """Node ids of voters, most up-to-date log first. The first starts an election at once, each later one waits longer.
+    """
     preferred_candidates: list[ReplicaInfo] = field("1+", factory=list, ignorable=True)
+    """Like `preferred_successors`, with directory ids."""
 
 
 class EndQuorumEpochRequestTopicData(Struct):
@@ -64,11 +81,25 @@ class EndQuorumEpochRequestTopicData(Struct):
 
 class LeaderEndpoint(Struct):
     name: string = ""
+    """Listener name."""
     host: string = ""
+    """Host name or address to connect to."""
     port: uint16 = 0
+    """TCP port."""
 
 
 class EndQuorumEpochRequest(Request[EndQuorumEpochResponse], key=54, versions="0-1", flexible="1+", route=Route.QUORUM):
+    """Tell the voters that the leader of the metadata quorum resigns, so that they elect a new one without waiting for
+    a timeout (KIP-595).
+
+    Sent by the resigning KRaft leader to each voter.
+
+    Errors: INCONSISTENT_CLUSTER_ID, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST; per partition: FENCED_LEADER_EPOCH,
+    INVALID_REQUEST.
+    """
+
     cluster_id: string | None = None
+    """Cluster id of the sender; another cluster's voter responds INCONSISTENT_CLUSTER_ID. null: not checked."""
     topics: list[EndQuorumEpochRequestTopicData] = field(factory=list)
     leader_endpoints: list[LeaderEndpoint] = field("1+", factory=list, ignorable=True)
+    """Listeners of the resigning leader."""

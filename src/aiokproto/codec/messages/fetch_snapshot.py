@@ -1,4 +1,4 @@
-"""FetchSnapshot (ApiKey 59): read a piece of a metadata snapshot."""
+"""FetchSnapshot (ApiKey 59): read a part of a snapshot of the metadata log."""
 
 from __future__ import annotations
 
@@ -23,23 +23,34 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class SnapshotId(Struct):
+    """A snapshot, named by the offset and epoch it ends at."""
+
     end_offset: int64 = 0
+    """Offset after the last record that the snapshot includes."""
     epoch: int32 = 0
+    """Leader epoch of that record."""
 
 
 class LeaderIdAndEpoch(Struct):
     leader_id: BrokerId = 0
+    """Broker that leads the partition now; -1: unknown."""
     leader_epoch: int32 = 0
+    """Epoch of that leader; -1: unknown."""
 
 
 class FetchSnapshotResponsePartitionSnapshot(Struct):
     index: PartitionIndex = 0
     error_code: int16 = 0
     snapshot_id: SnapshotId = field(factory=SnapshotId)
+    """The snapshot the bytes belong to."""
     current_leader: LeaderIdAndEpoch = field(tag=0, factory=LeaderIdAndEpoch)
+    """Set with errors about the leader or its epoch."""
     size: int64 = 0
+    """Size of the whole snapshot, in bytes."""
     position: int64 = 0
+    """Byte position of `unaligned_records` in the snapshot."""
     unaligned_records: recordset = field(default=None)
+    """Bytes of the snapshot. They can begin and end in the middle of a record batch."""
 
 
 class FetchSnapshotResponseTopicSnapshot(Struct):
@@ -49,23 +60,33 @@ class FetchSnapshotResponseTopicSnapshot(Struct):
 
 class NodeEndpoint(Struct):
     node_id: BrokerId = 0
+    """Id of the broker."""
     host: string = ""
+    """Host name or address to connect to."""
     port: uint16 = 0
+    """TCP port."""
 
 
 class FetchSnapshotResponse(Response, key=59, versions="0-1", flexible="0+"):
+    """A range of bytes of each snapshot. Errors: see `FetchSnapshotRequest`."""
+
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     topics: list[FetchSnapshotResponseTopicSnapshot] = field(factory=list)
     node_endpoints: list[NodeEndpoint] = field("1+", tag=0, factory=list)
+    """Addresses of the leaders in `current_leader`."""
 
 
 class FetchSnapshotRequestPartitionSnapshot(Struct):
     partition: PartitionIndex = 0
     current_leader_epoch: int32 = 0
+    """Leader epoch the replica knows; another one is FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH. -1: not checked."""
     snapshot_id: SnapshotId = field(factory=SnapshotId)
+    """The snapshot to read, from the `snapshot_id` of a Fetch response."""
     position: int64 = 0
+    """Byte position to read from; 0 at first."""
     replica_directory_id: uuid = field("1+", tag=0, default=ZERO_UUID, ignorable=True)
+    """Id of the log directory of the replica that fetches; zero: not given."""
 
 
 class FetchSnapshotRequestTopicSnapshot(Struct):
@@ -74,7 +95,19 @@ class FetchSnapshotRequestTopicSnapshot(Struct):
 
 
 class FetchSnapshotRequest(Request[FetchSnapshotResponse], key=59, versions="0-1", flexible="0+", route=Route.QUORUM):
+    """Read a snapshot of the metadata log piece by piece (KIP-630).
+
+    Sent by KRaft replicas to the quorum leader, when the log no longer has the offset they need.
+
+    Errors: INCONSISTENT_CLUSTER_ID, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST; per partition:
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, BROKER_NOT_AVAILABLE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+    SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE.
+    """
+
     cluster_id: string | None = field(tag=0, default=None)
+    """Cluster id the replica expects; another one is INCONSISTENT_CLUSTER_ID. null: not checked."""
     replica_id: BrokerId = -1
+    """Node id of the replica that fetches; -1: an observer without an id."""
     max_bytes: int32 = 2147483647
+    """Bytes of snapshots to return at most."""
     topics: list[FetchSnapshotRequestTopicSnapshot] = field(factory=list)

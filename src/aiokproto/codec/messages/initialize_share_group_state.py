@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (ApiKey 83): begin the persistent state of a share partition."""
+"""InitializeShareGroupState (ApiKey 83): create the persistent state of share partitions (KIP-932)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ class InitializeStateResult(Struct):
 
 
 class InitializeShareGroupStateResponse(Response, key=83, versions="0", flexible="0+"):
+    """One result per share partition. Errors: see `InitializeShareGroupStateRequest`."""
+
     results: list[InitializeStateResult] = field(factory=list)
 
 
 class PartitionData(Struct):
     partition: PartitionIndex = 0
     state_epoch: int32 = 0
+    """Epoch of the state; higher each time the share partition is initialized. A lower one is fenced."""
     start_offset: int64 = 0
+    """Share-partition start offset (SPSO); -1: not set, so the share partition leader chooses it."""
 
 
 class InitializeStateData(Struct):
@@ -48,5 +52,14 @@ class InitializeStateData(Struct):
 class InitializeShareGroupStateRequest(
     Request[InitializeShareGroupStateResponse], key=83, versions="0", flexible="0+", route=Route.SHARE
 ):
+    """Create the state of share partitions.
+
+    Sent by the group coordinator (a broker) to the share coordinator of the partition.
+
+    Errors: per partition: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, FENCED_STATE_EPOCH,
+    INVALID_REQUEST, CLUSTER_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_SERVER_ERROR.
+    """
+
     group_id: GroupId = ""
+    """Share group."""
     topics: list[InitializeStateData] = field(factory=list)
