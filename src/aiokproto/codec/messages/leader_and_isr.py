@@ -1,4 +1,5 @@
-"""LeaderAndIsr (ApiKey 4): the ZooKeeper-era controller tells a broker which replicas it leads or follows."""
+"""LeaderAndIsr (ApiKey 4): the ZooKeeper controller tells a broker which replicas it leads or follows (removed in Kafka
+4.0)."""
 
 from __future__ import annotations
 
@@ -33,24 +34,38 @@ class LeaderAndIsrTopicError(Struct):
 
 
 class LeaderAndIsrResponse(Response, key=4, versions="0-7", flexible="4+"):
+    """One result per partition. Errors: see `LeaderAndIsrRequest`."""
+
     error_code: int16 = 0
     partition_errors: list[LeaderAndIsrPartitionError] = field("0-4", factory=list)
+    """Results by partition, up to version 4."""
     topics: list[LeaderAndIsrTopicError] = field("5+", factory=list)
+    """Results by topic, from version 5 on."""
 
 
 class LeaderAndIsrPartitionState(Struct):
     topic_name: TopicName = field("0-1", default="", ignorable=True)
     partition_index: PartitionIndex = 0
     controller_epoch: int32 = 0
+    """Epoch of the controller that made this decision."""
     leader: BrokerId = 0
+    """Broker that leads the partition; -1: none; -2: the topic is being deleted."""
     leader_epoch: int32 = 0
+    """Leader epoch; one that is not newer than the broker's is ignored."""
     isr: list[BrokerId] = field(factory=list)
+    """In-sync replicas."""
     partition_epoch: int32 = 0
+    """Version of the partition's state; `zkVersion` under ZooKeeper."""
     replicas: list[BrokerId] = field(factory=list)
+    """All replicas, the preferred leader first."""
     adding_replicas: list[BrokerId] = field("3+", factory=list, ignorable=True)
+    """Replicas that a reassignment adds."""
     removing_replicas: list[BrokerId] = field("3+", factory=list, ignorable=True)
+    """Replicas that a reassignment removes."""
     is_new: bool = field("1+", default=False, ignorable=True)
+    """True: the replica is new, so the broker creates its log even where a log directory is offline."""
     leader_recovery_state: int8 = field("6+", default=0)
+    """0: recovered; 1: recovering from an unclean election."""
 
 
 class LeaderAndIsrTopicState(Struct):
@@ -61,16 +76,35 @@ class LeaderAndIsrTopicState(Struct):
 
 class LeaderAndIsrLiveLeader(Struct):
     broker_id: BrokerId = 0
+    """Id of the broker."""
     host_name: string = ""
+    """Host name or address to connect to."""
     port: int32 = 0
+    """TCP port."""
 
 
 class LeaderAndIsrRequest(Request[LeaderAndIsrResponse], key=4, versions="0-7", flexible="4+", route=Route.BROKER):
+    """Set the leader and in-sync replicas of partitions.
+
+    Sent by the ZooKeeper controller (during a migration, the KRaft controller) to each broker that has a replica.
+
+    Errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED; per partition:
+    STALE_CONTROLLER_EPOCH, INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.
+    """
+
     controller_id: BrokerId = 0
+    """Node id of the controller."""
     is_kraft_controller: bool = field("7+", default=False)
+    """True: a KRaft controller sends this, during a migration (KIP-866)."""
     controller_epoch: int32 = 0
+    """Epoch of the controller; an older one than the broker knows is STALE_CONTROLLER_EPOCH."""
     broker_epoch: int64 = field("2+", default=-1, ignorable=True)
+    """Epoch of the broker's registration; an older one is STALE_BROKER_EPOCH. -1: not checked."""
     type: int8 = field("5+", default=0)
+    """0: unknown; 1: incremental; 2: full, so replicas that are missing are stray (KIP-516)."""
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = field("0-1", factory=list)
+    """States by partition, up to version 1."""
     topic_states: list[LeaderAndIsrTopicState] = field("2+", factory=list)
+    """States by topic, from version 2 on."""
     live_leaders: list[LeaderAndIsrLiveLeader] = field(factory=list)
+    """Addresses of the leaders named in the request."""

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (ApiKey 46): the partitions that are being moved."""
+"""ListPartitionReassignments (ApiKey 46): list the partitions whose replicas are being reassigned (KIP-455)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from aiokproto.codec.schema import (
 class OngoingPartitionReassignment(Struct):
     partition_index: PartitionIndex = 0
     replicas: list[BrokerId] = field(factory=list)
+    """All current replicas, including those being added and removed."""
     adding_replicas: list[BrokerId] = field(factory=list)
+    """Replicas that the reassignment adds."""
     removing_replicas: list[BrokerId] = field(factory=list)
+    """Replicas that the reassignment removes."""
 
 
 class OngoingTopicReassignment(Struct):
@@ -30,6 +33,8 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Response, key=46, versions="0", flexible="0+"):
+    """The ongoing reassignments; partitions without one are left out. Errors: see `ListPartitionReassignmentsRequest`."""
+
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     error_message: string | None = ""
@@ -44,5 +49,14 @@ class ListPartitionReassignmentsTopics(Struct):
 class ListPartitionReassignmentsRequest(
     Request[ListPartitionReassignmentsResponse], key=46, versions="0", flexible="0+", route=Route.CONTROLLER
 ):
+    """List ongoing reassignments.
+
+    Sent by admin tools to the controller; in KRaft, any broker forwards it.
+
+    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, REQUEST_TIMED_OUT.
+    """
+
     timeout_ms: int32 = 60000
+    """How long the controller may take, in ms."""
     topics: list[ListPartitionReassignmentsTopics] | None = None
+    """Partitions to look at; null: all that are being reassigned."""
