@@ -68,8 +68,8 @@ class EndQuorumEpochRequestPartitionData(Struct):
     leader_epoch: int32 = 0
     """The epoch that ends."""
     preferred_successors: list[int32] = field("0", factory=list, ignorable=True)
-    """Node ids of voters, most up-to-date log first. The first starts an election at once, each later one waits longer.
-    """
+    """Node ids of voters, most up-to-date log first. The first starts an election at once, each later one waits
+    longer."""
     preferred_candidates: list[ReplicaInfo] = field("1+", factory=list, ignorable=True)
     """Like `preferred_successors`, with directory ids."""
 

@@ -9,8 +9,8 @@ class EnvelopeResponse(Response, key=58, versions="0", flexible="0+"):
     """The controller's response for the client. Errors: see `EnvelopeRequest`."""
 
     response_data: bytes | None = None
-    """Response header and body, encoded as the client expects them; null: `error_code` is set and nothing was executed.
-    """
+    """Response header and body, encoded as the client expects them; null: `error_code` is set and nothing was
+    executed."""
     error_code: int16 = 0
 
 

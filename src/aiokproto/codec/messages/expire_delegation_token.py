@@ -28,5 +28,5 @@ class ExpireDelegationTokenRequest(
     hmac: bytes = b""
     """HMAC of the token, as CreateDelegationToken returned it."""
     expiry_time_period_ms: int64 = 0
-    """Time from now until the token expires, in ms, limited by the token's maximum lifetime; negative: remove it now.
-    """
+    """Time from now until the token expires, in ms, limited by the token's maximum lifetime; negative: remove it
+    now."""

@@ -137,8 +137,8 @@ class FetchPartition(Struct):
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
     """First offset of the follower's log; -1: a consumer."""
     partition_max_bytes: int32 = 0
-    """Bytes to return for this partition at most. As with `max_bytes`, a first batch that is larger is returned whole.
-    """
+    """Bytes to return for this partition at most. As with `max_bytes`, a first batch that is larger is returned
+    whole."""
     replica_directory_id: uuid = field("17+", tag=0, default=ZERO_UUID, ignorable=True)
     """Id of the log directory that the follower fetches into (KIP-853, metadata log); zero: not given."""
     high_watermark: int64 = field("18+", tag=1, default=9223372036854775807, ignorable=True)
@@ -174,8 +174,8 @@ class FetchRequest(Request[FetchResponse], key=1, versions="0-18", flexible="12+
     """
 
     cluster_id: string | None = field("12+", tag=0, default=None, ignorable=True)
-    """Cluster id the replica expects, for the metadata log; another one is INCONSISTENT_CLUSTER_ID. null: not checked.
-    """
+    """Cluster id the replica expects, for the metadata log; another one is INCONSISTENT_CLUSTER_ID. null: not
+    checked."""
     replica_id: BrokerId = field("0-14", default=-1)
     """Broker id of the follower; -1: a consumer. Version 15+ has `replica_state` instead."""
     replica_state: ReplicaState = field("15+", tag=1, factory=ReplicaState)

@@ -9,8 +9,8 @@ class ListedGroup(Struct):
     group_id: GroupId = ""
     """Id of the group."""
     protocol_type: string = ""
-    """"consumer", "connect", "share" or "streams"; empty: a classic group without members, which only stores offsets.
-    """
+    """"consumer", "connect", "share" or "streams"; empty: a classic group without members, which only stores
+    offsets."""
     group_state: string = field("4+", default="", ignorable=True)
     """State such as "Stable", "Empty" or "PreparingRebalance"."""
     group_type: string = field("5+", default="", ignorable=True)

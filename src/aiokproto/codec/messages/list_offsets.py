@@ -24,8 +24,8 @@ class ListOffsetsPartitionResponse(Struct):
     old_style_offsets: list[int64] = field("0", factory=list)
     """Segment start offsets at or before the timestamp, newest first (version 0)."""
     timestamp: int64 = field("1+", default=-1)
-    """Timestamp of the record found, in ms since the Unix epoch; -1: none, or the first or last offset was requested.
-    """
+    """Timestamp of the record found, in ms since the Unix epoch; -1: none, or the first or last offset was
+    requested."""
     offset: int64 = field("1+", default=-1)
     """The offset; -1: no record has this timestamp or a later one."""
     leader_epoch: int32 = field("4+", default=-1)
