@@ -1,4 +1,4 @@
-"""OffsetDelete (ApiKey 47): forget a group's offsets of single partitions."""
+"""OffsetDelete (ApiKey 47): delete committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ class OffsetDeleteResponseTopic(Struct):
 
 
 class OffsetDeleteResponse(Response, key=47, versions="0"):
+    """One result per partition. Errors: see `OffsetDeleteRequest`."""
+
     error_code: int16 = 0
     throttle_time_ms: int32 = 0
     topics: list[OffsetDeleteResponseTopic] = field(factory=list)
@@ -42,5 +44,15 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Request[OffsetDeleteResponse], key=47, versions="0", route=Route.GROUP):
+    """Delete the committed offsets of partitions (KIP-496).
+
+    Sent by admin tools to the group coordinator. Partitions of topics that a live member subscribes to are not deleted.
+
+    Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
+    GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, NON_EMPTY_GROUP (a group with members whose protocol type is not
+    "consumer"); per partition: GROUP_SUBSCRIBED_TO_TOPIC, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION.
+    """
+
     group_id: GroupId = ""
+    """Group whose offsets are deleted."""
     topics: list[OffsetDeleteRequestTopic] = field(factory=list)
