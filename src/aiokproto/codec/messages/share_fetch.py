@@ -1,4 +1,4 @@
-"""ShareFetch (ApiKey 78): acquire records of a share group, acknowledging earlier ones on the way (KIP-932)."""
+"""ShareFetch (ApiKey 78): acquire records for a share consumer, and acknowledge earlier ones (KIP-932)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,20 @@ from aiokproto.codec.wire import ZERO_UUID
 
 class LeaderIdAndEpoch(Struct):
     leader_id: BrokerId = 0
+    """Broker that leads the partition now; -1: unknown."""
     leader_epoch: int32 = 0
+    """Epoch of that leader; -1: unknown."""
 
 
 class AcquiredRecords(Struct):
+    """A range of offsets that is locked for the member."""
+
     first_offset: int64 = 0
+    """First offset of the range."""
     last_offset: int64 = 0
+    """Last offset of the range, inclusive."""
     delivery_count: int16 = 0
+    """How often the records have been delivered, with this time."""
 
 
 class PartitionData(Struct):
@@ -38,10 +45,16 @@ class PartitionData(Struct):
     error_code: int16 = 0
     error_message: string | None = None
     acknowledge_error_code: int16 = 0
+    """Error of the acknowledgements in the request; 0: none."""
     acknowledge_error_message: string | None = None
+    """Message of that error; null: none."""
     current_leader: LeaderIdAndEpoch = field(factory=LeaderIdAndEpoch)
+    """Set with NOT_LEADER_OR_FOLLOWER. The leader's address is in `node_endpoints`."""
     records: recordset | None = field(nullable="0", default=None)
+    """Record batches that hold the acquired records, and others: only offsets in `acquired_records` are the member's.
+    null or empty: none."""
     acquired_records: list[AcquiredRecords] = field(factory=list)
+    """Ranges the member acquired, in offset order."""
 
 
 class ShareFetchableTopicResponse(Struct):
@@ -50,31 +63,50 @@ class ShareFetchableTopicResponse(Struct):
 
 
 class NodeEndpoint(Struct):
+    """Address of a broker that a `current_leader` names."""
+
     node_id: BrokerId = 0
+    """Id of the broker."""
     host: string = ""
+    """Host name or address to connect to."""
     port: int32 = 0
+    """TCP port."""
     rack: string | None = None
+    """Rack of the broker (`broker.rack`); null: none configured."""
 
 
 class ShareFetchResponse(Response, key=78, versions="0-2", flexible="0+"):
+    """Records acquired by the member, and the results of its acknowledgements. Errors: see `ShareFetchRequest`."""
+
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     error_message: string | None = None
     acquisition_lock_timeout_ms: int32 = field("1+", default=0)
+    """Time for which the acquired records are locked for the member, in ms. Afterwards they can be delivered to
+    another."""
     responses: list[ShareFetchableTopicResponse] = field(factory=list)
     node_endpoints: list[NodeEndpoint] = field(factory=list)
+    """Addresses of the leaders in `current_leader`."""
 
 
 class AcknowledgementBatch(Struct):
+    """A range of acquired offsets and what became of them."""
+
     first_offset: int64 = 0
+    """First offset of the range."""
     last_offset: int64 = 0
+    """Last offset of the range, inclusive."""
     acknowledge_types: list[int8] = field(factory=list)
+    """0: gap (no record at the offset); 1: accept; 2: release (deliver again); 3: reject (never again); 4: renew the
+    lock (version 2+). One for the whole range, or one per offset."""
 
 
 class FetchPartition(Struct):
     partition_index: PartitionIndex = 0
     partition_max_bytes: int32 = field("0", default=0)
+    """Bytes to return for this partition at most; 0: acknowledge only (version 0)."""
     acknowledgement_batches: list[AcknowledgementBatch] = field(factory=list)
+    """Acknowledgements of records acquired earlier; empty: none."""
 
 
 class FetchTopic(Struct):
@@ -83,20 +115,48 @@ class FetchTopic(Struct):
 
 
 class ForgottenTopic(Struct):
+    """Partitions to remove from the share session."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionIndex] = field(factory=list)
 
 
 class ShareFetchRequest(Request[ShareFetchResponse], key=78, versions="0-2", flexible="0+", route=Route.LEADER):
+    """Acquire records of share partitions for a limited time, and acknowledge earlier ones.
+
+    Sent by share consumers to the leader of the partitions.
+
+    Errors: GROUP_AUTHORIZATION_FAILED, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
+    SHARE_SESSION_LIMIT_REACHED, INVALID_REQUEST, UNKNOWN_SERVER_ERROR; per partition, to fetch and to acknowledge:
+    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
+    KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, INVALID_REQUEST, and to acknowledge only: INVALID_RECORD_STATE (not acquired
+    by the member, or its lock has expired).
+    """
+
     group_id: GroupId | None = None
+    """Share group of the member."""
     member_id: string | None = ""
+    """Id of the member, a UUID."""
     share_session_epoch: int32 = 0
+    """Epoch of the share session: 0: open a session; then one higher with each request; -1: close it, releasing all
+    acquired records."""
     max_wait_ms: int32 = 0
+    """How long the broker may wait for records, in ms."""
     min_bytes: int32 = 0
+    """Bytes of records to wait for before responding."""
     max_bytes: int32 = 2147483647
+    """Bytes of records to return at most. A first batch that is larger is returned whole (KIP-74)."""
     max_records: int32 = field("1+", default=0)
+    """Records to acquire at most. With `share_acquire_mode` 0, more are acquired to complete a batch."""
     batch_size: int32 = field("1+", default=0)
+    """Records per range of `acquired_records` to aim for; the broker divides where record batches end."""
     share_acquire_mode: int8 = field("2+", default=0, ignorable=True)
+    """0: batch-optimized, whole record batches; 1: record limit, never more than `max_records` (KIP-1206)."""
     is_renew_ack: bool = field("2+", default=False)
+    """True: some `acknowledge_types` are 4 (KIP-1222). Nothing is fetched then: `max_wait_ms`, `min_bytes`, `max_bytes`
+    and `max_records` must be 0."""
     topics: list[FetchTopic] = field(factory=list)
+    """Partitions to add to the session or to acknowledge. Those already in the session are fetched without being
+    named."""
     forgotten_topics_data: list[ForgottenTopic] = field(factory=list, mentioned=True)
+    """Partitions the session no longer fetches."""

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (ApiKey 77): state, members and assignments of share groups (KIP-932)."""
+"""ShareGroupDescribe (ApiKey 77): describe share groups: state, members and assignments (KIP-932)."""
 
 from __future__ import annotations
 
@@ -31,27 +31,41 @@ class Assignment(Struct):
 
 class Member(Struct):
     member_id: string = ""
+    """Id of the member."""
     rack_id: string | None = None
+    """Rack of the member (`client.rack`); null: unknown."""
     member_epoch: int32 = 0
+    """Group epoch of the assignment the member has."""
     client_id: string = ""
+    """`client.id` of the member."""
     client_host: string = ""
+    """Address the member connected from."""
     subscribed_topic_names: list[TopicName] = field(factory=list, mentioned=True)
     assignment: Assignment = field(factory=Assignment)
+    """Partitions the member has."""
 
 
 class DescribedGroup(Struct):
     error_code: int16 = 0
     error_message: string | None = None
     group_id: GroupId = ""
+    """Id of the group."""
     group_state: string = ""
+    """"Empty", "Stable" or "Dead"; empty: an error."""
     group_epoch: int32 = 0
+    """Epoch of the members and their subscriptions; it rises with each change."""
     assignment_epoch: int32 = 0
+    """Group epoch that the assignment was computed for; lower than `group_epoch` while a new one is pending."""
     assignor_name: string = ""
+    """Server-side assignor in use."""
     members: list[Member] = field(factory=list)
     authorized_operations: int32 = -2147483648
+    """Bit n is set if the caller is allowed AclOperation n on the group; -2147483648: not requested."""
 
 
 class ShareGroupDescribeResponse(Response, key=77, versions="0-1", flexible="0+"):
+    """One description per group. Errors: see `ShareGroupDescribeRequest`."""
+
     throttle_time_ms: int32 = 0
     groups: list[DescribedGroup] = field(factory=list)
 
@@ -59,5 +73,15 @@ class ShareGroupDescribeResponse(Response, key=77, versions="0-1", flexible="0+"
 class ShareGroupDescribeRequest(
     Request[ShareGroupDescribeResponse], key=77, versions="0-1", flexible="0+", route=Route.GROUP
 ):
+    """Describe share groups.
+
+    Sent by admin tools to the group coordinator of each group.
+
+    Errors: per group: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
+    GROUP_ID_NOT_FOUND, GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST.
+    """
+
     group_ids: list[GroupId] = field(factory=list)
+    """Groups to describe."""
     include_authorized_operations: bool = False
+    """True: return `authorized_operations`."""

@@ -1,4 +1,5 @@
-"""StopReplica (ApiKey 5): the ZooKeeper-era controller tells a broker to drop replicas."""
+"""StopReplica (ApiKey 5): the ZooKeeper controller tells a broker to stop replicas, and delete them if needed (removed
+in Kafka 4.0)."""
 
 from __future__ import annotations
 
@@ -24,16 +25,22 @@ class StopReplicaPartitionError(Struct):
 
 
 class StopReplicaResponse(Response, key=5, versions="0-4", flexible="2+"):
+    """One result per partition. Errors: see `StopReplicaRequest`."""
+
     error_code: int16 = 0
     partition_errors: list[StopReplicaPartitionError] = field(factory=list)
 
 
 class StopReplicaPartitionV0(Struct):
+    """A partition, in version 0."""
+
     topic_name: TopicName = ""
     partition_index: PartitionIndex = 0
 
 
 class StopReplicaTopicV1(Struct):
+    """A topic, in versions 1-2."""
+
     name: TopicName = ""
     partition_indexes: list[PartitionIndex] = field(factory=list)
 
@@ -41,7 +48,10 @@ class StopReplicaTopicV1(Struct):
 class StopReplicaPartitionState(Struct):
     partition_index: PartitionIndex = 0
     leader_epoch: int32 = -1
+    """Leader epoch of the decision; one lower than the broker's is FENCED_LEADER_EPOCH. -1: not checked; -2: the topic
+    is being deleted, so not checked either."""
     delete_partition: bool = False
+    """True: delete the replica's log as well."""
 
 
 class StopReplicaTopicState(Struct):
@@ -50,11 +60,27 @@ class StopReplicaTopicState(Struct):
 
 
 class StopReplicaRequest(Request[StopReplicaResponse], key=5, versions="0-4", flexible="2+", route=Route.BROKER):
+    """Stop replicas.
+
+    Sent by the ZooKeeper controller (during a migration, the KRaft controller) to the broker that has them.
+
+    Errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED; per partition:
+    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.
+    """
+
     controller_id: BrokerId = 0
+    """Node id of the controller."""
     is_kraft_controller: bool = field("4+", default=False)
+    """True: a KRaft controller sends this, during a migration (KIP-866)."""
     controller_epoch: int32 = 0
+    """Epoch of the controller; an older one than the broker knows is STALE_CONTROLLER_EPOCH."""
     broker_epoch: int64 = field("1+", default=-1, ignorable=True)
+    """Epoch of the broker's registration; an older one is STALE_BROKER_EPOCH. -1: not checked."""
     delete_partitions: bool = field("0-2", default=False)
+    """True: delete the logs of all partitions of the request (versions 0-2)."""
     ungrouped_partitions: list[StopReplicaPartitionV0] = field("0", factory=list)
+    """Partitions to stop, in version 0."""
     topics: list[StopReplicaTopicV1] = field("1-2", factory=list)
+    """Partitions to stop, in versions 1-2."""
     topic_states: list[StopReplicaTopicState] = field("3+", factory=list)
+    """Partitions to stop, from version 3 on."""
