@@ -1,4 +1,4 @@
-"""Vote (ApiKey 52): a KRaft candidate asks for votes."""
+"""Vote (ApiKey 52): a KRaft voter requests votes to become leader."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ class VoteResponsePartitionData(Struct):
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     leader_id: BrokerId = field(default=0, refused=-1)
+    """Broker that leads the partition now; -1: unknown."""
     leader_epoch: int32 = field(default=0, refused=-1)
+    """Epoch of that leader; -1: unknown."""
     vote_granted: bool = False
+    """True: the voter votes for the replica."""
 
 
 class VoteResponseTopicData(Struct):
@@ -36,25 +39,38 @@ class VoteResponseTopicData(Struct):
 
 class NodeEndpoint(Struct):
     node_id: BrokerId = 0
+    """Id of the broker."""
     host: string = ""
+    """Host name or address to connect to."""
     port: uint16 = 0
+    """TCP port."""
 
 
 class VoteResponse(Response, key=52, versions="0-2", flexible="0+"):
+    """The voter's decision, and the leader it knows of. Errors: see `VoteRequest`."""
+
     error_code: int16 = 0
     topics: list[VoteResponseTopicData] = field(factory=list)
     node_endpoints: list[NodeEndpoint] = field("1+", tag=0, factory=list)
+    """Endpoints of the leaders named in `topics`."""
 
 
 class VoteRequestPartitionData(Struct):
     partition_index: PartitionIndex = 0
     replica_epoch: int32 = 0
+    """Epoch the replica wants to lead in; in a pre-vote, its current epoch."""
     replica_id: BrokerId = 0
+    """Node id of the replica that requests the vote."""
     replica_directory_id: uuid = field("1+", default=ZERO_UUID, ignorable=True)
+    """Id of its metadata log directory; zero: unknown."""
     voter_directory_id: uuid = field("1+", default=ZERO_UUID, ignorable=True)
+    """Id of the receiver's metadata log directory; zero: unknown."""
     last_offset_epoch: int32 = 0
+    """Leader epoch of the last record in the replica's log. A voter with a newer log refuses."""
     last_offset: int64 = 0
+    """End offset of the replica's log."""
     pre_vote: bool = field("2+", default=False)
+    """True: would the voter vote for the replica? Nothing is persisted and no epoch changes (KIP-996)."""
 
 
 class VoteRequestTopicData(Struct):
@@ -63,6 +79,17 @@ class VoteRequestTopicData(Struct):
 
 
 class VoteRequest(Request[VoteResponse], key=52, versions="0-2", flexible="0+", route=Route.QUORUM):
+    """Request a vote for the leadership of the metadata quorum (KIP-595).
+
+    Sent by a KRaft candidate to each other voter.
+
+    Errors: INCONSISTENT_CLUSTER_ID, CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST; per partition: FENCED_LEADER_EPOCH,
+    INVALID_REQUEST, INVALID_VOTER_KEY (version 1+: the receiver is another voter than `voter_id` and
+    `voter_directory_id` name).
+    """
+
     cluster_id: string | None = None
+    """Cluster id of the sender; another cluster's voter responds INCONSISTENT_CLUSTER_ID. null: not checked."""
     voter_id: BrokerId = field("1+", default=-1, ignorable=True)
+    """Node id of the receiver; -1: not checked."""
     topics: list[VoteRequestTopicData] = field(factory=list)

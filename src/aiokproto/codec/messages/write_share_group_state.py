@@ -1,4 +1,4 @@
-"""WriteShareGroupState (ApiKey 85): replace the persistent state of share partitions."""
+"""WriteShareGroupState (ApiKey 85): write the persistent state of share partitions (KIP-932)."""
 
 from __future__ import annotations
 
@@ -32,23 +32,36 @@ class WriteStateResult(Struct):
 
 
 class WriteShareGroupStateResponse(Response, key=85, versions="0-1", flexible="0+"):
+    """One result per share partition. Errors: see `WriteShareGroupStateRequest`."""
+
     results: list[WriteStateResult] = field(factory=list)
 
 
 class StateBatch(Struct):
+    """A range of offsets in the same state."""
+
     first_offset: int64 = 0
+    """First offset of the range."""
     last_offset: int64 = 0
+    """Last offset of the range, inclusive."""
     delivery_state: int8 = 0
+    """0: available; 2: acknowledged; 4: archived."""
     delivery_count: int16 = 0
+    """How often the records of the range have been delivered."""
 
 
 class PartitionData(Struct):
     partition: PartitionIndex = 0
     state_epoch: int32 = 0
+    """State epoch from ReadShareGroupState; a lower one than the coordinator's is FENCED_STATE_EPOCH."""
     leader_epoch: int32 = 0
+    """Leader epoch of the writer; a lower one than the coordinator has seen is FENCED_LEADER_EPOCH."""
     start_offset: int64 = 0
+    """New share-partition start offset (SPSO); -1: unchanged."""
     delivery_complete_count: int32 = field("1+", default=-1, ignorable=True)
+    """Offsets from the start offset on whose delivery is complete (acknowledged or archived, KIP-1226); -1: unknown."""
     state_batches: list[StateBatch] = field(factory=list)
+    """Ranges whose state has changed; the coordinator merges them into the stored ones."""
 
 
 class WriteStateData(Struct):
@@ -59,5 +72,15 @@ class WriteStateData(Struct):
 class WriteShareGroupStateRequest(
     Request[WriteShareGroupStateResponse], key=85, versions="0-1", flexible="0+", route=Route.SHARE
 ):
+    """Write changes of the state of share partitions.
+
+    Sent by the leader of a share partition (a broker) to its share coordinator.
+
+    Errors: per partition: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, GROUP_ID_NOT_FOUND,
+    UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST, CLUSTER_AUTHORIZATION_FAILED,
+    UNKNOWN_SERVER_ERROR.
+    """
+
     group_id: GroupId = ""
+    """Share group."""
     topics: list[WriteStateData] = field(factory=list)
