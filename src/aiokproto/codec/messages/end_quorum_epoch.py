@@ -44,7 +44,7 @@ class NodeEndpoint(Struct):
 
 
 class EndQuorumEpochResponse(Response, key=54, versions="0-1", flexible="1+"):
-    """What the voter knows of the leader after the resignation. Errors: see `EndQuorumEpochRequest`."""
+    """The leader and epoch that the voter knows of. Errors: see `EndQuorumEpochRequest`."""
 
     error_code: int16 = 0
     topics: list[EndQuorumEpochResponseTopicData] = field(factory=list)
@@ -89,8 +89,7 @@ class LeaderEndpoint(Struct):
 
 
 class EndQuorumEpochRequest(Request[EndQuorumEpochResponse], key=54, versions="0-1", flexible="1+", route=Route.QUORUM):
-    """Tell the voters that the leader of the metadata quorum resigns, so that they elect a new one without waiting for
-    a timeout (KIP-595).
+    """Resign as leader of the metadata quorum (KIP-595): the voters elect a new one at once.
 
     Sent by the resigning KRaft leader to each voter.
 

@@ -34,7 +34,7 @@ class EpochEndOffset(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """The leader the broker knows of, so that the client need not ask for metadata (KIP-951)."""
+    """The leader the broker knows of, which saves the client a Metadata request (KIP-951)."""
 
     leader_id: BrokerId = -1
     """Broker that leads the partition; -1: unknown, or the error is not about the leader."""
@@ -104,8 +104,10 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Response, key=1, versions="0-18", flexible="12+", client_throttles="8+"):
-    """The record batches of each partition. In an incremental fetch, only partitions with news. Errors: see
-    `FetchRequest`."""
+    """The record batches of each partition. In an incremental fetch, only partitions with news.
+
+    Errors: see `FetchRequest`.
+    """
 
     throttle_time_ms: int32 = field("1+", default=0, ignorable=True)
     error_code: int16 = field("7+", default=0, ignorable=True)
@@ -128,8 +130,8 @@ class ReplicaState(Struct):
 class FetchPartition(Struct):
     partition: PartitionIndex = 0
     current_leader_epoch: int32 = field("9+", default=-1, ignorable=True)
-    """Leader epoch the reader knows; another one is FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH (KIP-320). -1: not
-    checked."""
+    """Leader epoch the reader knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
+    UNKNOWN_LEADER_EPOCH (KIP-320). -1: not checked."""
     fetch_offset: int64 = 0
     """Offset to read from."""
     last_fetched_epoch: int32 = field("12+", default=-1)

@@ -80,7 +80,8 @@ class FetchSnapshotResponse(Response, key=59, versions="0-1", flexible="0+"):
 class FetchSnapshotRequestPartitionSnapshot(Struct):
     partition: PartitionIndex = 0
     current_leader_epoch: int32 = 0
-    """Leader epoch the replica knows; another one is FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH. -1: not checked."""
+    """Leader epoch the replica knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
+    UNKNOWN_LEADER_EPOCH. -1: not checked."""
     snapshot_id: SnapshotId = field(factory=SnapshotId)
     """The snapshot to read, from the `snapshot_id` of a Fetch response."""
     position: int64 = 0

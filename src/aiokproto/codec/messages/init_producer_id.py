@@ -23,9 +23,10 @@ class InitProducerIdResponse(Response, key=22, versions="0-6", flexible="2+", cl
 class InitProducerIdRequest(
     Request[InitProducerIdResponse], key=22, versions="0-6", flexible="2+", unstable="6", route=Route.TRANSACTION
 ):
-    """Get a producer id and epoch. With a transactional id: fence its older producers and abort their open transaction.
+    """Get a producer id and epoch.
 
-    Sent by transactional producers to the transaction coordinator, by merely idempotent ones to any broker.
+    Sent by transactional producers to the transaction coordinator, which fences older producers of the transactional id
+    and aborts their open transaction; by idempotent producers without one to any broker.
 
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT, INVALID_REQUEST,

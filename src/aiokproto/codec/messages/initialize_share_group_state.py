@@ -61,5 +61,5 @@ class InitializeShareGroupStateRequest(
     """
 
     group_id: GroupId = ""
-    """Share group."""
+    """Share group of the share partitions."""
     topics: list[InitializeStateData] = field(factory=list)

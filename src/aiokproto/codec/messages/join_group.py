@@ -16,7 +16,9 @@ class JoinGroupResponseMember(Struct):
 
 class JoinGroupResponse(Response, key=11, versions="0-9", flexible="6+", client_throttles="3+"):
     """The generation the member is in. It arrives when all members have joined, or the rebalance timeout has passed.
-    Errors: see `JoinGroupRequest`."""
+
+    Errors: see `JoinGroupRequest`.
+    """
 
     throttle_time_ms: int32 = field("2+", default=0, ignorable=True)
     error_code: int16 = 0

@@ -1,5 +1,4 @@
-"""LeaderAndIsr (ApiKey 4): the ZooKeeper controller tells a broker which replicas it leads or follows (removed in Kafka
-4.0)."""
+"""LeaderAndIsr (ApiKey 4): the ZooKeeper controller sets which replicas a broker leads or follows."""
 
 from __future__ import annotations
 
@@ -87,6 +86,7 @@ class LeaderAndIsrRequest(Request[LeaderAndIsrResponse], key=4, versions="0-7", 
     """Set the leader and in-sync replicas of partitions.
 
     Sent by the ZooKeeper controller (during a migration, the KRaft controller) to each broker that has a replica.
+    Removed in Kafka 4.0.
 
     Errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED; per partition:
     STALE_CONTROLLER_EPOCH, INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.

@@ -31,9 +31,10 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request[LeaveGroupResponse], key=13, versions="0-5", flexible="4+", route=Route.GROUP):
-    """Leave a classic group, so that the rebalance does not wait for the session timeout.
+    """Leave a classic group.
 
-    Sent by members, and by admin tools that remove static members (KIP-345), to the group coordinator.
+    Sent by members, and by admin tools that remove static members (KIP-345), to the group coordinator, which rebalances
+    the group without waiting for the session timeout.
 
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
     GROUP_AUTHORIZATION_FAILED; per member (top level up to version 2): UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.

@@ -47,8 +47,8 @@ class ListOffsetsResponse(Response, key=2, versions="0-11", flexible="6+", clien
 class ListOffsetsPartition(Struct):
     partition_index: PartitionIndex = 0
     current_leader_epoch: int32 = field("4+", default=-1, ignorable=True)
-    """Leader epoch the caller knows; another one is FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH (KIP-320). -1: not
-    checked."""
+    """Leader epoch the caller knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
+    UNKNOWN_LEADER_EPOCH (KIP-320). -1: not checked."""
     timestamp: int64 = 0
     """Find the first record at or after this time, in ms since the Unix epoch. Or: -1: the end (see `isolation_level`);
     -2: the start; -3: the record with the largest timestamp (version 7+); -4: the start of the local log (8+); -5: the

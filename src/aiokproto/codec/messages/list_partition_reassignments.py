@@ -33,8 +33,10 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Response, key=46, versions="0", flexible="0+"):
-    """The ongoing reassignments; partitions without one are left out. Errors: see
-    `ListPartitionReassignmentsRequest`."""
+    """The ongoing reassignments; partitions without one are left out.
+
+    Errors: see `ListPartitionReassignmentsRequest`.
+    """
 
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

@@ -69,8 +69,10 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Response, key=9, versions="0-10", flexible="6+", client_throttles="4+"):
-    """Committed offsets: of one group in `topics` up to version 7, of several in `groups` from version 8 on. Errors:
-    see `OffsetFetchRequest`."""
+    """Committed offsets: of one group in `topics` up to version 7, of several in `groups` from version 8 on.
+
+    Errors: see `OffsetFetchRequest`.
+    """
 
     throttle_time_ms: int32 = field("3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field("0-7", factory=list)

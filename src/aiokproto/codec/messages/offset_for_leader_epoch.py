@@ -42,8 +42,8 @@ class OffsetForLeaderEpochResponse(Response, key=23, versions="0-4", flexible="4
 class OffsetForLeaderPartition(Struct):
     partition: PartitionIndex = 0
     current_leader_epoch: int32 = field("2+", default=-1, ignorable=True)
-    """Leader epoch the caller knows; another one is FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH (KIP-320). -1: not
-    checked."""
+    """Leader epoch the caller knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
+    UNKNOWN_LEADER_EPOCH (KIP-320). -1: not checked."""
     leader_epoch: int32 = 0
     """Epoch to look up: that of the last record read."""
 

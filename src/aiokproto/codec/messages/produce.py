@@ -32,7 +32,7 @@ class BatchIndexAndErrorMessage(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """The leader the broker knows of, so that the client need not ask for metadata (KIP-951)."""
+    """The leader the broker knows of, which saves the client a Metadata request (KIP-951)."""
 
     leader_id: BrokerId = -1
     """Broker that leads the partition; -1: unknown, or the error is not about the leader."""

@@ -7,7 +7,7 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class PushTelemetryResponse(Response, key=72, versions="0", flexible="0+"):
-    """Whether the metrics were taken over. Errors: see `PushTelemetryRequest`."""
+    """Whether the broker accepted the metrics. Errors: see `PushTelemetryRequest`."""
 
     throttle_time_ms: int32 = 0
     error_code: int16 = 0

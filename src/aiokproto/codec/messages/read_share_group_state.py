@@ -81,5 +81,5 @@ class ReadShareGroupStateRequest(
     """
 
     group_id: GroupId = ""
-    """Share group."""
+    """Share group of the share partitions."""
     topics: list[ReadStateData] = field(factory=list)

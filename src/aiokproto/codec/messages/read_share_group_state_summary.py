@@ -40,8 +40,10 @@ class ReadStateSummaryResult(Struct):
 
 
 class ReadShareGroupStateSummaryResponse(Response, key=87, versions="0-1", flexible="0+"):
-    """The start offset of each share partition, without the state batches. Errors: see
-    `ReadShareGroupStateSummaryRequest`."""
+    """The start offset of each share partition, without the state batches.
+
+    Errors: see `ReadShareGroupStateSummaryRequest`.
+    """
 
     results: list[ReadStateSummaryResult] = field(factory=list)
 
@@ -71,5 +73,5 @@ class ReadShareGroupStateSummaryRequest(
     """
 
     group_id: GroupId = ""
-    """Share group."""
+    """Share group of the share partitions."""
     topics: list[ReadStateSummaryData] = field(factory=list)

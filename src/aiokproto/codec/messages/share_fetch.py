@@ -156,7 +156,6 @@ class ShareFetchRequest(Request[ShareFetchResponse], key=78, versions="0-2", fle
     """True: some `acknowledge_types` are 4 (KIP-1222). Nothing is fetched then: `max_wait_ms`, `min_bytes`, `max_bytes`
     and `max_records` must be 0."""
     topics: list[FetchTopic] = field(factory=list)
-    """Partitions to add to the session or to acknowledge. Those already in the session are fetched without being
-    named."""
+    """Partitions to add to the session, or to acknowledge. The session's other partitions are fetched as well."""
     forgotten_topics_data: list[ForgottenTopic] = field(factory=list, mentioned=True)
     """Partitions the session no longer fetches."""

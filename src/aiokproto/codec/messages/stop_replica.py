@@ -1,5 +1,4 @@
-"""StopReplica (ApiKey 5): the ZooKeeper controller tells a broker to stop replicas, and delete them if needed (removed
-in Kafka 4.0)."""
+"""StopReplica (ApiKey 5): the ZooKeeper controller stops replicas of a broker, and deletes them if needed."""
 
 from __future__ import annotations
 
@@ -62,7 +61,8 @@ class StopReplicaTopicState(Struct):
 class StopReplicaRequest(Request[StopReplicaResponse], key=5, versions="0-4", flexible="2+", route=Route.BROKER):
     """Stop replicas.
 
-    Sent by the ZooKeeper controller (during a migration, the KRaft controller) to the broker that has them.
+    Sent by the ZooKeeper controller (during a migration, the KRaft controller) to the broker that has them. Removed in
+    Kafka 4.0.
 
     Errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED; per partition:
     FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR.

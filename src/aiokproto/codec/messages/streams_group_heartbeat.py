@@ -21,7 +21,7 @@ from aiokproto.codec.schema import (
 
 
 class Status(Struct):
-    """Why the group cannot work normally at the moment."""
+    """A condition that delays or prevents the assignment of tasks."""
 
     status_code: int8 = 0
     """0: STALE_TOPOLOGY, the member's topology epoch is below the group's; 1: MISSING_SOURCE_TOPICS; 2:
@@ -55,8 +55,10 @@ class TopicPartition(Struct):
 
 
 class EndpointToPartitions(Struct):
-    """Where a member's partitions can be queried. An instance with several threads has several entries; the caller
-    joins them."""
+    """Where a member's partitions can be queried.
+
+    An instance with several threads has several entries; the caller joins them.
+    """
 
     user_endpoint: Endpoint = field(factory=Endpoint)
     """Endpoint of the member's instance."""
@@ -67,8 +69,10 @@ class EndpointToPartitions(Struct):
 
 
 class StreamsGroupHeartbeatResponse(Response, key=88, versions="0-1", flexible="0+"):
-    """Epoch of the member, its tasks when they have changed, and the state of the group. Errors: see
-    `StreamsGroupHeartbeatRequest`."""
+    """Epoch of the member, its tasks when they have changed, and the state of the group.
+
+    Errors: see `StreamsGroupHeartbeatRequest`.
+    """
 
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
@@ -174,8 +178,8 @@ class StreamsGroupHeartbeatRequest(
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
     UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, STREAMS_INVALID_TOPOLOGY,
-    STREAMS_INVALID_TOPOLOGY_EPOCH, STREAMS_TOPOLOGY_FENCED, INVALID_REQUEST. What only hinders the assignment is no
-    error, but a `status`.
+    STREAMS_INVALID_TOPOLOGY_EPOCH, STREAMS_TOPOLOGY_FENCED, INVALID_REQUEST. Conditions that only delay the assignment
+    are reported in `status`.
     """
 
     group_id: GroupId = ""

@@ -6,8 +6,10 @@ from aiokproto.codec.schema import GroupId, Request, Response, Route, Struct, fi
 
 
 class SyncGroupResponse(Response, key=14, versions="0-5", flexible="4+", client_throttles="2+"):
-    """The member's part of the assignment. It arrives once the leader has sent the assignment. Errors: see
-    `SyncGroupRequest`."""
+    """The member's part of the assignment. It arrives once the leader has sent the assignment.
+
+    Errors: see `SyncGroupRequest`.
+    """
 
     throttle_time_ms: int32 = field("1+", default=0, ignorable=True)
     error_code: int16 = 0

@@ -61,8 +61,8 @@ class TxnOffsetCommitRequest(
 ):
     """Commit offsets that take effect when the transaction commits.
 
-    Sent by transactional producers to the group coordinator (not to the transaction coordinator). Before version 5,
-    AddOffsetsToTxn comes first; from version 5 on (KIP-890) the broker adds the group to the transaction itself.
+    Sent by transactional producers to the group coordinator (not to the transaction coordinator). Below version 5, send
+    AddOffsetsToTxn first; from version 5 on (KIP-890) the coordinator adds the group to the transaction itself.
 
     Errors: per partition: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
     GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

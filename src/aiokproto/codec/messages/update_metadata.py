@@ -1,5 +1,4 @@
-"""UpdateMetadata (ApiKey 6): the ZooKeeper controller sends a broker the state of the cluster (removed in Kafka
-4.0)."""
+"""UpdateMetadata (ApiKey 6): the ZooKeeper controller sends a broker the state of the cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class UpdateMetadataResponse(Response, key=6, versions="0-8", flexible="6+"):
-    """Whether the broker has taken the state over. Errors: see `UpdateMetadataRequest`."""
+    """Whether the broker applied the metadata. Errors: see `UpdateMetadataRequest`."""
 
     error_code: int16 = 0
 
@@ -80,7 +79,7 @@ class UpdateMetadataBroker(Struct):
 class UpdateMetadataRequest(Request[UpdateMetadataResponse], key=6, versions="0-8", flexible="6+", route=Route.BROKER):
     """Replace or update the metadata that a broker serves to clients.
 
-    Sent by the ZooKeeper controller (during a migration, the KRaft controller) to every broker.
+    Sent by the ZooKeeper controller (during a migration, the KRaft controller) to every broker. Removed in Kafka 4.0.
 
     Errors: STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, UNKNOWN_SERVER_ERROR.
     """

@@ -61,7 +61,8 @@ class UpdateRaftVoterRequest(
     cluster_id: string | None = ""
     """Id of the cluster; another one is INCONSISTENT_CLUSTER_ID. null: not checked."""
     current_leader_epoch: int32 = 0
-    """Leader epoch the voter knows; another one is FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH. -1: unknown."""
+    """Leader epoch the voter knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
+    UNKNOWN_LEADER_EPOCH. -1: unknown."""
     voter_id: int32 = 0
     """Node id of the voter."""
     voter_directory_id: uuid = ZERO_UUID

@@ -82,5 +82,5 @@ class WriteShareGroupStateRequest(
     """
 
     group_id: GroupId = ""
-    """Share group."""
+    """Share group of the share partitions."""
     topics: list[WriteStateData] = field(factory=list)

@@ -1,5 +1,4 @@
-"""WriteTxnMarkers (ApiKey 27): a transaction coordinator writes COMMIT or ABORT markers to the partitions of
-transactions."""
+"""WriteTxnMarkers (ApiKey 27): write COMMIT or ABORT markers to the partitions of transactions."""
 
 from __future__ import annotations
 
