@@ -24,9 +24,9 @@ class EndQuorumEpochResponsePartitionData(Struct):
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     leader_id: BrokerId = field(default=0, refused=-1)
-    """Broker that leads the partition now; -1: unknown."""
+    """Node id of the quorum leader; -1: unknown."""
     leader_epoch: int32 = field(default=0, refused=-1)
-    """Epoch of that leader; -1: unknown."""
+    """Newest epoch the responding node knows."""
 
 
 class EndQuorumEpochResponseTopicData(Struct):
@@ -36,7 +36,7 @@ class EndQuorumEpochResponseTopicData(Struct):
 
 class NodeEndpoint(Struct):
     node_id: BrokerId = 0
-    """Id of the broker."""
+    """Node id of the leader."""
     host: string = ""
     """Host name or address to connect to."""
     port: uint16 = 0

@@ -33,9 +33,9 @@ class SnapshotId(Struct):
 
 class LeaderIdAndEpoch(Struct):
     leader_id: BrokerId = 0
-    """Broker that leads the partition now; -1: unknown."""
+    """Node id of the quorum leader; -1: unknown."""
     leader_epoch: int32 = 0
-    """Epoch of that leader; -1: unknown."""
+    """Newest epoch the responding node knows."""
 
 
 class FetchSnapshotResponsePartitionSnapshot(Struct):
@@ -60,7 +60,7 @@ class FetchSnapshotResponseTopicSnapshot(Struct):
 
 class NodeEndpoint(Struct):
     node_id: BrokerId = 0
-    """Id of the broker."""
+    """Node id of the leader."""
     host: string = ""
     """Host name or address to connect to."""
     port: uint16 = 0

@@ -68,7 +68,7 @@ class JoinGroupRequest(Request[JoinGroupResponse], key=11, versions="0-9", flexi
     group_instance_id: string | None = field("5+", default=None)
     """`group.instance.id` of a static member (KIP-345); null: dynamic."""
     protocol_type: string = ""
-    """"consumer" for consumers, "connect" for Connect workers; the same in the whole group."""
+    """Kind of group: "consumer" for consumers, "connect" for Connect workers; the same in the whole group."""
     protocols: list[JoinGroupRequestProtocol] = field(factory=list)
     """Assignors the member supports, preferred first."""
     reason: string | None = field("8+", default=None, ignorable=True)

@@ -9,12 +9,12 @@ class ListedGroup(Struct):
     group_id: GroupId = ""
     """Id of the group."""
     protocol_type: string = ""
-    """"consumer", "connect", "share" or "streams"; empty: a classic group without members, which only stores
-    offsets."""
+    """Kind of group: "consumer", "connect", "share" or "streams"; empty: a classic group without members, which only
+    stores offsets."""
     group_state: string = field("4+", default="", ignorable=True)
     """State such as "Stable", "Empty" or "PreparingRebalance"."""
     group_type: string = field("5+", default="", ignorable=True)
-    """"classic", "consumer" (KIP-848), "share" or "streams"."""
+    """Protocol of the group: "classic", "consumer" (KIP-848), "share" or "streams"."""
 
 
 class ListGroupsResponse(Response, key=16, versions="0-5", flexible="3+", client_throttles="2+"):

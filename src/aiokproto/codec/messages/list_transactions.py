@@ -23,7 +23,8 @@ class TransactionState(Struct):
     producer_id: ProducerId = 0
     """Id that InitProducerId returned to the producer."""
     transaction_state: string = ""
-    """"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort" or "PrepareEpochFence"."""
+    """State: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort" or
+    "PrepareEpochFence"."""
 
 
 class ListTransactionsResponse(Response, key=66, versions="0-2", flexible="0+"):

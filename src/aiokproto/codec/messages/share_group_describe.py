@@ -51,7 +51,7 @@ class DescribedGroup(Struct):
     group_id: GroupId = ""
     """Id of the group."""
     group_state: string = ""
-    """"Empty", "Stable" or "Dead"; empty: an error."""
+    """State: "Empty", "Stable" or "Dead"; empty: an error."""
     group_epoch: int32 = 0
     """Epoch of the members and their subscriptions; it rises with each change."""
     assignment_epoch: int32 = 0

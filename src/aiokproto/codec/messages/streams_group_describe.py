@@ -176,7 +176,7 @@ class DescribedGroup(Struct):
     group_id: GroupId = ""
     """Id of the group."""
     group_state: string = ""
-    """"Empty", "NotReady", "Assigning", "Reconciling", "Stable" or "Dead"; empty: an error."""
+    """State: "Empty", "NotReady", "Assigning", "Reconciling", "Stable" or "Dead"; empty: an error."""
     group_epoch: int32 = 0
     """Epoch of the members, topology and topics; it rises with each change."""
     assignment_epoch: int32 = 0

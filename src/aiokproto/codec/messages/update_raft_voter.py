@@ -12,7 +12,7 @@ class CurrentLeader(Struct):
     leader_id: BrokerId = -1
     """Node id of the quorum leader; -1: unknown."""
     leader_epoch: int32 = -1
-    """Epoch of that leader; -1: unknown."""
+    """Newest epoch the responding node knows; -1: unknown."""
     host: string = ""
     """Host name or address of the leader; empty: unknown."""
     port: int32 = 0

@@ -25,9 +25,9 @@ class VoteResponsePartitionData(Struct):
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     leader_id: BrokerId = field(default=0, refused=-1)
-    """Broker that leads the partition now; -1: unknown."""
+    """Node id of the quorum leader; -1: unknown."""
     leader_epoch: int32 = field(default=0, refused=-1)
-    """Epoch of that leader; -1: unknown."""
+    """Newest epoch the responding node knows."""
     vote_granted: bool = False
     """True: the voter votes for the replica."""
 
@@ -39,7 +39,7 @@ class VoteResponseTopicData(Struct):
 
 class NodeEndpoint(Struct):
     node_id: BrokerId = 0
-    """Id of the broker."""
+    """Node id of the leader."""
     host: string = ""
     """Host name or address to connect to."""
     port: uint16 = 0
