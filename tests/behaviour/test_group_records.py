@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from aiokproto.broker.groups.classic_group import ClassicGroup
+from aiokproto.broker.groups.classic_member import ClassicGroupState
 from aiokproto.broker.groups.consumer import records as consumer_records
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.group import Group
-from aiokproto.broker.groups.member import State
 from aiokproto.broker.groups.records import decode_key, decode_offset_value, restore_group
 from aiokproto.codec.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommitKey
@@ -100,13 +100,13 @@ async def test_a_consumer_group_is_read_back(cluster: BehaviourCluster, topic: s
 async def test_a_classic_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
 
-        async def read() -> Group:
+        async def read() -> ClassicGroup:
             (value,) = (
                 value
                 for key, value in (await written(at)).items()
                 if isinstance(read := decode_key(key), GroupMetadataKey) and read.group == topic
             )
-            group = Group(topic)
+            group = ClassicGroup(topic)
             restore_group(group, value, 0.0, 0)
             return group
 
@@ -114,7 +114,7 @@ async def test_a_classic_group_is_read_back(cluster: BehaviourCluster, topic: st
         assert (await sync(at, joined, group_instance_id="i")).error_code == 0
         group = await read()
         assert (group.state, group.generation, group.protocol, group.leader) == (
-            State.STABLE,
+            ClassicGroupState.STABLE,
             1,
             "range",
             joined.member_id,
@@ -128,4 +128,4 @@ async def test_a_classic_group_is_read_back(cluster: BehaviourCluster, topic: st
         )
         assert await leave(at, "", "i") == 0
         group = await read()
-        assert (group.state, group.generation, group.protocol_type) == (State.EMPTY, 2, "consumer")
+        assert (group.state, group.generation, group.protocol_type) == (ClassicGroupState.EMPTY, 2, "consumer")

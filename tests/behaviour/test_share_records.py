@@ -13,13 +13,13 @@ from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareBeat
+from aiokproto.broker.groups.share.member import ShareHeartbeat
 from aiokproto.broker.internal_topics import partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
-from aiokproto.broker.share.persisted import Kept, replay
+from aiokproto.broker.share.coordinator import ShareCoordinator, key_of
+from aiokproto.broker.share.persisted_state import PersistedState, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
 from aiokproto.broker.share.state import PartitionState, StateBatch
-from aiokproto.broker.share.store import ShareStates, key_of
 from aiokproto.codec.messages import (
     initialize_share_group_state,
     read_share_group_state,
@@ -126,7 +126,7 @@ async def test_states_of_share_partitions_are_read_back(cluster: BehaviourCluste
         await states.write(14, 1, (14, 14, 2, 2))
         told = await states.read(leader_epoch=5)
         found = await states_of(at, topic)
-        kept: Kept | None = None
+        kept: PersistedState | None = None
         for partition, record in found:
             read = decode(record.key or b"", record.value)
             assert read is not None
@@ -148,7 +148,7 @@ async def test_states_of_share_partitions_are_read_back(cluster: BehaviourCluste
         assert read is not None
         assert isinstance(read[1], Snapshot)
         assert encode_value(read[1]) == record.value
-        assert replay(kept, read[1], record.offset) == Kept(
+        assert replay(kept, read[1], record.offset) == PersistedState(
             PartitionState(7, 4, 0, (), 0), read[1], record.offset, 0, 5
         )
 
@@ -192,7 +192,7 @@ async def test_our_coordinators_go_on_from_what_is_written(
                 )
                 builder.append(record.timestamp, key, value)
                 state.partition(name, partition).append(builder.close(), record.timestamp)
-        kept = ShareStates(state)
+        kept = ShareCoordinator(state)
         kept.start()
         groups = GroupCoordinator(state, kept)
         groups.start()
@@ -208,7 +208,7 @@ async def test_our_coordinators_go_on_from_what_is_written(
             assert found == {place: start for place, (start, _) in starts.items()}
             with pytest.raises(BrokerError, match="the newest is 7"):
                 kept.read(topic, ours.topic_id, 1, 6)
-            answer = groups.share_heartbeat(topic, ShareBeat("m", group.members["m"].epoch))
+            answer = groups.share_heartbeat(topic, ShareHeartbeat("m", group.members["m"].epoch))
             assert answer.assigned is None or {index for _, index in answer.assigned} == {0, 1, 2}
         finally:
             groups.close()

@@ -9,7 +9,7 @@ import pytest
 
 from aiokproto.broker.groups.streams import records
 from aiokproto.broker.groups.streams.group import StreamsGroup
-from aiokproto.broker.groups.streams.member import Kind
+from aiokproto.broker.groups.streams.member import TaskRole
 from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from aiokproto.codec.messages.delete_groups import DeleteGroupsRequest
 from aiokproto.codec.messages.describe_groups import DescribeGroupsRequest
@@ -110,7 +110,7 @@ class Thread:
         self.tasks: set[tuple[str, int]] = set()
         self.statuses: list[int] = []
 
-    async def beat(self, **more: Any) -> StreamsGroupHeartbeatResponse:
+    async def heartbeat(self, **more: Any) -> StreamsGroupHeartbeatResponse:
         own = {"active_tasks": _ids(self.tasks), "standby_tasks": [], "warmup_tasks": []}
         static = {"instance_id": self.fields["instance_id"]} if "instance_id" in self.fields else {}
         fields = self.fields if self.epoch == 0 else own | static
@@ -136,7 +136,7 @@ def _ids(tasks: set[tuple[str, int]]) -> list[TaskIds]:
 async def until(condition: Callable[[], bool], *threads: Thread) -> None:
     while not condition():
         for thread in threads:
-            await thread.beat()
+            await thread.heartbeat()
 
 
 async def describe(at: Coordinator) -> DescribedGroup:
@@ -148,7 +148,7 @@ async def settled(at: Coordinator, *threads: Thread) -> DescribedGroup:
     """The group, once nobody has anything left to do."""
     while (described := await describe(at)).group_state != "Stable":
         for thread in threads:
-            await thread.beat()
+            await thread.heartbeat()
     return described
 
 
@@ -158,7 +158,7 @@ ALL = {(name, index) for name in ("0", "1") for index in range(2)}
 async def test_topics_come_into_being_and_tasks_are_shared(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         first = Thread(at, "first")
-        answer = await first.beat()
+        answer = await first.heartbeat()
         assert (answer.heartbeat_interval_ms, answer.task_offset_interval_ms) == (5000, 60_000)
         assert (answer.acceptable_recovery_lag, answer.endpoint_information_epoch) == (10_000, 0)
         assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == ([], [], [])
@@ -175,7 +175,7 @@ async def test_topics_come_into_being_and_tasks_are_shared(cluster: BehaviourClu
         second = Thread(at, "second")
         while len(second.tasks) < 2:
             for thread in (first, second):
-                await thread.beat()
+                await thread.heartbeat()
                 assert not first.tasks & second.tasks, "a task is at one member alone"
         assert first.tasks | second.tasks == ALL
         described = await settled(at, first, second)
@@ -209,13 +209,13 @@ async def test_endpoints_are_told_to_who_does_not_know_them(cluster: BehaviourCl
         await first.leave()
         thread = Thread(at, "m", user_endpoint=Endpoint(host="h", port=1))
         await until(lambda: thread.tasks == ALL, thread)
-        answer = await thread.beat()
+        answer = await thread.heartbeat()
         assert answer.endpoint_information_epoch > 0
         (endpoint,) = answer.partitions_by_user_endpoint or []
         assert (endpoint.user_endpoint.host, endpoint.user_endpoint.port) == ("h", 1)
         read = {each.topic: each.partitions for each in endpoint.active_partitions}
         assert (read, endpoint.standby_partitions) == ({topic: [0, 1], f"{topic}-words": [0, 1]}, [])
-        answer = await thread.beat(endpoint_information_epoch=answer.endpoint_information_epoch)
+        answer = await thread.heartbeat(endpoint_information_epoch=answer.endpoint_information_epoch)
         assert answer.partitions_by_user_endpoint is None
 
 
@@ -231,7 +231,7 @@ async def test_a_streams_group_is_read_back(cluster: BehaviourCluster, topic: st
         group = StreamsGroup(topic, Topics(**{topic: 2, f"{topic}-words": 2, f"{topic}-counts": 2}))
         records.restore(group, image, 0.0)
         assert (group.epoch, group.assignment_epoch, group.state) == (first.epoch, first.epoch, "Stable")
-        assert (group.validated, group.topology and group.topology.epoch) == (0, 0)
+        assert (group.validated_topology_epoch, group.topology and group.topology.epoch) == (0, 0)
         assert group.members["first"].tags == {"zone": "a"}
         for seen in described.members:
             member = group.members[seen.member_id]
@@ -243,7 +243,7 @@ async def test_a_streams_group_is_read_back(cluster: BehaviourCluster, topic: st
             )
             assert (member.endpoint and member.endpoint.host) == (seen.user_endpoint and seen.user_endpoint.host)
             thread = {"first": first, "second": second}[seen.member_id]
-            assert {task.what for task in member.assigned if task.kind is Kind.ACTIVE} == thread.tasks
+            assert {task.task_id for task in member.assigned if task.role is TaskRole.ACTIVE} == thread.tasks
         assert records.changes(group, dict(image), 0) == []
 
 
@@ -308,7 +308,7 @@ async def test_a_member_of_the_group_is_held_to_it(cluster: BehaviourCluster, to
         assert await at.commit("m", thread.epoch, topic, version=8) == ErrorCode.UNSUPPORTED_VERSION
         assert await at.fetch("m", thread.epoch, topic) == 7
         assert await at.fetch("m", thread.epoch + 1, topic) == ErrorCode.STALE_MEMBER_EPOCH
-        await thread.beat(shutdown_application=True)
+        await thread.heartbeat(shutdown_application=True)
         assert SHUTDOWN in thread.statuses
 
 
@@ -316,7 +316,7 @@ async def test_other_protocols_have_no_part_in_it(cluster: BehaviourCluster, top
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
         thread = Thread(at, "m")
-        await thread.beat()
+        await thread.heartbeat()
         wire = await at.connect()
         joined = await wire.ask(
             JoinGroupRequest(
@@ -329,7 +329,7 @@ async def test_other_protocols_have_no_part_in_it(cluster: BehaviourCluster, top
             )
         )
         assert joined.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        beat = await wire.ask(
+        heartbeat = await wire.ask(
             ConsumerGroupHeartbeatRequest(
                 group_id=topic,
                 member_id="c",
@@ -339,7 +339,7 @@ async def test_other_protocols_have_no_part_in_it(cluster: BehaviourCluster, top
                 topic_partitions=[],
             )
         )
-        assert beat.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert heartbeat.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         (group,) = (await wire.ask(DescribeGroupsRequest(groups=[topic]))).groups
         assert (group.error_code, group.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
         update = StreamsGroupTopologyDescriptionUpdateRequest(

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartitions
 from aiokproto.broker.groups.consumer import records
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.consumer.member import Beat
-from aiokproto.broker.groups.epochs import Settings
+from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat
+from aiokproto.broker.groups.epoch_group import GroupSettings
 from aiokproto.broker.groups.image import Image
-from aiokproto.broker.groups.places import Answer, Places
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -41,7 +41,7 @@ def anything(name: str) -> bool:
     return bool(name)
 
 
-def places(topic_id: bytes, *indexes: int) -> Places:
+def places(topic_id: bytes, *indexes: int) -> TopicIdPartitions:
     return frozenset((topic_id, index) for index in indexes)
 
 
@@ -55,8 +55,8 @@ class Client:
     instance_id: str | None = None
     assignor: str | None = None
     epoch: int = 0
-    owned: Places = frozenset()
-    told: Places = frozenset()
+    owned: TopicIdPartitions = frozenset()
+    told: TopicIdPartitions = frozenset()
     joined: bool = field(default=False)
 
 
@@ -65,15 +65,15 @@ class Scene:
 
     def __init__(self, max_size: int = 100, **sizes: int) -> None:
         self.topics = Topics(**(sizes or {"a": 4}))
-        self.settings = Settings(SESSION, 5.0, max_size)
+        self.settings = GroupSettings(SESSION, 5.0, max_size)
         self.group = ConsumerGroup("g", self.topics, self.settings)
         self.now = 1000.0
         self.describable: Callable[[str], bool] = anything
         self.image: Image = {}
 
-    def join(self, client: Client) -> Answer:
+    def join(self, client: Client) -> HeartbeatResult:
         client.owned = client.told = frozenset()
-        beat = Beat(
+        heartbeat = ConsumerHeartbeat(
             client.member_id,
             0,
             client.instance_id,
@@ -85,14 +85,16 @@ class Scene:
             frozenset(),
             describable=self.describable,
         )
-        return self._told(client, self.group.heartbeat(beat, self.now))
+        return self._told(client, self.group.heartbeat(heartbeat, self.now))
 
-    def beat(self, client: Client, silent: bool = False) -> Answer:
+    def heartbeat(self, client: Client, silent: bool = False) -> HeartbeatResult:
         owned = None if silent else client.owned
-        beat = Beat(client.member_id, client.epoch, client.instance_id, owned=owned, describable=self.describable)
-        return self._told(client, self.group.heartbeat(beat, self.now))
+        heartbeat = ConsumerHeartbeat(
+            client.member_id, client.epoch, client.instance_id, owned=owned, describable=self.describable
+        )
+        return self._told(client, self.group.heartbeat(heartbeat, self.now))
 
-    def _told(self, client: Client, answer: Answer) -> Answer:
+    def _told(self, client: Client, answer: HeartbeatResult) -> HeartbeatResult:
         client.joined, client.epoch = True, answer.epoch
         if answer.assigned is not None:
             client.told = answer.assigned
@@ -102,7 +104,7 @@ class Scene:
         """Everybody does as told, until nothing more changes."""
         for _ in range(4 + len(clients)):
             for client in clients:
-                self.beat(client)
+                self.heartbeat(client)
                 client.owned = client.told
 
     def wait(self, seconds: float) -> None:

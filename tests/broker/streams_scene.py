@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.streams import records
-from aiokproto.broker.groups.streams.group import StreamsAnswer, StreamsGroup, StreamsSettings
-from aiokproto.broker.groups.streams.member import Endpoint, Kind, StreamsBeat, Task, Tasks, Topology
+from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsGroupSettings, StreamsHeartbeatResult
+from aiokproto.broker.groups.streams.member import Endpoint, StreamsHeartbeat, Task, TaskRole, Tasks, Topology
 from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
 from tests.broker.consumer_scene import Topics
 
@@ -48,7 +48,7 @@ def topology(*subtopologies: Subtopology, epoch: int = 0) -> Topology:
 
 
 def active(subtopology_id: str, *partitions: int) -> Tasks:
-    return frozenset(Task(Kind.ACTIVE, subtopology_id, each) for each in partitions)
+    return frozenset(Task(TaskRole.ACTIVE, subtopology_id, each) for each in partitions)
 
 
 SIMPLE = topology(subtopology())
@@ -74,14 +74,14 @@ class Scene:
 
     def __init__(self, max_size: int = 100, standbys: int = 0, **sizes: int) -> None:
         self.topics = Topics(**(sizes or {"a": 4}))
-        self.settings = StreamsSettings(SESSION, 5.0, max_size, standbys)
+        self.settings = StreamsGroupSettings(SESSION, 5.0, max_size, standbys)
         self.group = StreamsGroup("g", self.topics, self.settings)
         self.now = 1000.0
         self.image: Image = {}
 
-    def join(self, thread: Thread) -> StreamsAnswer:
+    def join(self, thread: Thread) -> StreamsHeartbeatResult:
         thread.owned = thread.told = frozenset()
-        beat = StreamsBeat(
+        heartbeat = StreamsHeartbeat(
             thread.member_id,
             0,
             thread.instance_id,
@@ -92,14 +92,14 @@ class Scene:
             endpoint=thread.endpoint,
             tags={},
         )
-        return self._told(thread, self.group.heartbeat(beat, self.now))
+        return self._told(thread, self.group.heartbeat(heartbeat, self.now))
 
-    def beat(self, thread: Thread, silent: bool = False, shutdown: bool = False) -> StreamsAnswer:
+    def heartbeat(self, thread: Thread, silent: bool = False, shutdown: bool = False) -> StreamsHeartbeatResult:
         owned = None if silent else thread.owned
-        beat = StreamsBeat(thread.member_id, thread.epoch, thread.instance_id, owned=owned, shutdown=shutdown)
-        return self._told(thread, self.group.heartbeat(beat, self.now))
+        heartbeat = StreamsHeartbeat(thread.member_id, thread.epoch, thread.instance_id, owned=owned, shutdown=shutdown)
+        return self._told(thread, self.group.heartbeat(heartbeat, self.now))
 
-    def _told(self, thread: Thread, answer: StreamsAnswer) -> StreamsAnswer:
+    def _told(self, thread: Thread, answer: StreamsHeartbeatResult) -> StreamsHeartbeatResult:
         thread.joined, thread.epoch = True, answer.epoch
         if answer.assigned is not None:
             thread.told = answer.assigned
@@ -109,7 +109,7 @@ class Scene:
         """Everybody does as told, until nothing more changes."""
         for _ in range(6 + 2 * len(threads)):
             for thread in threads:
-                self.beat(thread)
+                self.heartbeat(thread)
                 thread.owned = thread.told
 
     def wait(self, seconds: float) -> None:

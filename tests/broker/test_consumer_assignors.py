@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, Wish, range_, uniform
+from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec, range_, uniform
 from tests.broker.consumer_scene import A, B, places
 
 # ---- assignors
@@ -22,7 +22,7 @@ _SIZES = st.fixed_dictionaries({A: st.integers(0, 7), B: st.integers(0, 7), b"c"
 def test_everything_wanted_is_assigned_once_to_somebody_who_wants_it(
     name: str, subscriptions: dict[str, frozenset[bytes]], sizes: dict[bytes, int]
 ) -> None:
-    targets = ASSIGNORS[name]({member: Wish(topics) for member, topics in subscriptions.items()}, sizes)
+    targets = ASSIGNORS[name]({member: MemberSpec(topics) for member, topics in subscriptions.items()}, sizes)
     given_out = [place for target in targets.values() for place in target]
     wanted = frozenset().union(*subscriptions.values())
     assert sorted(given_out) == sorted((topic, index) for topic in wanted for index in range(sizes[topic]))
@@ -32,8 +32,8 @@ def test_everything_wanted_is_assigned_once_to_somebody_who_wants_it(
 @given(members=st.integers(1, 6), changed=st.integers(1, 6), sizes=_SIZES)
 def test_uniform_is_even_and_moves_no_more_than_it_must(members: int, changed: int, sizes: dict[bytes, int]) -> None:
     topics = frozenset(sizes)
-    before = uniform({str(number): Wish(topics) for number in range(members)}, sizes)
-    wishes = {str(number): Wish(topics, before.get(str(number), frozenset())) for number in range(changed)}
+    before = uniform({str(number): MemberSpec(topics) for number in range(members)}, sizes)
+    wishes = {str(number): MemberSpec(topics, before.get(str(number), frozenset())) for number in range(changed)}
     after = uniform(wishes, sizes)
     lengths = [len(target) for target in after.values()]
     assert max(lengths) - min(lengths) <= 1
@@ -46,17 +46,21 @@ def test_uniform_is_even_and_moves_no_more_than_it_must(members: int, changed: i
 def test_uniform_levels_what_subscriptions_allow() -> None:
     """Who reads only one topic is not left without because others, who read both, were first."""
     wishes = {
-        "x": Wish(frozenset({A, B}), places(A, 0, 1) | places(B, 0, 1)),
-        "y": Wish(frozenset({A})),
-        "z": Wish(frozenset({A})),
+        "x": MemberSpec(frozenset({A, B}), places(A, 0, 1) | places(B, 0, 1)),
+        "y": MemberSpec(frozenset({A})),
+        "z": MemberSpec(frozenset({A})),
     }
     targets = uniform(wishes, {A: 2, B: 2})
     assert targets == {"x": places(B, 0, 1), "y": places(A, 1), "z": places(A, 0)}
 
 
 def test_range_gives_runs_in_the_order_of_the_instance_ids() -> None:
-    wishes = {"x": Wish(frozenset({A, B})), "z": Wish(frozenset({A, B}), instance_id="2"), "y": Wish(frozenset({A}))}
-    wishes["w"] = Wish(frozenset({A, B}), instance_id="1")
+    wishes = {
+        "x": MemberSpec(frozenset({A, B})),
+        "z": MemberSpec(frozenset({A, B}), instance_id="2"),
+        "y": MemberSpec(frozenset({A})),
+    }
+    wishes["w"] = MemberSpec(frozenset({A, B}), instance_id="1")
     assert range_(wishes, {A: 6, B: 4}) == {
         "w": places(A, 0, 1) | places(B, 0, 1),
         "z": places(A, 2, 3) | places(B, 2),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from aiokproto.broker.groups.consumer.member import Beat
+from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartitions
+from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat
 from aiokproto.broker.groups.consumer.subscriptions import REFRESH_SECONDS
-from aiokproto.broker.groups.places import Answer, Places
-from aiokproto.broker.groups.reconciling import LEAVING, LEFT_FOR_NOW
+from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from aiokproto.codec.payloads.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )
@@ -20,7 +20,7 @@ from tests.broker.consumer_scene import REBALANCE, SESSION, A, B, Client, Scene,
 def test_the_first_member_gets_everything_at_once() -> None:
     scene = Scene()
     assert scene.group.state == "Empty"
-    assert scene.join(Client("x")) == Answer("x", 2, places(A, 0, 1, 2, 3))
+    assert scene.join(Client("x")) == HeartbeatResult("x", 2, places(A, 0, 1, 2, 3))
     assert (scene.group.state, scene.group.epoch, scene.group.assignment_epoch) == ("Stable", 2, 2)
 
 
@@ -29,15 +29,15 @@ def test_nothing_is_at_two_members() -> None:
     scene = Scene()
     first, second = Client("x"), Client("y")
     first.owned = scene.join(first).assigned or frozenset()
-    assert scene.join(second) == Answer("y", 3, frozenset())
-    answer = scene.beat(first)
+    assert scene.join(second) == HeartbeatResult("y", 3, frozenset())
+    answer = scene.heartbeat(first)
     assert (answer.epoch, len(answer.assigned or ())) == (2, 2)
     assert scene.group.state == "Reconciling"
-    assert scene.beat(first).epoch == 2, "it has not given up anything yet"
-    assert scene.beat(second).assigned is None
+    assert scene.heartbeat(first).epoch == 2, "it has not given up anything yet"
+    assert scene.heartbeat(second).assigned is None
     first.owned = first.told
-    assert scene.beat(first) == Answer("x", 3)
-    assert scene.beat(second).assigned == places(A, 0, 1, 2, 3) - first.owned
+    assert scene.heartbeat(first) == HeartbeatResult("x", 3)
+    assert scene.heartbeat(second).assigned == places(A, 0, 1, 2, 3) - first.owned
     assert scene.group.state == "Stable"
 
 
@@ -47,8 +47,8 @@ def test_who_says_nothing_may_still_have_it() -> None:
     first.owned = scene.join(first).assigned or frozenset()
     scene.join(second)
     for _ in range(3):
-        scene.beat(first, silent=True)
-        assert not scene.beat(second).assigned
+        scene.heartbeat(first, silent=True)
+        assert not scene.heartbeat(second).assigned
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_who_says_nothing_may_still_have_it() -> None:
         (2, places(A, 0, 1, 2, 3), ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
-def test_a_wrong_epoch_is_fenced(epoch: int, owned: Places | None, error: ErrorCode) -> None:
+def test_a_wrong_epoch_is_fenced(epoch: int, owned: TopicIdPartitions | None, error: ErrorCode) -> None:
     scene = Scene()
     first, second = Client("x"), Client("y")
     scene.join(first)
@@ -68,7 +68,7 @@ def test_a_wrong_epoch_is_fenced(epoch: int, owned: Places | None, error: ErrorC
     scene.work(first, second)
     assert first.epoch == 3
     with refused(error):
-        scene.group.heartbeat(Beat("x", epoch, owned=owned), scene.now)
+        scene.group.heartbeat(ConsumerHeartbeat("x", epoch, owned=owned), scene.now)
 
 
 def test_an_answer_may_get_lost() -> None:
@@ -78,7 +78,7 @@ def test_an_answer_may_get_lost() -> None:
     scene.join(first)
     scene.join(second)
     scene.work(first, second)
-    assert scene.group.heartbeat(Beat("x", 2, owned=first.owned), scene.now).epoch == 3
+    assert scene.group.heartbeat(ConsumerHeartbeat("x", 2, owned=first.owned), scene.now).epoch == 3
 
 
 def test_joining_again_is_taken() -> None:
@@ -92,11 +92,11 @@ def test_unknown_members() -> None:
     scene = Scene()
     scene.join(Client("x"))
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.group.heartbeat(Beat("y", 2), scene.now)
+        scene.group.heartbeat(ConsumerHeartbeat("y", 2), scene.now)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.group.leave("y", None, LEAVING)
+        scene.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.group.leave("x", "nobody", LEAVING)
+        scene.group.leave("x", "nobody", LEAVE_GROUP_MEMBER_EPOCH)
 
 
 def test_a_full_group() -> None:
@@ -116,10 +116,10 @@ def test_who_leaves_is_replaced() -> None:
     scene.join(first)
     scene.join(second)
     scene.work(first, second)
-    assert scene.group.leave("x", None, LEAVING) == Answer("x", LEAVING)
+    assert scene.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH) == HeartbeatResult("x", LEAVE_GROUP_MEMBER_EPOCH)
     assert (scene.group.state, scene.group.epoch) == ("Assigning", 4)
-    assert scene.beat(second).assigned == places(A, 0, 1, 2, 3)
-    scene.group.leave("y", None, LEAVING)
+    assert scene.heartbeat(second).assigned == places(A, 0, 1, 2, 3)
+    scene.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
     assert (scene.group.state, scene.group.members) == ("Empty", {})
 
 
@@ -129,11 +129,11 @@ def test_silence_ends_a_session() -> None:
     scene.join(first)
     scene.join(second)
     scene.wait(SESSION - 1)
-    scene.beat(second)
+    scene.heartbeat(second)
     scene.wait(1)
     assert list(scene.group.members) == ["y"]
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.beat(first)
+        scene.heartbeat(first)
 
 
 def test_who_does_not_give_up_in_time_is_out() -> None:
@@ -141,14 +141,14 @@ def test_who_does_not_give_up_in_time_is_out() -> None:
     first, second = Client("x"), Client("y")
     first.owned = scene.join(first).assigned or frozenset()
     scene.join(second)
-    scene.beat(first)
+    scene.heartbeat(first)
     for _ in range(4):
         scene.wait(REBALANCE / 4 - 1)
-        scene.beat(first)
-        scene.beat(second)
+        scene.heartbeat(first)
+        scene.heartbeat(second)
     scene.wait(4)
     assert list(scene.group.members) == ["y"]
-    assert scene.beat(second).assigned == places(A, 0, 1, 2, 3)
+    assert scene.heartbeat(second).assigned == places(A, 0, 1, 2, 3)
 
 
 # ---- static members
@@ -163,20 +163,22 @@ def test_a_static_member_comes_back() -> None:
     again = Client("z", instance_id="i")
     with refused(ErrorCode.UNRELEASED_INSTANCE_ID):
         scene.join(again)
-    assert scene.group.leave("x", "i", LEFT_FOR_NOW) == Answer("x", LEFT_FOR_NOW)
-    assert scene.beat(other).assigned is None, "what it had waits for it"
+    assert scene.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH) == HeartbeatResult(
+        "x", LEAVE_GROUP_STATIC_MEMBER_EPOCH
+    )
+    assert scene.heartbeat(other).assigned is None, "what it had waits for it"
     epoch = scene.group.epoch
-    assert scene.join(again) == Answer("z", epoch, one.owned)
+    assert scene.join(again) == HeartbeatResult("z", epoch, one.owned)
     assert scene.group.epoch == epoch
     with refused(ErrorCode.FENCED_INSTANCE_ID):
-        scene.beat(one)
+        scene.heartbeat(one)
 
 
 def test_a_member_cannot_become_another_one() -> None:
     scene = Scene()
     scene.join(Client("x", instance_id="i"))
     scene.join(Client("y"))
-    scene.group.leave("x", "i", LEFT_FOR_NOW)
+    scene.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
     with refused(ErrorCode.INVALID_REQUEST):
         scene.join(Client("y", instance_id="i"))
     assert scene.join(Client("z", instance_id="i")).epoch == scene.group.epoch
@@ -200,7 +202,7 @@ def test_what_a_pattern_matches_is_known_after_a_restart() -> None:
 def test_a_static_member_that_stays_away_is_out() -> None:
     scene = Scene()
     scene.join(Client("x", instance_id="i"))
-    scene.group.leave("x", "i", LEFT_FOR_NOW)
+    scene.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
     scene.wait(SESSION)
     assert scene.group.state == "Empty"
 
@@ -213,12 +215,12 @@ def test_topics_that_come_grow_and_go() -> None:
     client = Client("x", frozenset({"a", "b"}))
     assert scene.join(client).assigned == places(A, 0)
     scene.topics.sizes["b"] = 2
-    assert scene.beat(client).assigned == places(A, 0) | places(B, 0, 1)
+    assert scene.heartbeat(client).assigned == places(A, 0) | places(B, 0, 1)
     scene.topics.sizes["a"] = 3
-    assert scene.beat(client).assigned == places(A, 0, 1, 2) | places(B, 0, 1)
+    assert scene.heartbeat(client).assigned == places(A, 0, 1, 2) | places(B, 0, 1)
     del scene.topics.sizes["b"]
     client.owned = places(A, 0, 1, 2)
-    assert scene.beat(client).assigned == places(A, 0, 1, 2)
+    assert scene.heartbeat(client).assigned == places(A, 0, 1, 2)
 
 
 def test_patterns_match_whole_names_and_follow_the_topics() -> None:
@@ -226,10 +228,10 @@ def test_patterns_match_whole_names_and_follow_the_topics() -> None:
     client = Client("x", frozenset(), "a.*")
     assert scene.join(client).assigned == places(A, 0)
     scene.topics.sizes["cab"] = 1
-    assert scene.beat(client).assigned is None
+    assert scene.heartbeat(client).assigned is None
     assert scene.group.subscribed("apple")
     assert not scene.group.subscribed("banana")
-    changed = Beat(
+    changed = ConsumerHeartbeat(
         "x", client.epoch, topics=frozenset({"cab"}), regex="b.*|a.*", owned=client.told, describable=anything
     )
     assert scene.group.heartbeat(changed, scene.now).assigned == places(A, 0) | places(B, 0) | places(b"c" * 16, 0)
@@ -244,7 +246,7 @@ def test_patterns_do_not_tell_of_topics_that_are_hidden() -> None:
     # What was found out is kept through a restart, and while nobody asks that speaks of patterns.
     scene.restart()
     assert scene.group.subscriptions.matches == {".*": frozenset({"banana"})}
-    scene.group.heartbeat(Beat("x", client.epoch), scene.now)
+    scene.group.heartbeat(ConsumerHeartbeat("x", client.epoch), scene.now)
     assert scene.group.subscriptions.matches == {".*": frozenset({"banana"})}
 
 
@@ -254,14 +256,14 @@ def test_permissions_for_a_pattern_are_looked_at_again_now_and_then() -> None:
     client = Client("x", frozenset(), ".*")
     scene.join(client)
     scene.describable = anything
-    assert scene.beat(client).assigned is None
+    assert scene.heartbeat(client).assigned is None
     scene.now += REFRESH_SECONDS
-    assert scene.beat(client).assigned == places(A, 0) | places(B, 0)
+    assert scene.heartbeat(client).assigned == places(A, 0) | places(B, 0)
     # At once where topics come, or another pattern.
     scene.describable = lambda name: name != "apple"
     scene.topics.sizes["cab"] = 1
     client.owned = places(B, 0)
-    assert scene.beat(client).assigned == places(B, 0) | places(b"c" * 16, 0)
+    assert scene.heartbeat(client).assigned == places(B, 0) | places(b"c" * 16, 0)
 
 
 def test_the_assignor_that_most_ask_for() -> None:
@@ -270,8 +272,8 @@ def test_the_assignor_that_most_ask_for() -> None:
     for client in clients:
         scene.join(client)
     assert scene.group.assignor == "range"
-    scene.group.heartbeat(Beat("x", clients[0].epoch, assignor="uniform"), scene.now)
-    scene.group.heartbeat(Beat("z", clients[2].epoch, assignor="uniform"), scene.now)
+    scene.group.heartbeat(ConsumerHeartbeat("x", clients[0].epoch, assignor="uniform"), scene.now)
+    scene.group.heartbeat(ConsumerHeartbeat("z", clients[2].epoch, assignor="uniform"), scene.now)
     assert scene.group.assignor == "uniform"
 
 
@@ -321,15 +323,15 @@ def test_only_what_changed_is_written() -> None:
     first, second = Client("x"), Client("y", frozenset(), "a.*")
     scene.join(first)
     assert len(scene.save()) == 5
-    scene.beat(first)
+    scene.heartbeat(first)
     assert scene.save() == []
     scene.join(second)
     # Both epochs, all of the second, the first's target, and the pattern.
     assert len(scene.save()) == 2 + 3 + 1 + 1
-    scene.group.leave("y", None, LEAVING)
+    scene.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
     written = scene.save()
     assert sum(value is None for _, value in written) == 4
-    scene.group.leave("x", None, LEAVING)
+    scene.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH)
     scene.save()
     assert len(scene.image) == 2
 

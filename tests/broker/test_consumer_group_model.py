@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokproto.broker.groups.reconciling import LEAVING, MemberState
+from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH, MemberState
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_scene import Client, Scene, refused
 
@@ -28,10 +28,10 @@ class AnyOrder(RuleBasedStateMachine):
         known = client.member_id in self.scene.group.members
         if client.joined and not known:
             with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-                self.scene.beat(client)
+                self.scene.heartbeat(client)
             client.joined, client.epoch, client.owned, client.told = False, 0, frozenset(), frozenset()
         elif client.joined:
-            self.scene.beat(client)
+            self.scene.heartbeat(client)
         else:
             self.scene.join(client)
 
@@ -48,7 +48,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(data=st.data(), obey=st.booleans())
     @precondition(lambda self: self.clients)
-    def beat(self, data: st.DataObject, obey: bool) -> None:
+    def heartbeat(self, data: st.DataObject, obey: bool) -> None:
         client = data.draw(st.sampled_from(sorted(self.clients.values(), key=lambda each: each.member_id)))
         if obey:
             client.owned = client.told
@@ -59,7 +59,7 @@ class AnyOrder(RuleBasedStateMachine):
     def go(self, data: st.DataObject) -> None:
         client = self.clients.pop(data.draw(st.sampled_from(sorted(self.clients))))
         if client.member_id in self.scene.group.members:
-            self.scene.group.leave(client.member_id, None, LEAVING)
+            self.scene.group.leave(client.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
 
     @rule(name=st.sampled_from(["a", "b", "c"]), size=st.integers(0, 5))
     def change_topic(self, name: str, size: int) -> None:
@@ -95,7 +95,7 @@ class AnyOrder(RuleBasedStateMachine):
                 client.owned = client.told
         # Who fell silent for good would hold up the others until its session ends.
         for member_id in set(self.scene.group.members) - set(self.clients):
-            self.scene.group.leave(member_id, None, LEAVING)
+            self.scene.group.leave(member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
         group = self.scene.group
         assert group.state == ("Stable" if self.clients else "Empty")
         read = [place for client in self.clients.values() for place in client.owned]
@@ -110,7 +110,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def nothing_is_at_two_members(self) -> None:
         members = self.scene.group.members.values()
-        held = [place for member in members for place in (*member.assigned, *member.revoking)]
+        held = [place for member in members for place in (*member.assigned, *member.pending_revocation)]
         assert len(held) == len(set(held))
 
     @invariant()
@@ -125,7 +125,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def only_who_has_to_give_up_something_waits_for_that(self) -> None:
         for member in self.scene.group.members.values():
-            assert bool(member.revoking) == (member.state is MemberState.UNREVOKED_PARTITIONS)
+            assert bool(member.pending_revocation) == (member.state is MemberState.UNREVOKED_PARTITIONS)
 
 
 AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

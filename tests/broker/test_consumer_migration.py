@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.groups.consumer import classic
-from aiokproto.broker.groups.consumer.member import ClassicSide
+from aiokproto.broker.groups.classic_group import ClassicGroup
+from aiokproto.broker.groups.classic_member import ClassicGroupState, Identity, JoinRequest
+from aiokproto.broker.groups.consumer import classic_protocol
+from aiokproto.broker.groups.consumer.member import ClassicProtocolMetadata
 from aiokproto.broker.groups.consumer.migration import can_downgrade, downgrade, upgrade
 from aiokproto.broker.groups.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
-from aiokproto.broker.groups.group import Group
-from aiokproto.broker.groups.member import Identity, Join, State
-from aiokproto.broker.groups.reconciling import LEAVING
+from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_scene import REBALANCE, A, Client, Scene, places, refused
@@ -31,8 +31,8 @@ def metadata(*topics: str, owned: Iterable[tuple[str, int]] = (), version: int =
     return version.to_bytes(2, "big") + subscription.encode(version)
 
 
-def classic_join(member_id: str, data: bytes, instance_id: str | None = None, name: str = "cooperative") -> Join:
-    return Join(member_id, instance_id, "consumer", ((name, data),), 10.0, REBALANCE, "client", "/host", True)
+def classic_join(member_id: str, data: bytes, instance_id: str | None = None, name: str = "cooperative") -> JoinRequest:
+    return JoinRequest(member_id, instance_id, "consumer", ((name, data),), 10.0, REBALANCE, "client", "/host", True)
 
 
 def test_a_classic_member_lives_among_the_others() -> None:
@@ -40,35 +40,35 @@ def test_a_classic_member_lives_among_the_others() -> None:
     modern = Client("x")
     scene.join(modern)
     scene.work(modern)
-    asked = classic.join(scene.group, classic_join("", metadata("a")), scene.now)
+    asked = classic_protocol.join(scene.group, classic_join("", metadata("a")), scene.now)
     assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
     old = asked.member_id
-    joined = classic.join(scene.group, classic_join(old, metadata("a")), scene.now)
+    joined = classic_protocol.join(scene.group, classic_join(old, metadata("a")), scene.now)
     assert (joined.error, joined.generation, joined.protocol, joined.leader) == (0, 3, "cooperative", "")
-    synced = classic.sync(scene.group, Identity(old, 3), "consumer", "cooperative", scene.now)
+    synced = classic_protocol.sync(scene.group, Identity(old, 3), "consumer", "cooperative", scene.now)
     assert (synced.error, decode_assignment(synced.assignment)) == (0, set())
-    assert classic.heartbeat(scene.group, Identity(old, 3), scene.now) is ErrorCode.NONE
+    assert classic_protocol.heartbeat(scene.group, Identity(old, 3), scene.now) is ErrorCode.NONE
     scene.work(modern)
-    assert classic.heartbeat(scene.group, Identity(old, 3), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
-    joined = classic.join(scene.group, classic_join(old, metadata("a")), scene.now)
-    synced = classic.sync(scene.group, Identity(old, joined.generation), None, None, scene.now)
+    assert classic_protocol.heartbeat(scene.group, Identity(old, 3), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
+    joined = classic_protocol.join(scene.group, classic_join(old, metadata("a")), scene.now)
+    synced = classic_protocol.sync(scene.group, Identity(old, joined.generation), None, None, scene.now)
     mine = decode_assignment(synced.assignment)
     assert len(mine) == 2
     assert {(A, index) for _, index in mine}.isdisjoint(modern.owned)
-    assert classic.heartbeat(scene.group, Identity(old, 3), scene.now) is ErrorCode.NONE
+    assert classic_protocol.heartbeat(scene.group, Identity(old, 3), scene.now) is ErrorCode.NONE
     assert not can_downgrade(scene.group)
 
 
 def test_a_classic_member_that_does_not_come_back_is_out() -> None:
     scene = Scene()
     scene.join(Client("x"))
-    classic.join(scene.group, classic_join("old", metadata("a")), scene.now)
-    classic.sync(scene.group, Identity("old", 3), None, None, scene.now)
+    classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
+    classic_protocol.sync(scene.group, Identity("old", 3), None, None, scene.now)
     scene.join(Client("y"))
     for _ in range(int(REBALANCE / 9)):
-        assert classic.heartbeat(scene.group, Identity("old", 3), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
+        assert classic_protocol.heartbeat(scene.group, Identity("old", 3), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
         scene.wait(9)
-    classic.heartbeat(scene.group, Identity("old", 3), scene.now)
+    classic_protocol.heartbeat(scene.group, Identity("old", 3), scene.now)
     scene.wait(REBALANCE % 9 + 1)
     assert "old" not in scene.group.members
 
@@ -77,12 +77,12 @@ def test_a_classic_member_that_does_not_come_back_is_out() -> None:
 def test_a_classic_member_owes_a_sync(synced: bool) -> None:
     """Within its rebalance timeout, whether it sends heartbeats or not; and nothing more after that."""
     scene = Scene()
-    classic.join(scene.group, classic_join("old", metadata("a")), scene.now)
+    classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
     who = Identity("old", scene.group.epoch)
     if synced:
-        assert len(decode_assignment(classic.sync(scene.group, who, None, None, scene.now).assignment)) == 4
+        assert len(decode_assignment(classic_protocol.sync(scene.group, who, None, None, scene.now).assignment)) == 4
     for _ in range(int(REBALANCE / 9) + 1):
-        classic.heartbeat(scene.group, who, scene.now)
+        classic_protocol.heartbeat(scene.group, who, scene.now)
         scene.wait(9)
     assert ("old" in scene.group.members) is synced
 
@@ -92,40 +92,40 @@ def test_a_classic_member_owes_a_sync(synced: bool) -> None:
     [
         (classic_join("old", metadata("a"), name="other"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         (classic_join("new", b"\0"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        (Join("new", protocol_type="connect", protocols=(("p", b""),)), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        (Join("new"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (JoinRequest("new", protocol_type="connect", protocols=(("p", b""),)), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (JoinRequest("new"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         (classic_join("new", metadata("a"), "nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_classic_joins_that_are_refused(request_: Join, error: ErrorCode) -> None:
+def test_classic_joins_that_are_refused(request_: JoinRequest, error: ErrorCode) -> None:
     scene = Scene()
     scene.join(Client("x"))
-    classic.join(scene.group, classic_join("first", metadata("a")), scene.now)
-    assert classic.join(scene.group, request_, scene.now).error is error
+    classic_protocol.join(scene.group, classic_join("first", metadata("a")), scene.now)
+    assert classic_protocol.join(scene.group, request_, scene.now).error is error
 
 
 def test_classic_requests_of_the_wrong_members() -> None:
     scene = Scene()
     scene.join(Client("x"))
-    classic.join(scene.group, classic_join("old", metadata("a")), scene.now)
+    classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
     cases = [
         (Identity("x", 2), ErrorCode.UNKNOWN_MEMBER_ID),
         (Identity("old", 2), ErrorCode.ILLEGAL_GENERATION),
         (Identity("nobody", 2), ErrorCode.UNKNOWN_MEMBER_ID),
     ]
     for who, error in cases:
-        assert classic.heartbeat(scene.group, who, scene.now) is error
-        assert classic.sync(scene.group, who, None, None, scene.now).error is error
-    wrong = classic.sync(scene.group, Identity("old", 3), "consumer", "other", scene.now)
+        assert classic_protocol.heartbeat(scene.group, who, scene.now) is error
+        assert classic_protocol.sync(scene.group, who, None, None, scene.now).error is error
+    wrong = classic_protocol.sync(scene.group, Identity("old", 3), "consumer", "other", scene.now)
     assert wrong.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert classic.leave(scene.group, "x", None) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert classic.leave(scene.group, "old", None) is ErrorCode.NONE
+    assert classic_protocol.leave(scene.group, "x", None) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert classic_protocol.leave(scene.group, "old", None) is ErrorCode.NONE
 
 
-def stable_classic_group(now: float) -> Group:
+def stable_classic_group(now: float) -> ClassicGroup:
     """Two members, of which the first has all of topic a, and the second says the same of its last partition."""
     ids = count()
-    group = Group("g", now, make_id=lambda prefix: f"m{next(ids)}")
+    group = ClassicGroup("g", now, make_id=lambda prefix: f"m{next(ids)}")
     group.join("j0", classic_join("", metadata("a"), "i0"), now)
     assert len(group.drain()) == 1
     group.join("j1", classic_join("", metadata("a"), "i1"), now)
@@ -137,7 +137,7 @@ def stable_classic_group(now: float) -> Group:
     }
     group.sync("s0", Identity("m0", 2, "i0"), assignments, now)
     group.sync("s1", Identity("m1", 2, "i1"), {}, now)
-    assert group.state is State.STABLE
+    assert group.state is ClassicGroupState.STABLE
     group.drain()
     return group
 
@@ -150,14 +150,16 @@ def test_a_classic_group_becomes_a_consumer_group_and_back() -> None:
     assert scene.group.members["m1"].assigned == {}, "a partition is at one member alone"
     modern = Client("x")
     scene.join(modern)
-    assert classic.heartbeat(scene.group, Identity("m0", 2, "i0"), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (
+        classic_protocol.heartbeat(scene.group, Identity("m0", 2, "i0"), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
+    )
     assert not can_downgrade(scene.group)
-    scene.group.leave("x", None, LEAVING)
+    scene.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH)
     assert can_downgrade(scene.group)
-    into = Group("g", scene.now)
+    into = ClassicGroup("g", scene.now)
     downgrade(scene.group, into, scene.now)
     assert (into.state, into.generation, into.protocol, into.protocol_type) == (
-        State.STABLE,
+        ClassicGroupState.STABLE,
         scene.group.epoch,
         "cooperative",
         "consumer",
@@ -172,7 +174,7 @@ def test_a_member_changes_over() -> None:
     scene.group = upgrade(stable_classic_group(scene.now), scene.topics, scene.settings, scene.now)
     modern = Client("x", instance_id="i0")
     assert scene.join(modern).assigned == places(A, 0, 1)
-    assert classic.heartbeat(scene.group, Identity("m0", 2, "i0"), scene.now) is ErrorCode.FENCED_INSTANCE_ID
+    assert classic_protocol.heartbeat(scene.group, Identity("m0", 2, "i0"), scene.now) is ErrorCode.FENCED_INSTANCE_ID
     assert scene.group.members["x"].classic is None
 
 
@@ -191,6 +193,6 @@ def test_what_cannot_be_read(data: bytes) -> None:
 def test_a_classic_side_survives_in_the_records() -> None:
     scene = Scene()
     scene.join(Client("x"))
-    classic.join(scene.group, classic_join("old", metadata("a")), scene.now)
+    classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
     scene.restart()
-    assert scene.group.members["old"].classic == ClassicSide(10.0, (("cooperative", metadata("a")),))
+    assert scene.group.members["old"].classic == ClassicProtocolMetadata(10.0, (("cooperative", metadata("a")),))

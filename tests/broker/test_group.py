@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokproto.broker.groups.group import NEW_MEMBER_TIMEOUT, Group
-from aiokproto.broker.groups.member import Identity, Join, JoinResult, State, SyncResult
+from aiokproto.broker.groups.classic_group import NEW_MEMBER_JOIN_TIMEOUT, ClassicGroup
+from aiokproto.broker.groups.classic_member import ClassicGroupState, Identity, JoinRequest, JoinResult, SyncResult
 from aiokproto.error_codes import ErrorCode
 
 SESSION, REBALANCE = 10.0, 60.0
@@ -27,14 +27,14 @@ class Scene:
         def make_id(prefix: str) -> str:
             return f"{prefix}-{next(ids)}"
 
-        self.group = Group("g", self.now, initial_delay=initial_delay, max_size=max_size, make_id=make_id)
+        self.group = ClassicGroup("g", self.now, initial_delay=initial_delay, max_size=max_size, make_id=make_id)
         self.answers: dict[str, JoinResult | SyncResult] = {}
 
     def _collect(self) -> None:
-        for ticket, result in self.group.drain():
-            assert isinstance(ticket, str)
-            assert ticket not in self.answers, "a request is answered once"
-            self.answers[ticket] = result
+        for waiter, result in self.group.drain():
+            assert isinstance(waiter, str)
+            assert waiter not in self.answers, "a request is answered once"
+            self.answers[waiter] = result
 
     def wait(self, seconds: float) -> None:
         """Let time pass, waking the group when it asked for it."""
@@ -45,21 +45,21 @@ class Scene:
             self._collect()
         self.now = end
 
-    def join(self, ticket: str, request: Join | None = None) -> None:
-        self.group.join(ticket, request or asking(ticket), self.now)
+    def join(self, waiter: str, request: JoinRequest | None = None) -> None:
+        self.group.join(waiter, request or asking(waiter), self.now)
         self._collect()
 
-    def joined(self, ticket: str) -> JoinResult:
-        result = self.answers.pop(ticket)
+    def joined(self, waiter: str) -> JoinResult:
+        result = self.answers.pop(waiter)
         assert isinstance(result, JoinResult)
         return result
 
-    def sync(self, ticket: str, joined: JoinResult, assignments: dict[str, bytes] | None = None) -> None:
-        self.group.sync(ticket, Identity(joined.member_id, joined.generation), assignments or {}, self.now)
+    def sync(self, waiter: str, joined: JoinResult, assignments: dict[str, bytes] | None = None) -> None:
+        self.group.sync(waiter, Identity(joined.member_id, joined.generation), assignments or {}, self.now)
         self._collect()
 
-    def synced(self, ticket: str) -> SyncResult:
-        result = self.answers.pop(ticket)
+    def synced(self, waiter: str) -> SyncResult:
+        result = self.answers.pop(waiter)
         assert isinstance(result, SyncResult)
         return result
 
@@ -77,26 +77,26 @@ class Scene:
         """Bring members in and have the leader assign each its own name. Several need an initial delay."""
         for name in names:
             self.join(name)
-        self.wait(6.0 if self.group.state is State.PREPARING else 0.0)
+        self.wait(6.0 if self.group.state is ClassicGroupState.PREPARING_REBALANCE else 0.0)
         results = {name: self.joined(name) for name in names}
         assignments = {result.member_id: name.encode() for name, result in results.items()}
         for name in sorted(names, key=lambda name: results[name].leader == results[name].member_id):
             self.sync(f"sync {name}", results[name], assignments)
         for name in names:
             assert self.synced(f"sync {name}").assignment == name.encode()
-        assert self.group.state is State.STABLE
+        assert self.group.state is ClassicGroupState.STABLE
         return results
 
 
-def asking(client_id: str, member_id: str = "", instance_id: str | None = None) -> Join:
-    return Join(
+def asking(client_id: str, member_id: str = "", instance_id: str | None = None) -> JoinRequest:
+    return JoinRequest(
         member_id=member_id,
         instance_id=instance_id,
         protocols=RANGE,
         session_timeout=SESSION,
         rebalance_timeout=REBALANCE,
         client_id=client_id,
-        can_skip_assignment=True,
+        supports_skipping_assignment=True,
     )
 
 
@@ -121,7 +121,7 @@ def test_silence_ends_a_session() -> None:
     joined = scene.stable("a")["a"]
     scene.wait(SESSION)
     assert scene.beat(joined) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert (scene.group.state, scene.group.generation) == (State.EMPTY, 2)
+    assert (scene.group.state, scene.group.generation) == (ClassicGroupState.EMPTY, 2)
     assert scene.group.next_deadline() is None
 
 
@@ -211,7 +211,7 @@ def test_a_rebalance_interrupts_parked_syncs() -> None:
 def test_a_member_must_come_back_with_the_id_it_was_given() -> None:
     """KIP-394: an id is handed out first; it holds the round open until its session is over."""
     scene = Scene()
-    request = replace(asking("a"), must_know_id=True)
+    request = replace(asking("a"), requires_known_member_id=True)
     scene.join("a", request)
     told = scene.joined("a")
     assert told.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -223,13 +223,13 @@ def test_a_member_must_come_back_with_the_id_it_was_given() -> None:
 def test_an_id_that_is_never_used_expires() -> None:
     scene = Scene()
     first = scene.stable("a")["a"]
-    scene.join("b", replace(asking("b"), must_know_id=True))
+    scene.join("b", replace(asking("b"), requires_known_member_id=True))
     told = scene.joined("b")
     scene.join("a again", replace(asking("a", first.member_id), protocols=(("range", b"new"),)))
     assert scene.answers == {}, "b was promised a place"
     scene.wait(SESSION)
     assert scene.joined("a again").generation == 2
-    scene.join("late", replace(asking("b", told.member_id), must_know_id=True))
+    scene.join("late", replace(asking("b", told.member_id), requires_known_member_id=True))
     assert scene.joined("late").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -264,7 +264,7 @@ def test_joining_again_unchanged() -> None:
     scene.join("f", asking("b", follower.member_id))
     assert scene.joined("f").generation == leader.generation
     scene.join("l", asking("a", leader.member_id))
-    assert scene.group.state is State.PREPARING
+    assert scene.group.state is ClassicGroupState.PREPARING_REBALANCE
     scene.join("f2", replace(asking("b", follower.member_id), protocols=(("range", b"new"),)))
     assert scene.joined("l").generation == scene.joined("f2").generation == leader.generation + 1
 
@@ -306,7 +306,7 @@ def test_an_old_client_that_restarts_as_static_leader_is_not_told_so() -> None:
     scene.join("a", asking("a", instance_id="one"))
     old = scene.joined("a")
     scene.sync("s", old, {old.member_id: b"mine"})
-    scene.join("a2", replace(asking("a", instance_id="one"), can_skip_assignment=False))
+    scene.join("a2", replace(asking("a", instance_id="one"), supports_skipping_assignment=False))
     new = scene.joined("a2")
     assert (new.leader, new.members, new.skip_assignment) == (old.member_id, (), False)
 
@@ -369,8 +369,8 @@ def test_who_may_commit() -> None:
 def test_a_new_member_that_is_gone_does_not_hold_the_group_for_ever() -> None:
     scene = Scene()
     first = scene.stable("a")["a"]
-    scene.join("ghost", replace(asking("ghost"), rebalance_timeout=2 * NEW_MEMBER_TIMEOUT))
-    for _ in range(int(NEW_MEMBER_TIMEOUT / 5)):
+    scene.join("ghost", replace(asking("ghost"), rebalance_timeout=2 * NEW_MEMBER_JOIN_TIMEOUT))
+    for _ in range(int(NEW_MEMBER_JOIN_TIMEOUT / 5)):
         scene.beat(first)
         scene.wait(5)
     assert scene.joined("ghost").error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -380,8 +380,8 @@ def test_killing_a_group_answers_everything() -> None:
     scene = Scene(initial_delay=3.0)
     scene.join("a")
     scene.group.kill(ErrorCode.NOT_COORDINATOR)
-    ((ticket, result),) = scene.group.drain()
-    assert (ticket, result.error) == ("a", ErrorCode.NOT_COORDINATOR)
+    ((waiter, result),) = scene.group.drain()
+    assert (waiter, result.error) == ("a", ErrorCode.NOT_COORDINATOR)
     scene.join("b")
     assert scene.joined("b").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -394,19 +394,19 @@ class GroupMachine(RuleBasedStateMachine):
         self.scene = Scene(initial_delay=1.0)
         self.known: list[JoinResult] = []
         self.open: dict[str, JoinResult | None] = {}
-        self.tickets = count()
+        self.waiters = count()
 
     def _take(self) -> None:
-        for ticket in [ticket for ticket in self.open if ticket in self.scene.answers]:
-            del self.open[ticket]
-            result = self.scene.answers.pop(ticket)
+        for waiter in [waiter for waiter in self.open if waiter in self.scene.answers]:
+            del self.open[waiter]
+            result = self.scene.answers.pop(waiter)
             if isinstance(result, JoinResult) and not result.error:
                 self.known = [each for each in self.known if each.member_id != result.member_id] + [result]
 
     def _ticket(self) -> str:
-        ticket = f"t{next(self.tickets)}"
-        self.open[ticket] = None
-        return ticket
+        waiter = f"t{next(self.waiters)}"
+        self.open[waiter] = None
+        return waiter
 
     @rule(static=st.booleans(), protocols=st.sampled_from([RANGE, (("x", b""), *RANGE)]))
     def new_member(self, static: bool, protocols: tuple[tuple[str, bytes], ...]) -> None:
@@ -447,21 +447,21 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def sane(self) -> None:
         group = self.scene.group
-        parked = {m.join_ticket for m in group.members.values()} | {m.sync_ticket for m in group.members.values()}
+        parked = {m.join_waiter for m in group.members.values()} | {m.sync_waiter for m in group.members.values()}
         assert set(self.open) == parked - {None}, "every open request is parked with exactly one member"
-        assert (group.state is State.EMPTY) <= (not group.members)
+        assert (group.state is ClassicGroupState.EMPTY) <= (not group.members)
         if group.members:
             assert group.leader in group.members
             assert group.next_deadline() is not None, "time alone ends whatever a group waits for"
-        if group.state is State.STABLE:
-            assert not any(member.join_ticket for member in group.members.values())
+        if group.state is ClassicGroupState.STABLE:
+            assert not any(member.join_waiter for member in group.members.values())
 
     def teardown(self) -> None:
-        self.scene.wait(10 * NEW_MEMBER_TIMEOUT)
+        self.scene.wait(10 * NEW_MEMBER_JOIN_TIMEOUT)
         self._take()
         assert self.open == {}
         assert self.scene.group.members == {}
-        assert self.scene.group.state is State.EMPTY
+        assert self.scene.group.state is ClassicGroupState.EMPTY
 
 
 TestGroupMachine = GroupMachine.TestCase

@@ -11,11 +11,11 @@ import pytest
 
 from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.clock import VirtualClock
+from aiokproto.broker.groups.classic_group import ClassicGroup
+from aiokproto.broker.groups.classic_member import ClassicGroupState, JoinRequest
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.expiry import Age, expired
-from aiokproto.broker.groups.group import Group
-from aiokproto.broker.groups.member import Join, State
-from aiokproto.broker.groups.records import Committed, decode_offset_value, restore_group
+from aiokproto.broker.groups.records import OffsetAndMetadata, decode_offset_value, restore_group
 from aiokproto.broker.internal_topics import partition_for, stored_records
 from aiokproto.codec.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 from aiokproto.codec.messages.consumer_group_heartbeat import (
@@ -129,7 +129,7 @@ async def test_a_new_coordinator_answers_when_it_has_read_everything() -> None:
             joined = await heartbeat(wire, "m")
             groups = cluster._running.groups
             assert groups is not None
-            groups.holding = True
+            groups.loading_paused = True
             await cluster.move_coordinator("g")
             assert (await heartbeat(wire, "m", 2)).error_code == ErrorCode.NOT_COORDINATOR
             loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -139,7 +139,7 @@ async def test_a_new_coordinator_answers_when_it_has_read_everything() -> None:
             assert (await other.ask(ListGroupsRequest())).error_code == loading
             asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
             assert (await other.ask(asked)).groups[0].error_code == loading
-            groups.release()
+            groups.resume_loading()
             answer = await heartbeat(other, "m", 2, topic_partitions=[])
             assert (answer.error_code, answer.member_epoch) == (0, joined.member_epoch)
             assert await listed(other) == {"g": ("consumer", "Stable")}
@@ -176,9 +176,9 @@ def test_classic_groups_are_read_in_every_version(version: int) -> None:
     value = GroupMetadataValue(
         protocol_type="consumer", generation=7, protocol="range", leader="m", members=[member]
     ).encode(version)
-    group = Group("g")
+    group = ClassicGroup("g")
     restore_group(group, version.to_bytes(2, "big") + value, 100.0, 0)
-    assert (group.state, group.generation, group.protocol, group.leader) == (State.STABLE, 7, "range", "m")
+    assert (group.state, group.generation, group.protocol, group.leader) == (ClassicGroupState.STABLE, 7, "range", "m")
     assert (group.members["m"].assignment, group.members["m"].rebalance_timeout) == (b"a", 10.0)
 
 
@@ -186,7 +186,7 @@ def test_how_long_a_group_was_empty_is_known_to_the_next_coordinator() -> None:
     value = GroupMetadataValue(
         protocol_type="consumer", generation=7, protocol=None, leader=None, current_state_timestamp=60_000, members=[]
     )
-    group = Group("g")
+    group = ClassicGroup("g")
     restore_group(group, b"\0\x03" + value.encode(3), 1000.0, 90_000)
     assert group.empty_since == 970.0
 
@@ -194,22 +194,22 @@ def test_how_long_a_group_was_empty_is_known_to_the_next_coordinator() -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_offsets_are_read_in_every_version(version: int) -> None:
     value = OffsetCommitValue(offset=5, metadata="note", commit_timestamp=77).encode(version)
-    assert decode_offset_value(version.to_bytes(2, "big") + value) == Committed(5, -1, "note", 77)
+    assert decode_offset_value(version.to_bytes(2, "big") + value) == OffsetAndMetadata(5, -1, "note", 77)
 
 
 # ---- how offsets grow old
 
 
-def classic(*, members: bool = False, was_used: bool = True, empty_since: float = 0.0) -> Group:
-    group = Group("g", empty_since)
+def classic(*, members: bool = False, was_used: bool = True, empty_since: float = 0.0) -> ClassicGroup:
+    group = ClassicGroup("g", empty_since)
     if was_used:
-        group.join("j", Join("", "i", protocols=(("range", SUBSCRIPTION),)), empty_since)
+        group.join("j", JoinRequest("", "i", protocols=(("range", SUBSCRIPTION),)), empty_since)
         if not members:
             (member_id,) = group.members
             group.leave(member_id, "i", empty_since)
             group.tick(empty_since)
         else:
-            group.state = State.STABLE
+            group.state = ClassicGroupState.STABLE
     return group
 
 
@@ -228,21 +228,21 @@ def classic(*, members: bool = False, was_used: bool = True, empty_since: float 
         (ConsumerGroup("g", Topics()), 40_001, -1, False),
     ],
 )
-def test_when_an_offset_expires(group: Group | ConsumerGroup, committed: int, expires: int, gone: bool) -> None:
+def test_when_an_offset_expires(group: ClassicGroup | ConsumerGroup, committed: int, expires: int, gone: bool) -> None:
     """At second 100 by either clock, with a retention of a minute."""
-    offsets = {("t", 0): Committed(1, -1, "", committed, expires)}
+    offsets = {("t", 0): OffsetAndMetadata(1, -1, "", committed, expires)}
     assert bool(expired(group, offsets, Age(100.0, 100_000, 60.0))) is gone
 
 
 def test_offsets_of_topics_that_no_member_reads_expire() -> None:
-    offsets = {("t", 0): Committed(1, -1, "", 0), ("u", 0): Committed(1, -1, "", 0)}
+    offsets = {("t", 0): OffsetAndMetadata(1, -1, "", 0), ("u", 0): OffsetAndMetadata(1, -1, "", 0)}
     group = classic(members=True)
     assert expired(group, offsets, Age(100.0, 100_000, 60.0)) == [("u", 0)]
     group.rebalance(100.0)
     assert expired(group, offsets, Age(100.0, 100_000, 60.0)) == []
-    connect_workers = Group("g")
-    connect_workers.join("j", Join("", "i", "connect", (("p", b""),)), 0.0)
-    connect_workers.state = State.STABLE
+    connect_workers = ClassicGroup("g")
+    connect_workers.join("j", JoinRequest("", "i", "connect", (("p", b""),)), 0.0)
+    connect_workers.state = ClassicGroupState.STABLE
     assert expired(connect_workers, offsets, Age(100.0, 100_000, 60.0)) == []
 
 

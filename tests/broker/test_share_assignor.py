@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.groups.places import Place, Places
+from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitions
 from aiokproto.broker.groups.share.assignor import simple
 from tests.broker.consumer_scene import A, B, places
 
-NOTHING: Places = frozenset()
+NOTHING: TopicIdPartitions = frozenset()
 
 
-def spread(targets: dict[str, Places]) -> Counter[Place]:
+def spread(targets: dict[str, TopicIdPartitions]) -> Counter[TopicIdPartition]:
     return Counter(place for target in targets.values() for place in target)
 
 
@@ -64,7 +64,7 @@ BEFORE = st.dictionaries(
 
 @given(WISHES, BEFORE, SOME)
 def test_nothing_that_is_wanted_is_left_over(
-    wishes: dict[str, frozenset[bytes]], before: dict[str, Places], assignable: dict[bytes, frozenset[int]]
+    wishes: dict[str, frozenset[bytes]], before: dict[str, TopicIdPartitions], assignable: dict[bytes, frozenset[int]]
 ) -> None:
     targets = simple(wishes, before, assignable)
     assert targets.keys() == wishes.keys()
@@ -81,7 +81,7 @@ def test_nothing_that_is_wanted_is_left_over(
 
 
 @given(st.integers(1, 6), st.integers(1, 12), BEFORE)
-def test_nobody_has_more_than_the_others(members: int, partitions: int, before: dict[str, Places]) -> None:
+def test_nobody_has_more_than_the_others(members: int, partitions: int, before: dict[str, TopicIdPartitions]) -> None:
     targets = simple(dict.fromkeys("uvwxyz"[:members], frozenset({A})), before, {A: range(partitions)})
     sizes = [len(target) for target in targets.values()]
     if partitions >= members:

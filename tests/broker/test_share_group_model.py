@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokproto.broker.groups.epochs import Settings
+from aiokproto.broker.groups.epoch_group import GroupSettings
 from aiokproto.broker.groups.image import Image
 from aiokproto.broker.groups.share import records
 from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareBeat
+from aiokproto.broker.groups.share.member import ShareHeartbeat
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_scene import Topics, places, refused
 
@@ -25,23 +25,23 @@ class Scene:
 
     def __init__(self, max_size: int = 100, **sizes: int) -> None:
         self.topics = Topics(**sizes)
-        self.settings = Settings(SESSION, 5.0, max_size)
+        self.settings = GroupSettings(SESSION, 5.0, max_size)
         self.group = ShareGroup("g", self.topics, self.settings)
         self.image: Image = {}
         self.now = 1000.0
         self.out_of_order = False
         self.epochs: dict[str, int] = {}
 
-    def beat(self, member_id: str, *topics: str) -> None:
+    def heartbeat(self, member_id: str, *topics: str) -> None:
         """The heartbeat of a member; of one that is new, if topics are given."""
         epoch = 0 if topics else self.epochs[member_id]
-        beat = ShareBeat(member_id, epoch, topics=frozenset(topics) if topics else None)
-        self.group.receive(beat, self.now)
+        heartbeat = ShareHeartbeat(member_id, epoch, topics=frozenset(topics) if topics else None)
+        self.group.update_member(heartbeat, self.now)
         for topic_id, partitions in self.group.missing().items():
-            self.group.states.begin(topic_id, self.topics.name(topic_id) or "", partitions)
+            self.group.states.start_initializing(topic_id, self.topics.name(topic_id) or "", partitions)
             if not self.out_of_order:
-                self.group.states.done(topic_id, partitions)
-        answer = self.group.advance(beat)
+                self.group.states.mark_initialized(topic_id, partitions)
+        answer = self.group.advance(heartbeat)
         self.epochs[member_id] = answer.epoch
         assert answer.epoch == self.group.epoch == self.group.assignment_epoch
         if topics:
@@ -64,47 +64,47 @@ class Scene:
 
 def test_there_is_an_end_to_the_members_that_a_group_has() -> None:
     scene = Scene(max_size=1, a=1)
-    scene.beat("x", "a")
+    scene.heartbeat("x", "a")
     with refused(ErrorCode.GROUP_MAX_SIZE_REACHED):
-        scene.beat("y", "a")
+        scene.heartbeat("y", "a")
     assert list(scene.group.members) == ["x"]
-    scene.beat("x", "a")
+    scene.heartbeat("x", "a")
 
 
 def test_a_member_that_is_silent_is_given_up() -> None:
     scene = Scene(a=2)
-    scene.beat("x", "a")
+    scene.heartbeat("x", "a")
     scene.now += 40
-    scene.beat("y", "a")
+    scene.heartbeat("y", "a")
     assert scene.group.next_deadline() == 1000.0 + SESSION
     scene.group.tick(1000.0 + SESSION)
     assert list(scene.group.members) == ["y"]
-    scene.beat("y")
+    scene.heartbeat("y")
     assert scene.group.members["y"].assigned == places(b"a" * 16, 0, 1)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.beat("x")
+        scene.heartbeat("x")
 
 
 def test_a_partition_without_a_state_is_not_given_to_members() -> None:
     scene = Scene(a=2)
     scene.out_of_order = True
-    scene.beat("x", "a")
+    scene.heartbeat("x", "a")
     assert scene.group.members["x"].assigned == frozenset()
     assert scene.group.missing() == {b"a" * 16: {0, 1}}
     epoch = scene.group.epoch
-    scene.beat("x")
+    scene.heartbeat("x")
     assert scene.group.epoch == epoch
     scene.out_of_order = False
-    scene.beat("x")
+    scene.heartbeat("x")
     assert scene.group.members["x"].assigned == places(b"a" * 16, 0, 1)
     assert scene.group.epoch == epoch + 1
 
 
 def test_a_heartbeat_that_says_nothing_new_writes_nothing() -> None:
     scene = Scene(a=2)
-    scene.beat("x", "a")
+    scene.heartbeat("x", "a")
     scene.save()
-    scene.beat("x")
+    scene.heartbeat("x")
     assert not scene.group.changed
     assert records.changes(scene.group, scene.image, 2_000_000) == []
 
@@ -112,13 +112,13 @@ def test_a_heartbeat_that_says_nothing_new_writes_nothing() -> None:
 @pytest.mark.parametrize("epoch", [-3, 1, 99])
 def test_an_epoch_that_is_not_the_members_is_refused(epoch: int) -> None:
     scene = Scene(a=2)
-    scene.beat("x", "a")
+    scene.heartbeat("x", "a")
     for other in ("y", "z"):
-        scene.beat(other, "a")
-        scene.beat("x")
+        scene.heartbeat(other, "a")
+        scene.heartbeat("x")
     before = vars(scene.group.members["x"]).copy()
     with refused(ErrorCode.FENCED_MEMBER_EPOCH):
-        scene.group.receive(ShareBeat("x", epoch, topics=frozenset({"b"})), scene.now)
+        scene.group.update_member(ShareHeartbeat("x", epoch, topics=frozenset({"b"})), scene.now)
     assert vars(scene.group.members["x"]) == before
 
 
@@ -140,17 +140,17 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(topics=st.sets(st.sampled_from(["a", "b", "c"]), min_size=1))
     @precondition(lambda self: len(self.scene.group.members) < 6)
     def come(self, topics: set[str]) -> None:
-        self.scene.beat(f"m{next(self.ids)}", *topics)
+        self.scene.heartbeat(f"m{next(self.ids)}", *topics)
 
     @rule(data=st.data())
     @precondition(lambda self: self.scene.group.members)
-    def beat(self, data: st.DataObject) -> None:
-        self.scene.beat(data.draw(st.sampled_from(self._members())))
+    def heartbeat(self, data: st.DataObject) -> None:
+        self.scene.heartbeat(data.draw(st.sampled_from(self._members())))
 
     @rule(data=st.data(), topics=st.sets(st.sampled_from(["a", "b", "c"]), min_size=1))
     @precondition(lambda self: self.scene.group.members)
     def come_again(self, data: st.DataObject, topics: set[str]) -> None:
-        self.scene.beat(data.draw(st.sampled_from(self._members())), *topics)
+        self.scene.heartbeat(data.draw(st.sampled_from(self._members())), *topics)
 
     @rule(data=st.data())
     @precondition(lambda self: self.scene.group.members)
@@ -169,7 +169,7 @@ class AnyOrder(RuleBasedStateMachine):
             del sizes[name]
             # It would come back under another id.
             self.gone.add(name)
-            self.scene.group.states.forget(name.encode() * 16)
+            self.scene.group.states.remove_topic(name.encode() * 16)
 
     @rule(late=st.booleans())
     def the_share_coordinator(self, late: bool) -> None:
@@ -205,7 +205,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.scene.out_of_order = False
         for _ in range(2):
             for member_id in self._members():
-                self.scene.beat(member_id)
+                self.scene.heartbeat(member_id)
         wanted = {
             (found[0], index)
             for member in self.scene.group.members.values()

@@ -7,12 +7,12 @@ from typing import Any
 
 from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.clock import VirtualClock
-from aiokproto.broker.groups.member import Identity
+from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.initialization import StateTopic
+from aiokproto.broker.groups.share.state_metadata import StateTopic
 from aiokproto.broker.internal_topics import stored_records
+from aiokproto.broker.share.coordinator import key_of
 from aiokproto.broker.share.records import SharePartitionKey
-from aiokproto.broker.share.store import key_of
 from aiokproto.codec.messages import (
     delete_share_group_state,
     initialize_share_group_state,
@@ -46,7 +46,7 @@ from tests.broker.wire import Wire, connect
 QUICK = {"offsets.topic.num.partitions": 1, "share.coordinator.state.topic.num.partitions": 1}
 
 
-async def beat(wire: Wire, member_id: str, epoch: int = 0, **fields: Any) -> ShareGroupHeartbeatResponse:
+async def heartbeat(wire: Wire, member_id: str, epoch: int = 0, **fields: Any) -> ShareGroupHeartbeatResponse:
     if epoch == 0:
         fields = {"subscribed_topic_names": ["t"], **fields}
     request = ShareGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
@@ -87,15 +87,15 @@ def of(cluster: Cluster) -> ShareGroup:
 
 async def test_a_member_is_told_at_once_what_to_read(broker: Broker, wire: Wire) -> None:
     """Kafka tells it at the next heartbeat, once the states have begun."""
-    assert partitions(await beat(wire, "m")) == [0, 1]
-    assert partitions(await beat(wire, "m", 2)) is None
+    assert partitions(await heartbeat(wire, "m")) == [0, 1]
+    assert partitions(await heartbeat(wire, "m", 2)) is None
 
 
 async def test_a_share_group_survives_a_restart(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         await broker.create_topic("t", 3)
-        await beat(wire, "m", rack_id="r")
-        await beat(wire, "n")
+        await heartbeat(wire, "m", rack_id="r")
+        await heartbeat(wire, "n")
         before, starts = await describe(wire), await begins(wire)
         assert len(before.members) == 2
         assert starts == {("t", index): -1 for index in range(3)}
@@ -106,10 +106,10 @@ async def test_a_share_group_survives_a_restart(tmp_path: Path) -> None:
         assert after == before
         assert await begins(wire) == starts
         # Their sessions begin anew, their epochs do not.
-        answer = await beat(wire, "m", 2)
+        answer = await heartbeat(wire, "m", 2)
         assert (answer.error_code, answer.member_epoch) == (0, 3)
         for member_id in "mn":
-            await beat(wire, member_id, -1)
+            await heartbeat(wire, member_id, -1)
         assert await alter(wire, 9) is ErrorCode.NONE
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         assert ((await describe(wire)).group_state, (await begins(wire))["t", 0]) == ("Empty", 9)
@@ -120,13 +120,13 @@ async def test_a_new_coordinator_knows_the_members() -> None:
         await cluster.create_topic("t", 2, 2)
         old = cluster.coordinator("g")
         async with connect(cluster, old) as wire, connect(cluster, 1 - old) as other:
-            epoch = (await beat(wire, "m")).member_epoch
-            assert (await beat(other, "m", epoch)).error_code == ErrorCode.NOT_COORDINATOR
+            epoch = (await heartbeat(wire, "m")).member_epoch
+            assert (await heartbeat(other, "m", epoch)).error_code == ErrorCode.NOT_COORDINATOR
             await cluster.move_coordinator("g")
-            assert (await beat(wire, "m", epoch)).error_code == ErrorCode.NOT_COORDINATOR
+            assert (await heartbeat(wire, "m", epoch)).error_code == ErrorCode.NOT_COORDINATOR
             assert (await describe(wire)).error_code == ErrorCode.NOT_COORDINATOR
             assert await alter(wire, 0) is ErrorCode.NOT_COORDINATOR
-            answer = await beat(other, "m", epoch)
+            answer = await heartbeat(other, "m", epoch)
             assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, epoch, None)
 
 
@@ -135,49 +135,49 @@ async def test_a_silent_member_is_given_up_and_the_group_stays() -> None:
     config = {**QUICK, "offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 60_000}
     async with Broker(clock=clock, config=config) as broker, connect(broker) as wire:
         await broker.create_topic("t", 2)
-        await beat(wire, "m")
+        await heartbeat(wire, "m")
         await clock.advance(44)
         assert list(of(broker).members) == ["m"]
-        assert (await beat(wire, "m", 2)).error_code == 0
+        assert (await heartbeat(wire, "m", 2)).error_code == 0
         await clock.advance(44)
         assert list(of(broker).members) == ["m"]
         await clock.advance(1)
         assert of(broker).state == "Empty"
-        assert (await beat(wire, "m", 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert (await heartbeat(wire, "m", 2)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         await clock.advance(150)
         assert [group.group_id for group in (await wire.ask(ListGroupsRequest())).groups] == ["g"]
 
 
 async def test_a_session_that_is_ended_on_demand(broker: Broker, wire: Wire) -> None:
-    await beat(wire, "m")
+    await heartbeat(wire, "m")
     broker.expire_session("g", "m")
     assert of(broker).state == "Empty"
 
 
 async def test_options_apply_to_a_group_that_is_there(broker: Broker, wire: Wire) -> None:
-    assert (await beat(wire, "m")).heartbeat_interval_ms == 5000
+    assert (await heartbeat(wire, "m")).heartbeat_interval_ms == 5000
     change = AlterableConfig(name="share.heartbeat.interval.ms", config_operation=0, value="7000")
     resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[change])
     await wire.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
     assert of(broker).settings.heartbeat_interval == 7
-    assert (await beat(wire, "m", 2)).heartbeat_interval_ms == 7000
+    assert (await heartbeat(wire, "m", 2)).heartbeat_interval_ms == 7000
 
 
 async def test_a_group_has_as_many_members_as_it_may() -> None:
     async with Broker(config={**QUICK, "group.share.max.size": 1}) as broker, connect(broker) as wire:
-        assert (await beat(wire, "m")).error_code == 0
-        assert (await beat(wire, "n")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-        assert (await beat(wire, "m", -1)).error_code == 0
-        assert (await beat(wire, "n")).error_code == 0
+        assert (await heartbeat(wire, "m")).error_code == 0
+        assert (await heartbeat(wire, "n")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert (await heartbeat(wire, "m", -1)).error_code == 0
+        assert (await heartbeat(wire, "n")).error_code == 0
 
 
 async def test_a_deleted_group_leaves_nothing(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         await broker.create_topic("t", 2)
-        await beat(wire, "m")
+        await heartbeat(wire, "m")
         (result,) = (await wire.ask(DeleteGroupsRequest(groups_names=["g"]))).results
         assert result.error_code == ErrorCode.NON_EMPTY_GROUP
-        await beat(wire, "m", -1)
+        await heartbeat(wire, "m", -1)
         (result,) = (await wire.ask(DeleteGroupsRequest(groups_names=["g"]))).results
         assert result.error_code == 0
         for topic in ("__consumer_offsets", "__share_group_state"):
@@ -190,17 +190,17 @@ async def test_a_deleted_group_leaves_nothing(tmp_path: Path) -> None:
 
 async def test_a_deleted_topic_is_forgotten(broker: Broker, wire: Wire) -> None:
     await broker.create_topic("u")
-    await beat(wire, "m", subscribed_topic_names=["t", "u"])
+    await heartbeat(wire, "m", subscribed_topic_names=["t", "u"])
     assert set(await begins(wire)) == {("t", 0), ("t", 1), ("u", 0)}
     topic = broker._running.state.topics["u"].topic_id
     gone = DeleteTopicState(name="u", topic_id=bytes(16))
     await wire.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=1000))
     assert set(await begins(wire)) == {("t", 0), ("t", 1)}
     assert topic not in of(broker).states.initialized
-    assert partitions(await beat(wire, "m", 2)) == [0, 1]
+    assert partitions(await heartbeat(wire, "m", 2)) == [0, 1]
     # Another one of that name is another topic.
     await broker.create_topic("u")
-    assert partitions(await beat(wire, "m", 3)) in ([0, 1, 0], [0, 0, 1])
+    assert partitions(await heartbeat(wire, "m", 3)) in ([0, 1, 0], [0, 0, 1])
 
 
 async def test_what_the_share_coordinator_cannot_do_now_is_done_later() -> None:
@@ -213,14 +213,14 @@ async def test_what_the_share_coordinator_cannot_do_now_is_done_later() -> None:
         cluster._running.state.create_topic("t", assignment={0: [0]})
         await cluster.stop_broker(1)
         async with connect(cluster) as wire:
-            answer = await beat(wire, "m")
+            answer = await heartbeat(wire, "m")
             assert (answer.error_code, partitions(answer)) == (0, [])
             assert await begins(wire) == {}
             assert list(of(cluster).states.initializing.values()) == [StateTopic("t", frozenset({0}))]
             await cluster.start_broker(1)
-            assert partitions(await beat(wire, "m", answer.member_epoch)) == [0]
+            assert partitions(await heartbeat(wire, "m", answer.member_epoch)) == [0]
             assert of(cluster).states.initializing == {}
-            await beat(wire, "m", -1)
+            await heartbeat(wire, "m", -1)
             await cluster.stop_broker(1)
             assert await alter(wire, 5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
             (result,) = (await wire.ask(DeleteGroupsRequest(groups_names=["g"]))).results
@@ -238,7 +238,7 @@ async def test_offsets_that_make_no_sense_are_refused(broker: Broker, wire: Wire
 
 
 async def test_a_transaction_has_no_offsets_for_a_share_group(broker: Broker, wire: Wire) -> None:
-    await beat(wire, "m")
+    await heartbeat(wire, "m")
     for who in (Identity(""), Identity("m", generation=2)):
         assert broker._running.groups.check_transactional_commit("g", who) is ErrorCode.GROUP_ID_NOT_FOUND
 

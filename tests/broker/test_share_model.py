@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from aiokproto.broker.share.acquiring import Demand, Extent, Terms
-from aiokproto.broker.share.flight import RecordState
+from aiokproto.broker.share.acquisition import AcquireRequest, AcquisitionConfig, FetchedBatch
+from aiokproto.broker.share.in_flight import RecordState
 from aiokproto.broker.share.partition import (
     ACCEPT,
     GAP,
@@ -20,13 +20,13 @@ from aiokproto.broker.share.partition import (
     RENEW,
     Acknowledgement,
     SharePartition,
-    Step,
+    StateTransition,
 )
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.errors import BrokerError
 
 MEMBERS = ["m1", "m2", "m3"]
-TERMS = Terms(max_locks=20, delivery_limit=4, lock_seconds=30.0)
+CONFIG = AcquisitionConfig(max_in_flight_records=20, max_delivery_count=4, lock_duration=30.0)
 NOTHING = PartitionState(0, 3, 0, (), 0)
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
 
@@ -36,12 +36,12 @@ class Fate:
     """What became of a record, as its consumers see it."""
 
     state: RecordState = AVAILABLE
-    deliveries: int = 0
+    delivery_count: int = 0
     member: str = ""
     deadline: float = 0.0
 
 
-class Kept:
+class PersistedState:
     """What is kept of a share partition."""
 
     def __init__(self) -> None:
@@ -54,8 +54,8 @@ class Kept:
             for offset in range(batch.first_offset, batch.last_offset + 1):
                 self.fates[offset] = (batch.delivery_state, batch.delivery_count)
         self.fates = {offset: fate for offset, fate in self.fates.items() if offset >= self.start}
-        done = sum(state in (ACKNOWLEDGED, ARCHIVED) for state, _ in self.fates.values())
-        assert state.delivery_complete_count >= done, "it may know of more that is done with than is kept"
+        is_terminal = sum(state in (ACKNOWLEDGED, ARCHIVED) for state, _ in self.fates.values())
+        assert state.delivery_complete_count >= is_terminal, "it may know of more that is done with than is kept"
 
     def read(self, leader_epoch: int) -> PartitionState:
         batches = tuple(StateBatch(offset, offset, *fate) for offset, fate in sorted(self.fates.items()))
@@ -68,9 +68,9 @@ class AnyOrder(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.log: list[Extent] = []
+        self.log: list[FetchedBatch] = []
         self.log_start = self.log_end = 0
-        self.kept = Kept()
+        self.kept = PersistedState()
         self.share = SharePartition(NOTHING, 0)
         self.fates: dict[int, Fate] = {}
         self.written = True
@@ -83,7 +83,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(size=st.integers(1, 6), aborted=st.sampled_from([False, False, False, True]), gap=st.integers(0, 2))
     def produce(self, size: int, aborted: bool, gap: int) -> None:
         first = self.log_end + gap
-        self.log.append(Extent(first, first + size - 1, aborted))
+        self.log.append(FetchedBatch(first, first + size - 1, aborted))
         self.log_end = first + size
 
     @rule(data=st.data())
@@ -95,7 +95,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.log_end)
     def delete_before(self, data: st.DataObject) -> None:
         self.log_start = data.draw(st.integers(self.log_start, self.log_end))
-        self.log = [extent for extent in self.log if extent.last >= self.log_start]
+        self.log = [batch for batch in self.log if batch.last >= self.log_start]
         self.share.log_starts_at(self.log_start)
 
     # ---- members
@@ -104,30 +104,30 @@ class AnyOrder(RuleBasedStateMachine):
         member=st.sampled_from(MEMBERS),
         most=st.integers(1, 12),
         batch_size=st.integers(1, 8),
-        by_record=st.booleans(),
-        extents=st.integers(1, 4),
+        record_limit=st.booleans(),
+        batches=st.integers(1, 4),
     )
-    def acquire(self, member: str, most: int, batch_size: int, by_record: bool, extents: int) -> None:
-        read = [extent for extent in self.log if extent.last >= self.share.next_offset][:extents]
-        if not read or self.share.full(TERMS):
+    def acquire(self, member: str, most: int, batch_size: int, record_limit: bool, batches: int) -> None:
+        read = [batch for batch in self.log if batch.last >= self.share.next_offset][:batches]
+        if not read or self.share.full(CONFIG):
             return
         before = self.share.next_offset
-        demand = Demand(member, most, batch_size, by_record)
-        acquired = self.share.acquire(demand, read, TERMS, self.now)
+        acquire_request = AcquireRequest(member, most, batch_size, record_limit)
+        acquired = self.share.acquire(acquire_request, read, CONFIG, self.now)
         for offset in range(before, read[0].first):
             # It was to be had, and is not in the log any more.
             if self.fate(offset).state is AVAILABLE and offset < self.share.end_offset:
                 self.fates[offset] = replace(self.fate(offset), state=ARCHIVED)
-        told = {offset: each.deliveries for each in acquired for offset in range(each.first, each.last + 1)}
+        told = {offset: each.delivery_count for each in acquired for offset in range(each.first, each.last + 1)}
         assert len(told) == sum(each.last - each.first + 1 for each in acquired)
-        for offset, deliveries in told.items():
+        for offset, delivery_count in told.items():
             fate = self.fate(offset)
             assert fate.state is AVAILABLE, "nobody else has it, and it is not done with"
-            assert deliveries == fate.deliveries + 1 <= TERMS.delivery_limit
-            self.fates[offset] = Fate(ACQUIRED, deliveries, member, self.now + TERMS.lock_seconds)
-        if by_record:
+            assert delivery_count == fate.delivery_count + 1 <= CONFIG.max_delivery_count
+            self.fates[offset] = Fate(ACQUIRED, delivery_count, member, self.now + CONFIG.lock_duration)
+        if record_limit:
             assert len(told) <= most
-        if any(TERMS.last_chance(deliveries - 1) for deliveries in told.values()):
+        if any(CONFIG.is_last_delivery(delivery_count - 1) for delivery_count in told.values()):
             assert len(told) == 1, "for the last time, alone"
         for run in self.share.runs:
             for offset in range(run.first, run.last + 1):
@@ -140,7 +140,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert acquired or self.share.next_offset > before, "what was read leads on"
 
     def in_aborted(self, offset: int) -> bool:
-        return any(extent.aborted and extent.first <= offset <= extent.last for extent in self.log)
+        return any(batch.aborted and batch.first <= offset <= batch.last for batch in self.log)
 
     @rule(
         member=st.sampled_from(MEMBERS),
@@ -158,32 +158,32 @@ class AnyOrder(RuleBasedStateMachine):
         theirs = all((self.fate(offset).state, self.fate(offset).member) == (ACQUIRED, member) for offset in offsets)
         if not offsets or not theirs or last >= self.share.end_offset:
             with pytest.raises(BrokerError):
-                self.share.acknowledge(member, [said], TERMS, self.now)
+                self.share.acknowledge(member, [said], CONFIG, self.now)
             return
-        if self.keep(self.share.acknowledge(member, [said], TERMS, self.now)):
+        if self.keep(self.share.acknowledge(member, [said], CONFIG, self.now)):
             for offset in offsets:
                 self.said(offset, said.types[0] if one_word else said.types[offset - first])
 
-    @rule(member=st.sampled_from(MEMBERS), word=st.sampled_from([ACCEPT, RELEASE, REJECT]))
-    def acknowledge_all(self, member: str, word: int) -> None:
+    @rule(member=st.sampled_from(MEMBERS), ack_type=st.sampled_from([ACCEPT, RELEASE, REJECT]))
+    def acknowledge_all(self, member: str, ack_type: int) -> None:
         mine = [run for run in self.share.runs if run.member == member]
-        said = [Acknowledgement(run.first, run.last, [word]) for run in mine]
-        if self.keep(self.share.acknowledge(member, said, TERMS, self.now)):
+        said = [Acknowledgement(run.first, run.last, [ack_type]) for run in mine]
+        if self.keep(self.share.acknowledge(member, said, CONFIG, self.now)):
             for run in mine:
                 for offset in range(run.first, run.last + 1):
-                    self.said(offset, word)
+                    self.said(offset, ack_type)
 
-    @rule(member=st.sampled_from(MEMBERS), word=st.sampled_from([ACCEPT, RELEASE]), move=st.booleans())
+    @rule(member=st.sampled_from(MEMBERS), ack_type=st.sampled_from([ACCEPT, RELEASE]), move=st.booleans())
     @precondition(lambda self: self.log)
-    def acknowledge_the_newest(self, member: str, word: int, move: bool) -> None:
+    def acknowledge_the_newest(self, member: str, ack_type: int, move: bool) -> None:
         """Of what was there before, nothing is kept then."""
         self.acquire(member, 12, 1, False, 4)
         mine = [run for run in self.share.runs if run.member == member][-1:]
-        said = [Acknowledgement(run.first, run.last, [word]) for run in mine]
-        if self.keep(self.share.acknowledge(member, said, TERMS, self.now)):
+        said = [Acknowledgement(run.first, run.last, [ack_type]) for run in mine]
+        if self.keep(self.share.acknowledge(member, said, CONFIG, self.now)):
             for run in mine:
                 for offset in range(run.first, run.last + 1):
-                    self.said(offset, word)
+                    self.said(offset, ack_type)
         if move:
             self.lead_anew()
 
@@ -195,7 +195,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS))
     def go(self, member: str) -> None:
-        if self.keep(self.share.release(member, TERMS)):
+        if self.keep(self.share.release(member, CONFIG)):
             for offset, fate in self.fates.items():
                 if fate.state is ACQUIRED and fate.member == member:
                     self.said(offset, RELEASE)
@@ -203,31 +203,31 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1.0, 20.0, 31.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        step = self.share.expire(self.now, TERMS)
+        transition = self.share.expire(self.now, CONFIG)
         # Kept or not: the lock has ended.
-        if not self.keep(step):
-            self.share.taken(step)
+        if not self.keep(transition):
+            self.share.apply(transition)
         for offset, fate in self.fates.items():
             if fate.state is ACQUIRED and fate.deadline <= self.now:
                 self.said(offset, RELEASE)
 
-    def said(self, offset: int, word: int) -> None:
+    def said(self, offset: int, ack_type: int) -> None:
         fate = self.fates[offset]
         assert fate.state is ACQUIRED
-        if word == RENEW:
-            self.fates[offset] = replace(fate, deadline=self.now + TERMS.lock_seconds)
+        if ack_type == RENEW:
+            self.fates[offset] = replace(fate, deadline=self.now + CONFIG.lock_duration)
             return
-        spent = ARCHIVED if fate.deliveries >= TERMS.delivery_limit else AVAILABLE
-        state = {ACCEPT: ACKNOWLEDGED, RELEASE: spent}.get(word, ARCHIVED)
-        self.fates[offset] = Fate(state, fate.deliveries)
+        spent = ARCHIVED if fate.delivery_count >= CONFIG.max_delivery_count else AVAILABLE
+        state = {ACCEPT: ACKNOWLEDGED, RELEASE: spent}.get(ack_type, ARCHIVED)
+        self.fates[offset] = Fate(state, fate.delivery_count)
 
     # ---- who keeps it
 
-    def keep(self, step: Step) -> bool:
+    def keep(self, transition: StateTransition) -> bool:
         if not self.written:
             return False
-        self.kept.write(self.share.state(step))
-        self.share.taken(step)
+        self.kept.write(self.share.state(transition))
+        self.share.apply(transition)
         return True
 
     @rule(able=st.booleans())
@@ -242,11 +242,11 @@ class AnyOrder(RuleBasedStateMachine):
         self.share.log_starts_at(self.log_start)
         before, self.fates = self.fates, {}
         for offset in range(self.share.end_offset):
-            state, deliveries = self.kept.fates.get(offset, (AVAILABLE, 0))
+            state, delivery_count = self.kept.fates.get(offset, (AVAILABLE, 0))
             if offset < self.kept.start:
                 self.fates[offset] = before.get(offset, Fate(ARCHIVED))
             else:
-                self.fates[offset] = Fate(RecordState(state), deliveries)
+                self.fates[offset] = Fate(RecordState(state), delivery_count)
             if self.fates[offset].state is ACKNOWLEDGED:
                 assert before[offset].state is ACKNOWLEDGED
 
@@ -261,11 +261,11 @@ class AnyOrder(RuleBasedStateMachine):
                 break
             self.acquire("m1", 12, 8, False, 4)
             self.acknowledge_all("m1", ACCEPT)
-        left = [extent for extent in self.log if extent.last >= self.share.next_offset]
+        left = [batch for batch in self.log if batch.last >= self.share.next_offset]
         assert not left, "all that is in the log was delivered"
-        for extent in self.log:
-            for offset in range(max(extent.first, self.log_start), extent.last + 1):
-                assert self.fate(offset).state.done
+        for batch in self.log:
+            for offset in range(max(batch.first, self.log_start), batch.last + 1):
+                assert self.fate(offset).state.is_terminal
 
     # ---- always
 
@@ -278,14 +278,14 @@ class AnyOrder(RuleBasedStateMachine):
             for offset in range(run.first, run.last + 1):
                 fate = self.fate(offset)
                 assert (run.state, run.member) == (fate.state, fate.member), offset
-                assert run.state.done or run.deliveries == fate.deliveries, offset
+                assert run.state.is_terminal or run.delivery_count == fate.delivery_count, offset
                 assert run.state is not ACQUIRED or run.deadline == fate.deadline
 
     @invariant()
     def what_is_before_the_start_is_done_with(self) -> None:
         for offset in range(self.log_start, self.share.start_offset):
-            in_log = any(extent.first <= offset <= extent.last for extent in self.log)
-            assert not in_log or self.fate(offset).state.done
+            in_log = any(batch.first <= offset <= batch.last for batch in self.log)
+            assert not in_log or self.fate(offset).state.is_terminal
 
     @invariant()
     def nobody_was_given_what_is_beyond_the_end(self) -> None:
@@ -298,9 +298,9 @@ class AnyOrder(RuleBasedStateMachine):
         assert all(earlier.last < later.first for earlier, later in pairwise(runs))
         assert not runs or (share.start_offset, share.end_offset) == (runs[0].first, runs[-1].last + 1)
         assert runs or share.start_offset == share.end_offset
-        assert not runs or not runs[0].state.done
-        largest = max((extent.last - extent.first + 1 for extent in self.log), default=6)
-        assert share.end_offset - share.start_offset <= TERMS.max_locks + largest + 2 * len(runs) + 6
+        assert not runs or not runs[0].state.is_terminal
+        largest = max((batch.last - batch.first + 1 for batch in self.log), default=6)
+        assert share.end_offset - share.start_offset <= CONFIG.max_in_flight_records + largest + 2 * len(runs) + 6
 
 
 AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -12,7 +12,7 @@ import pytest
 
 from aiokproto.broker import Broker
 from aiokproto.broker.clock import VirtualClock
-from aiokproto.broker.share.acquiring import Acquired, Demand, Extent, Terms
+from aiokproto.broker.share.acquisition import Acquired, AcquireRequest, AcquisitionConfig, FetchedBatch
 from aiokproto.broker.share.partition import ACCEPT, RELEASE, RENEW, Acknowledgement, SharePartition
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.client import Client
@@ -28,22 +28,22 @@ from tests.behaviour.share_scene import Member, Scene, deliveries, parts_of, sce
 from tests.broker.wire import parked
 from tests.clusters import EmbeddedCluster
 
-TERMS = Terms(max_locks=100, delivery_limit=5, lock_seconds=30.0)
+CONFIG = AcquisitionConfig(max_in_flight_records=100, max_delivery_count=5, lock_duration=30.0)
 STATE = PartitionState(0, 0, 0, (), 0)
 
 
 # ---- the machine alone
 
 
-def acquired_of(share: SharePartition, most: int, *extents: Extent, **fields: Any) -> list[Acquired]:
-    return share.acquire(Demand("m", most, 100, **fields), extents, TERMS, 0.0)
+def acquired_of(share: SharePartition, most: int, *batches: FetchedBatch, **fields: Any) -> list[Acquired]:
+    return share.acquire(AcquireRequest("m", most, 100, **fields), batches, CONFIG, 0.0)
 
 
 def test_what_is_kept_is_gone_on_from() -> None:
     batches = (StateBatch(2, 3, 2, 1), StateBatch(6, 7, 4, 2), StateBatch(8, 9, 0, 3), StateBatch(12, 12, 3, 1))
     share = SharePartition(PartitionState(2, 7, 1, batches, -1), 2)
     assert (share.start_offset, share.next_offset, share.end_offset) == (4, 4, 13)
-    log = (Extent(0, 5), Extent(6, 11), Extent(12, 14))
+    log = (FetchedBatch(0, 5), FetchedBatch(6, 11), FetchedBatch(12, 14))
     assert acquired_of(share, 100, *log) == [(4, 5, 1)]
     assert [acquired_of(share, 100, *log[1:]) for _ in "89"] == [[(8, 8, 4)], [(9, 9, 4)]], "these were delivered often"
     assert acquired_of(share, 100, *log[1:]) == [(10, 11, 1), (13, 14, 1)]
@@ -51,11 +51,11 @@ def test_what_is_kept_is_gone_on_from() -> None:
 
 def test_what_compaction_has_removed_is_done_with() -> None:
     share = SharePartition(STATE, 0)
-    assert acquired_of(share, 100, Extent(3, 5), Extent(6, 8)) == [(3, 8, 1)]
+    assert acquired_of(share, 100, FetchedBatch(3, 5), FetchedBatch(6, 8)) == [(3, 8, 1)]
     assert share.start_offset == 3, "there were never any before"
-    share.taken(share.release("m", TERMS))
-    assert acquired_of(share, 100, Extent(8, 8)) == [(8, 8, 2)]
-    share.taken(share.acknowledge("m", [Acknowledgement(8, 8, [ACCEPT])], TERMS, 0.0))
+    share.apply(share.release("m", CONFIG))
+    assert acquired_of(share, 100, FetchedBatch(8, 8)) == [(8, 8, 2)]
+    share.apply(share.acknowledge("m", [Acknowledgement(8, 8, [ACCEPT])], CONFIG, 0.0))
     assert (share.start_offset, share.next_offset, share.runs) == (9, 9, [])
 
 
@@ -63,10 +63,12 @@ def test_alternate_words_for_many_records() -> None:
     """As much work as there are records, not as their square."""
     share = SharePartition(STATE, 0)
     size = 100_000
-    terms = TERMS._replace(max_locks=size)
-    assert share.acquire(Demand("m", size, size), [Extent(0, size - 1)], terms, 0.0) == [(0, size - 1, 1)]
+    config = CONFIG._replace(max_in_flight_records=size)
+    assert share.acquire(AcquireRequest("m", size, size), [FetchedBatch(0, size - 1)], config, 0.0) == [
+        (0, size - 1, 1)
+    ]
     said = Acknowledgement(0, size - 1, [ACCEPT, RELEASE] * (size // 2))
-    share.taken(share.acknowledge("m", [said], terms, 0.0))
+    share.apply(share.acknowledge("m", [said], config, 0.0))
     assert len(share.runs) == size - 1
     assert share.next_offset == 1
 

@@ -18,9 +18,9 @@ from aiokproto.broker.internal_topics import stored_records
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.topics import SHARE_STATE_TOPIC
 from aiokproto.broker.share.batches import combine
+from aiokproto.broker.share.coordinator import ShareCoordinator, is_key, key_of
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode
 from aiokproto.broker.share.state import PartitionState, StateBatch
-from aiokproto.broker.share.store import ShareStates, is_key, key_of
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from tests.broker.consumer_scene import refused
@@ -93,13 +93,13 @@ def test_keys_of_share_partitions(key: str, fits: bool) -> None:
 
 
 @contextmanager
-def opened(root: Path, **options: int) -> Iterator[tuple[ClusterState, ShareStates, bytes]]:
+def opened(root: Path, **options: int) -> Iterator[tuple[ClusterState, ShareCoordinator, bytes]]:
     """States of a topic with three partitions."""
     config = {name.replace("_", "."): value for name, value in options.items()}
     state = ClusterState(root, {0: Node(0, "h", 1)}, BrokerOptions({**ONE, **config}), VirtualClock())
     state.nodes_up([0])
     topic = state.topics.get("t") or state.create_topic("t", 3)
-    states = ShareStates(state)
+    states = ShareCoordinator(state)
     states.start()
     try:
         yield state, states, topic.topic_id

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.broker.groups.reconciling import LEAVING, LEFT_FOR_NOW, MemberState
-from aiokproto.broker.groups.streams.assignor import Wish, sticky
-from aiokproto.broker.groups.streams.member import Endpoint, Kind, StreamsBeat, Task, Tasks
+from aiokproto.broker.groups.reconciliation import (
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    MemberState,
+)
+from aiokproto.broker.groups.streams.assignor import MemberSpec, sticky
+from aiokproto.broker.groups.streams.member import Endpoint, StreamsHeartbeat, Task, TaskRole, Tasks
 from aiokproto.broker.groups.streams.topology import StatusCode
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_scene import refused
@@ -27,10 +31,10 @@ def test_tasks_move_only_when_they_were_given_up() -> None:
     first.owned = first.told
     scene.join(second)
     assert second.told == frozenset()
-    scene.beat(first)
+    scene.heartbeat(first)
     assert len(first.told) == 2
     assert scene.group.members["1"].state is MemberState.UNREVOKED_PARTITIONS
-    scene.beat(second)
+    scene.heartbeat(second)
     assert second.told == frozenset(), "the first still has them"
     scene.work(first, second)
     assert first.told | second.told == active("0", 0, 1, 2, 3)
@@ -44,9 +48,9 @@ def test_without_its_topics_a_group_is_not_ready() -> None:
     assert [each.code for each in answer.statuses] == [StatusCode.MISSING_SOURCE_TOPICS]
     assert (scene.group.state, answer.assigned) == ("NotReady", frozenset())
     scene.topics.sizes["a"] = 2
-    assert [each.code for each in scene.beat(thread).statuses] == [StatusCode.MISSING_INTERNAL_TOPICS]
+    assert [each.code for each in scene.heartbeat(thread).statuses] == [StatusCode.MISSING_INTERNAL_TOPICS]
     scene.topics.sizes["c"] = 2
-    answer = scene.beat(thread)
+    answer = scene.heartbeat(thread)
     assert (answer.statuses, answer.assigned) == ((), active("0", 0, 1))
 
 
@@ -58,10 +62,10 @@ def test_standbys_are_in_other_processes() -> None:
     scene.work(*threads)
     for partition in range(2):
         holders = {
-            task.kind: thread.process_id for thread in threads for task in thread.owned if task.partition == partition
+            task.role: thread.process_id for thread in threads for task in thread.owned if task.partition == partition
         }
-        assert holders.keys() == {Kind.ACTIVE, Kind.STANDBY}
-        assert holders[Kind.ACTIVE] != holders[Kind.STANDBY]
+        assert holders.keys() == {TaskRole.ACTIVE, TaskRole.STANDBY}
+        assert holders[TaskRole.ACTIVE] != holders[TaskRole.STANDBY]
 
 
 def test_a_standby_takes_over_when_the_active_one_goes() -> None:
@@ -72,8 +76,8 @@ def test_a_standby_takes_over_when_the_active_one_goes() -> None:
     scene.work(first, second)
     (holder,) = [thread for thread in (first, second) if active("0", 0) <= thread.owned]
     other = second if holder is first else first
-    assert other.owned == {Task(Kind.STANDBY, "0", 0)}
-    scene.group.depart(holder.member_id, None, LEAVING)
+    assert other.owned == {Task(TaskRole.STANDBY, "0", 0)}
+    scene.group.remove_or_keep_static(holder.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
     scene.work(other)
     assert other.owned == active("0", 0)
 
@@ -96,8 +100,8 @@ def test_who_is_silent_or_keeps_what_it_must_give_up_is_given_up() -> None:
     scene.join(second)
     for _ in range(3):
         scene.wait(SESSION / 2)
-        scene.beat(first)
-        scene.beat(second)
+        scene.heartbeat(first)
+        scene.heartbeat(second)
     assert "1" in scene.group.members, "it was heard of"
     scene.wait(SESSION / 2)
     assert list(scene.group.members) == ["2"], "but kept its tasks for longer than the rebalance timeout"
@@ -117,7 +121,7 @@ def test_who_is_not_of_the_group_any_more_is_told(member_id: str, epoch: int, co
     scene = Scene()
     scene.join(Thread("1"))
     with refused(code):
-        scene.group.heartbeat(StreamsBeat(member_id, epoch), scene.now)
+        scene.group.heartbeat(StreamsHeartbeat(member_id, epoch), scene.now)
 
 
 def test_tasks_that_cannot_be_are_refused() -> None:
@@ -127,7 +131,7 @@ def test_tasks_that_cannot_be_are_refused() -> None:
     for wrong in (active("9", 0), active("0", 4), active("0", -1)):
         thread.owned = wrong
         with refused(ErrorCode.INVALID_REQUEST):
-            scene.beat(thread)
+            scene.heartbeat(thread)
 
 
 def test_a_full_group_takes_nobody() -> None:
@@ -144,7 +148,7 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
     again = Thread("2", instance_id="i")
     with refused(ErrorCode.UNRELEASED_INSTANCE_ID):
         scene.join(again)
-    scene.group.depart("1", "i", LEFT_FOR_NOW)
+    scene.group.remove_or_keep_static("1", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
     assert scene.join(again).assigned == active("0", 0, 1, 2, 3)
     assert list(scene.group.members) == ["2"]
 
@@ -154,10 +158,10 @@ def test_a_shutdown_reaches_everybody_until_all_are_gone() -> None:
     first, second = Thread("1"), Thread("2")
     scene.join(first)
     scene.join(second)
-    scene.beat(first, shutdown=True)
-    assert [each.code for each in scene.beat(second).statuses] == [StatusCode.SHUTDOWN_APPLICATION]
+    scene.heartbeat(first, shutdown=True)
+    assert [each.code for each in scene.heartbeat(second).statuses] == [StatusCode.SHUTDOWN_APPLICATION]
     for thread in (first, second):
-        scene.group.depart(thread.member_id, None, LEAVING)
+        scene.group.remove_or_keep_static(thread.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
     assert scene.join(first).statuses == ()
 
 
@@ -169,11 +173,11 @@ def test_endpoints_tell_who_reads_what() -> None:
     assert epochs == [1, 1], "the second has no endpoint"
     scene.work(first, second)
     member = scene.group.members["1"]
-    own = {kind: {task.partition for task in first.owned if task.kind is kind} for kind in Kind}
-    for kind in (Kind.ACTIVE, Kind.STANDBY):
-        assert scene.group.partitions(member, kind) == {"a": sorted(own[kind])}
+    own = {role: {task.partition for task in first.owned if task.role is role} for role in TaskRole}
+    for role in (TaskRole.ACTIVE, TaskRole.STANDBY):
+        assert scene.group.partitions(member, role) == {"a": sorted(own[role])}
     before = scene.group.endpoint_epoch
-    scene.group.depart("1", None, LEAVING)
+    scene.group.remove_or_keep_static("1", None, LEAVE_GROUP_MEMBER_EPOCH)
     assert scene.group.endpoint_epoch == before + 1
 
 
@@ -183,7 +187,7 @@ def test_commits_are_of_this_epoch_or_for_tasks_that_are_older() -> None:
     scene.join(thread)
     since = thread.epoch
     scene.topics.sizes["a"] = 5
-    scene.beat(thread)
+    scene.heartbeat(thread)
     assert thread.epoch == since + 1
     a = b"a" * 16
     scene.group.check_commit("1", thread.epoch, 9, [(a, 4)])
@@ -209,7 +213,11 @@ def test_another_coordinator_goes_on_without_a_rebalance() -> None:
     before = scene.group
     scene.restart()
     after = scene.group
-    assert (after.epoch, after.topology, after.validated) == (before.epoch, before.topology, before.validated)
+    assert (after.epoch, after.topology, after.validated_topology_epoch) == (
+        before.epoch,
+        before.topology,
+        before.validated_topology_epoch,
+    )
     scene.work(*threads)
     assert after.epoch == before.epoch
     assert scene.save() == []
@@ -220,11 +228,11 @@ def test_what_changes_is_written_and_nothing_else() -> None:
     first, second = Thread("1"), Thread("2")
     scene.join(first)
     assert len(scene.save()) == 6
-    scene.beat(first)
+    scene.heartbeat(first)
     assert scene.save() == []
     scene.join(second)
     scene.save()
-    scene.group.depart("2", None, LEAVING)
+    scene.group.remove_or_keep_static("2", None, LEAVE_GROUP_MEMBER_EPOCH)
     assert sum(value is None for _, value in scene.save()) == 3
 
 
@@ -236,7 +244,7 @@ def test_a_change_of_the_standbys_is_a_rebalance() -> None:
     scene.work(*threads)
     scene.group.settings = Scene(standbys=1).settings
     scene.work(*threads)
-    assert sorted(task.kind for thread in threads for task in thread.owned) == [Kind.ACTIVE, Kind.STANDBY]
+    assert sorted(task.role for thread in threads for task in thread.owned) == [TaskRole.ACTIVE, TaskRole.STANDBY]
 
 
 def test_the_group_reads_its_inputs() -> None:
@@ -248,14 +256,14 @@ def test_the_group_reads_its_inputs() -> None:
 
 # ---- the assignor
 
-Wishes = Mapping[str, Wish]
+Wishes = Mapping[str, MemberSpec]
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> dict[str, Wish]:
+def wishes(draw: st.DrawFn) -> dict[str, MemberSpec]:
     members = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=7))
-    tasks = st.builds(Task, st.sampled_from(Kind), st.sampled_from("01"), st.integers(0, 5))
-    return {f"m{at}": Wish(process, draw(st.frozensets(tasks))) for at, process in enumerate(members)}
+    tasks = st.builds(Task, st.sampled_from(TaskRole), st.sampled_from("01"), st.integers(0, 5))
+    return {f"m{at}": MemberSpec(process, draw(st.frozensets(tasks))) for at, process in enumerate(members)}
 
 
 @given(
@@ -268,26 +276,26 @@ def test_every_task_is_active_once_and_never_twice_in_a_process(
     assert targets.keys() == given_.keys()
     tasks = [(task, given_[member_id].process_id) for member_id, target in targets.items() for task in target]
     whats = sorted((subtopology_id, at) for subtopology_id, size in sizes.items() for at in range(size))
-    assert sorted(task.what for task, _ in tasks if task.kind is Kind.ACTIVE) == whats
-    assert len({(task.what, process) for task, process in tasks}) == len(tasks)
+    assert sorted(task.task_id for task, _ in tasks if task.role is TaskRole.ACTIVE) == whats
+    assert len({(task.task_id, process) for task, process in tasks}) == len(tasks)
     others = len({wish.process_id for wish in given_.values()}) - 1
-    wanted = sorted(what for what in whats if what[0] in stateful for _ in range(min(standbys, others)))
-    assert sorted(task.what for task, _ in tasks if task.kind is Kind.STANDBY) == wanted
-    assert not any(task.kind is Kind.WARMUP for task, _ in tasks)
+    wanted = sorted(task_id for task_id in whats if task_id[0] in stateful for _ in range(min(standbys, others)))
+    assert sorted(task.task_id for task, _ in tasks if task.role is TaskRole.STANDBY) == wanted
+    assert not any(task.role is TaskRole.WARMUP for task, _ in tasks)
 
 
 @given(st.integers(1, 6), st.integers(0, 20), st.booleans())
 def test_one_thread_each_gets_its_share_and_keeps_it(members: int, size: int, stateful: bool) -> None:
-    given_ = {f"m{at}": Wish(f"p{at}") for at in range(members)}
+    given_ = {f"m{at}": MemberSpec(f"p{at}") for at in range(members)}
     with_state = frozenset("0") if stateful else frozenset[str]()
     targets = sticky(given_, {"0": size}, with_state, 0)
     counts = sorted(len(target) for target in targets.values())
     assert counts[-1] - counts[0] <= 1
-    again = {member_id: Wish(wish.process_id, targets[member_id]) for member_id, wish in given_.items()}
+    again = {member_id: MemberSpec(wish.process_id, targets[member_id]) for member_id, wish in given_.items()}
     assert sticky(again, {"0": size}, with_state, 0) == targets
 
 
 def test_who_is_left_keeps_what_it_had() -> None:
     tasks = {"m0": active("0", 0, 2), "m1": active("0", 1, 3)}
-    left: dict[str, Wish] = {"m0": Wish("p", tasks["m0"]), "m2": Wish("q", Tasks())}
+    left: dict[str, MemberSpec] = {"m0": MemberSpec("p", tasks["m0"]), "m2": MemberSpec("q", Tasks())}
     assert tasks["m0"] <= sticky(left, {"0": 4}, frozenset(), 0)["m0"]

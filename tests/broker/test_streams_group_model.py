@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from aiokproto.broker.groups.reconciling import LEAVING, MemberState
-from aiokproto.broker.groups.streams.member import Kind
+from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH, MemberState
+from aiokproto.broker.groups.streams.member import TaskRole
 from aiokproto.error_codes import ErrorCode
 from tests.broker.consumer_scene import refused
 from tests.broker.streams_scene import Scene, Thread, subtopology, topology
@@ -38,10 +38,10 @@ class AnyOrder(RuleBasedStateMachine):
         known = thread.member_id in self.scene.group.members
         if thread.joined and not known:
             with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-                self.scene.beat(thread)
+                self.scene.heartbeat(thread)
             thread.joined, thread.epoch, thread.owned, thread.told = False, 0, frozenset(), frozenset()
         elif thread.joined:
-            self.scene.beat(thread)
+            self.scene.heartbeat(thread)
         else:
             self.scene.join(thread)
         for name, info in self.scene.group.configured.missing.items():
@@ -56,7 +56,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(data=st.data(), obey=st.booleans())
     @precondition(lambda self: self.threads)
-    def beat(self, data: st.DataObject, obey: bool) -> None:
+    def heartbeat(self, data: st.DataObject, obey: bool) -> None:
         thread = self.threads[data.draw(st.sampled_from(sorted(self.threads)))]
         if obey:
             thread.owned = thread.told
@@ -67,7 +67,7 @@ class AnyOrder(RuleBasedStateMachine):
     def go(self, data: st.DataObject) -> None:
         thread = self.threads.pop(data.draw(st.sampled_from(sorted(self.threads))))
         if thread.member_id in self.scene.group.members:
-            self.scene.group.depart(thread.member_id, None, LEAVING)
+            self.scene.group.remove_or_keep_static(thread.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
 
     @rule(seconds=st.sampled_from([1.0, 20.0, 50.0]))
     def wait(self, seconds: float) -> None:
@@ -78,12 +78,12 @@ class AnyOrder(RuleBasedStateMachine):
         before = self.scene.group
         self.scene.restart()
         after = self.scene.group
-        assert (after.epoch, after.assignment_epoch, after.targets, after.topology, after.validated) == (
+        assert (after.epoch, after.assignment_epoch, after.targets, after.topology, after.validated_topology_epoch) == (
             before.epoch,
             before.assignment_epoch,
             before.targets,
             before.topology,
-            before.validated,
+            before.validated_topology_epoch,
         )
         untold = {"session_deadline": None, "rebalance_deadline": None}
         for member_id, member in after.members.items():
@@ -98,20 +98,20 @@ class AnyOrder(RuleBasedStateMachine):
                 thread.owned = thread.told
         # Who fell silent for good would hold up the others until its session ends.
         for member_id in set(self.scene.group.members) - set(self.threads):
-            self.scene.group.depart(member_id, None, LEAVING)
+            self.scene.group.remove_or_keep_static(member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
         group = self.scene.group
         assert group.state == ("Stable" if self.threads else "Empty")
-        held = [task for thread in self.threads.values() for task in thread.owned if task.kind is Kind.ACTIVE]
+        held = [task for thread in self.threads.values() for task in thread.owned if task.role is TaskRole.ACTIVE]
         wanted = [(name, index) for name, size in group.configured.tasks.items() for index in range(size)]
-        assert sorted(task.what for task in held) == (sorted(wanted) if self.threads else [])
+        assert sorted(task.task_id for task in held) == (sorted(wanted) if self.threads else [])
 
     @invariant()
     def nothing_is_active_twice_or_twice_in_a_process(self) -> None:
         members = self.scene.group.members.values()
-        held = [(task, each.process_id) for each in members for task in (*each.assigned, *each.revoking)]
-        actives = [task for task, _ in held if task.kind is Kind.ACTIVE]
+        held = [(task, each.process_id) for each in members for task in (*each.assigned, *each.pending_revocation)]
+        actives = [task for task, _ in held if task.role is TaskRole.ACTIVE]
         assert len(actives) == len(set(actives))
-        whats = [(task.what, process) for task, process in held]
+        whats = [(task.task_id, process) for task, process in held]
         assert len(whats) == len(set(whats))
 
     @invariant()
@@ -123,7 +123,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def only_who_has_to_give_up_something_waits_for_that(self) -> None:
         for member in self.scene.group.members.values():
-            assert bool(member.revoking) == (member.state is MemberState.UNREVOKED_PARTITIONS)
+            assert bool(member.pending_revocation) == (member.state is MemberState.UNREVOKED_PARTITIONS)
 
 
 AnyOrder.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -46,7 +46,7 @@ def test_partitions_are_decided(
     found = configure(told, Topics(**sizes))
     assert found.tasks == tasks
     assert {name: info.partitions for name, info in found.missing.items()} == missing
-    assert (found.trouble.code if found.trouble else None) == (StatusCode.MISSING_INTERNAL_TOPICS if missing else None)
+    assert (found.error.code if found.error else None) == (StatusCode.MISSING_INTERNAL_TOPICS if missing else None)
     assert found.ready == (not missing)
 
 
@@ -67,9 +67,9 @@ def test_partitions_are_decided(
 )
 def test_what_does_not_fit_is_said(told: Topology, sizes: dict[str, int], code: StatusCode, words: str) -> None:
     found = configure(told, Topics(**sizes))
-    assert found.trouble is not None
-    assert found.trouble.code is code
-    assert words in found.trouble.detail
+    assert found.error is not None
+    assert found.error.code is code
+    assert words in found.error.detail
     assert (found.ready, found.tasks, found.missing) == (False, {}, {})
 
 

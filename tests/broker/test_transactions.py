@@ -15,7 +15,7 @@ from aiokproto.broker import Broker, Cluster
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
-from aiokproto.broker.groups.pending import PendingOffsets
+from aiokproto.broker.groups.pending_offsets import PendingTransactionalOffsets
 from aiokproto.broker.log import Log, LogConfig
 from aiokproto.broker.log.producers import ProducerStates
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
@@ -289,7 +289,7 @@ def test_a_snapshot_says_what_is_needed_to_go_on(tmp_path: Path) -> None:
 
 
 def test_offsets_are_in_doubt_until_their_producer_ends() -> None:
-    pending: PendingOffsets[int] = PendingOffsets()
+    pending: PendingTransactionalOffsets[int] = PendingTransactionalOffsets()
     pending.add(0, 1, "g", {("t", 0): 5, ("t", 1): 6})
     pending.add(0, 2, "g", {("t", 0): 7})
     pending.add(1, 1, "h", {("t", 0): 8})

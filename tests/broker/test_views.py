@@ -98,7 +98,7 @@ async def test_a_wait_for_a_group_can_be_given_up(broker: Broker) -> None:
     task = await begun(broker.wait_for_group("g"))
     task.cancel()
     await asyncio.wait([task])
-    assert broker._running.groups._awaited == []
+    assert broker._running.groups._waiters == []
 
 
 async def test_who_waits_for_a_group_is_told_when_the_cluster_closes() -> None:

@@ -274,7 +274,7 @@ class Cluster:
         Raises:
             RuntimeError: The cluster is not started, or was closed meanwhile.
         """
-        group = await self._running.groups.until(group_id, lambda each: GroupView.of(each).settled(members))
+        group = await self._running.groups.wait_for(group_id, lambda each: GroupView.of(each).settled(members))
         return GroupView.of(group)
 
     def partition(self, topic: str, partition: int) -> PartitionView:

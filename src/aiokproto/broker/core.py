@@ -17,8 +17,8 @@ from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, Partition, Topic
 from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import server_context
-from aiokproto.broker.share.manager import SharePartitions
-from aiokproto.broker.share.store import ShareStates
+from aiokproto.broker.share.coordinator import ShareCoordinator
+from aiokproto.broker.share.manager import SharePartitionManager
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 
 
@@ -67,9 +67,9 @@ class Core:
             self._leave()
             raise
         self.upkeep = LogManager(self.state)
-        self.share_states = ShareStates(self.state)
+        self.share_states = ShareCoordinator(self.state)
         self.groups = GroupCoordinator(self.state, self.share_states)
-        self.shares = SharePartitions(self.state, self.share_states, self.groups.options)
+        self.shares = SharePartitionManager(self.state, self.share_states, self.groups.options)
         self.transactions = TransactionCoordinator(self.state, self.groups)
         self.share_states.on_reset = self.shares.forget
         self.state.on_delete = self._topic_deleted

@@ -12,9 +12,9 @@ from aiokproto.broker.quotas.quotas import Mutations, Quotas
 from aiokproto.broker.security.acls import OPERATIONS, REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.guard import Guard
 from aiokproto.broker.security.session import ClientSession
-from aiokproto.broker.share.manager import SharePartitions
+from aiokproto.broker.share.coordinator import ShareCoordinator
+from aiokproto.broker.share.manager import SharePartitionManager
 from aiokproto.broker.share.session import ShareSessions
-from aiokproto.broker.share.store import ShareStates
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.codec.schema import Versions
 from aiokproto.codec.wire import ZERO_UUID
@@ -58,8 +58,8 @@ class RequestContext:
     state: ClusterState
     groups: GroupCoordinator
     transactions: TransactionCoordinator
-    share_states: ShareStates
-    shares: SharePartitions
+    share_states: ShareCoordinator
+    shares: SharePartitionManager
     share_sessions: ShareSessions
     sessions: FetchSessions
     node: Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.store import AnyGroup
 from aiokproto.broker.metadata.topics import Partition
 
@@ -30,7 +30,7 @@ class GroupView(NamedTuple):
     def of(cls, group: AnyGroup) -> GroupView:
         """A group as it is now."""
         members = frozenset(group.members)
-        if isinstance(group, Group):
+        if isinstance(group, ClassicGroup):
             return cls(group.group_id, group.type, group.state.value, group.generation, members)
         return cls(group.group_id, group.type, group.state, group.epoch, members)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.codec.payloads.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -36,7 +36,7 @@ def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
         raise _malformed("subscription", error) from None
 
 
-def subscribed_topics(group: Group) -> set[str]:
+def subscribed_topics(group: ClassicGroup) -> set[str]:
     """The topics that a classic group's members read, as far as they tell."""
     topics: set[str] = set()
     for member in group.members.values():

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from aiokproto.broker.groups.consumer import classic
+from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartition
+from aiokproto.broker.groups.classic_group import ClassicGroup
+from aiokproto.broker.groups.classic_member import Identity, JoinRequest, JoinResult, SyncResult
+from aiokproto.broker.groups.consumer import classic_protocol
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.consumer.member import Beat
+from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat
 from aiokproto.broker.groups.consumer.migration import can_downgrade, downgrade, upgrade
 from aiokproto.broker.groups.consumer_protocol import CONSUMER
 from aiokproto.broker.groups.expiry import Age, expired
-from aiokproto.broker.groups.group import Group
-from aiokproto.broker.groups.member import Identity, Join, JoinResult, SyncResult
-from aiokproto.broker.groups.places import Answer, Place
-from aiokproto.broker.groups.reconciling import JOINING
-from aiokproto.broker.groups.records import Committed, encode_offset_key, encode_offset_value
+from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH
+from aiokproto.broker.groups.records import OffsetAndMetadata, encode_offset_key, encode_offset_value
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share_coordinator import ShareGroupCoordinator
 from aiokproto.broker.groups.store import Entry
@@ -34,7 +34,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
 
     # ---- members of the classic protocol
 
-    async def join(self, group_id: str, request: Join) -> JoinResult:
+    async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
         """JoinGroup: returns when the round of joins is complete, or at once with an error."""
         entry = self._entries.get(group_id)
         if entry is None:
@@ -44,20 +44,20 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         if isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if isinstance(entry.group, ConsumerGroup) and entry.group.members:
-            result = classic.join(entry.group, request, self._now())
-            self._settle(entry)
+            result = classic_protocol.join(entry.group, request, self._now())
+            self._finish_operation(entry)
             self._downgrade(entry, rebalance=False)
             return result
-        group = self._as_classic(entry)
-        ticket: asyncio.Future[JoinResult] = self._running().create_future()
-        group.join(ticket, request, self._now())
-        self._settle(entry)
-        return await ticket
+        group = self._convert_to_classic(entry)
+        waiter: asyncio.Future[JoinResult] = self._running().create_future()
+        group.join(waiter, request, self._now())
+        self._finish_operation(entry)
+        return await waiter
 
     async def sync(
         self,
         group_id: str,
-        who: Identity,
+        identity: Identity,
         assignments: dict[str, bytes],
         protocol_type: str | None,
         protocol: str | None,
@@ -69,24 +69,24 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         if isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if isinstance(entry.group, ConsumerGroup):
-            result = classic.sync(entry.group, who, protocol_type, protocol, self._now())
-            self._settle(entry)
+            result = classic_protocol.sync(entry.group, identity, protocol_type, protocol, self._now())
+            self._finish_operation(entry)
             return result
-        ticket: asyncio.Future[SyncResult] = self._running().create_future()
-        entry.group.sync(ticket, who, assignments, self._now(), protocol_type, protocol)
-        self._settle(entry)
-        return await ticket
+        waiter: asyncio.Future[SyncResult] = self._running().create_future()
+        entry.group.sync(waiter, identity, assignments, self._now(), protocol_type, protocol)
+        self._finish_operation(entry)
+        return await waiter
 
-    def heartbeat(self, group_id: str, who: Identity) -> ErrorCode:
+    def heartbeat(self, group_id: str, identity: Identity) -> ErrorCode:
         """Heartbeat."""
         entry = self._entries.get(group_id)
         if entry is None or isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(entry.group, ConsumerGroup):
-            error = classic.heartbeat(entry.group, who, self._now())
+            error = classic_protocol.heartbeat(entry.group, identity, self._now())
         else:
-            error = entry.group.heartbeat(who, self._now())
-        self._settle(entry)
+            error = entry.group.heartbeat(identity, self._now())
+        self._finish_operation(entry)
         return error
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -95,10 +95,10 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         if entry is None or isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(entry.group, ConsumerGroup):
-            error = classic.leave(entry.group, member_id, instance_id)
+            error = classic_protocol.leave(entry.group, member_id, instance_id)
         else:
             error = entry.group.leave(member_id, instance_id, self._now())
-        self._settle(entry)
+        self._finish_operation(entry)
         return error
 
     def expire_session(self, group_id: str, member_id: str) -> ErrorCode:
@@ -109,24 +109,24 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             return ErrorCode.UNKNOWN_MEMBER_ID
         member.session_deadline = self._now()
         entry.group.tick(self._now())
-        self._settle(entry)
+        self._finish_operation(entry)
         return ErrorCode.NONE
 
     # ---- members of the consumer protocol
 
-    def consumer_heartbeat(self, group_id: str, beat: Beat) -> Answer:
+    def consumer_heartbeat(self, group_id: str, heartbeat: ConsumerHeartbeat) -> HeartbeatResult:
         """ConsumerGroupHeartbeat of a member that joins or stays. A classic group becomes a consumer group by that.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
         """
-        entry, group = self._consumer_group(group_id, joining=beat.epoch == JOINING)
+        entry, group = self._consumer_group(group_id, joining=heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH)
         try:
-            return group.heartbeat(beat, self._now())
+            return group.heartbeat(heartbeat, self._now())
         finally:
-            self._settle(entry)
+            self._finish_operation(entry)
 
-    def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> Answer:
+    def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
         """ConsumerGroupHeartbeat of a member that leaves.
 
         Raises:
@@ -134,7 +134,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         """
         entry, group = self._consumer_group(group_id, joining=False)
         answer = group.leave(member_id, instance_id, epoch)
-        self._settle(entry)
+        self._finish_operation(entry)
         self._downgrade(entry, rebalance=True)
         return answer
 
@@ -150,53 +150,53 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             return entry, entry.group
         if not joining or (entry is not None and isinstance(entry.group, (ShareGroup, StreamsGroup))):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no consumer group {group_id!r}")
-        fresh = ConsumerGroup(group_id, self._topics, self.settings(group_id))
+        fresh = ConsumerGroup(group_id, self._topics, self.consumer_settings(group_id))
         if entry is None:
             entry = self._entries[group_id] = Entry(fresh)
             return entry, fresh
-        assert isinstance(entry.group, Group)
+        assert isinstance(entry.group, ClassicGroup)
         if entry.group.members:
-            if not self._upgradable(entry.group):
+            if not self._can_upgrade(entry.group):
                 raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"group {group_id!r} is a classic group")
             fresh = upgrade(entry.group, self._topics, fresh.settings, self._now())
-        self._bury(entry)
+        self._write_tombstones(entry)
         entry.group.kill(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._answer(entry.group)
+        self._send_responses(entry.group)
         entry.group = fresh
         return entry, fresh
 
-    def _upgradable(self, group: Group) -> bool:
+    def _can_upgrade(self, group: ClassicGroup) -> bool:
         limit = self._state.options.number("group.consumer.max.size")
-        return self._may_become("upgrade") and group.protocol_type == CONSUMER and len(group.members) <= limit
+        return self._migration_allowed("upgrade") and group.protocol_type == CONSUMER and len(group.members) <= limit
 
     def _downgrade(self, entry: Entry, rebalance: bool) -> None:
         """Make a consumer group classic if all its members are; ``rebalance``, if somebody has left what he had."""
         group = entry.group
-        if not (isinstance(group, ConsumerGroup) and self._may_become("downgrade") and can_downgrade(group)):
+        if not (isinstance(group, ConsumerGroup) and self._migration_allowed("downgrade") and can_downgrade(group)):
             return
         if len(group.members) > self._state.options.number("group.max.size"):
             return
-        into = self._as_classic(entry)
+        into = self._convert_to_classic(entry)
         downgrade(group, into, self._now())
         if rebalance:
             into.rebalance(self._now())
-        self._settle(entry)
+        self._finish_operation(entry)
 
-    def _as_classic(self, entry: Entry) -> Group:
+    def _convert_to_classic(self, entry: Entry) -> ClassicGroup:
         """The group as a classic one; a consumer group is replaced by one without members."""
-        if isinstance(entry.group, Group):
+        if isinstance(entry.group, ClassicGroup):
             return entry.group
-        self._bury(entry)
+        self._write_tombstones(entry)
         entry.group = group = self._new_group(entry.group.group_id)
         return group
 
-    def _may_become(self, direction: str) -> bool:
+    def _migration_allowed(self, direction: str) -> bool:
         return self._state.options.value("group.consumer.migration.policy") in (direction, "bidirectional")
 
     # ---- offsets
 
     def check_commit(
-        self, group_id: str, who: Identity, version: int = _MODERN_COMMIT, places: Iterable[Place] = ()
+        self, group_id: str, identity: Identity, version: int = _MODERN_COMMIT, places: Iterable[TopicIdPartition] = ()
     ) -> ErrorCode:
         """Whether this member, or somebody without a group, may commit. The group comes into being by that.
 
@@ -208,16 +208,16 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         """
         entry = self._entries.get(group_id)
         if entry is None:
-            if who.generation >= 0:
+            if identity.generation >= 0:
                 old = version < _MODERN_COMMIT
                 return ErrorCode.ILLEGAL_GENERATION if old else ErrorCode.GROUP_ID_NOT_FOUND
             entry = self._create(group_id)
         if isinstance(entry.group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if isinstance(entry.group, (ConsumerGroup, StreamsGroup)):
-            return _check_commit(entry.group, who, version, places)
-        error = entry.group.check_commit(who, self._now())
-        self._settle(entry)
+            return _check_commit(entry.group, identity, version, places)
+        error = entry.group.check_commit(identity, self._now())
+        self._finish_operation(entry)
         return error
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
@@ -230,7 +230,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 return error.code
         return ErrorCode.NONE
 
-    def commit(self, group_id: str, offsets: dict[tuple[str, int], Committed]) -> None:
+    def commit(self, group_id: str, offsets: dict[tuple[str, int], OffsetAndMetadata]) -> None:
         """Write offsets; :meth:`check_commit` comes before."""
         self._entries[group_id].offsets.update(offsets)
         partition = self.partition_of(group_id)
@@ -242,14 +242,14 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
 
     # ---- offsets in transactions
 
-    def check_transactional_commit(self, group_id: str, who: Identity) -> ErrorCode:
+    def check_transactional_commit(self, group_id: str, identity: Identity) -> ErrorCode:
         """As :meth:`check_commit`, for offsets in a transaction: old producers do not say for which member they act."""
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if who == Identity("") and entry is not None:
+        if identity == Identity("") and entry is not None:
             return ErrorCode.NONE
-        error = self.check_commit(group_id, who)
+        error = self.check_commit(group_id, identity)
         if error in (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND):
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.NONE if error is ErrorCode.REBALANCE_IN_PROGRESS else error
@@ -259,7 +259,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return self.pending.of_group(self.partition_of(group_id).index, group_id)
 
     def commit_pending(
-        self, group_id: str, producer_id: int, producer_epoch: int, offsets: dict[tuple[str, int], Committed]
+        self, group_id: str, producer_id: int, producer_epoch: int, offsets: dict[tuple[str, int], OffsetAndMetadata]
     ) -> None:
         """Write offsets as a part of a producer's transaction; they count when a marker commits it."""
         partition = self.partition_of(group_id)
@@ -292,12 +292,12 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             return ErrorCode.NON_EMPTY_GROUP
         if isinstance(entry.group, ShareGroup):
             try:
-                self._end_share_group(entry, entry.group)
+                self._delete_share_states(entry, entry.group)
             except BrokerError as error:
                 return error.code
         self.delete_offsets(group_id, {*entry.offsets, *self.pending_offsets(group_id)})
-        self._bury(entry)
-        self._drop(self._entries.pop(group_id))
+        self._write_tombstones(entry)
+        self._unload(self._entries.pop(group_id))
         return ErrorCode.NONE
 
     def topic_deleted(self, topic: Topic) -> None:
@@ -309,7 +309,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             known = {*entry.offsets, *self.pending_offsets(group_id)}
             self.delete_offsets(group_id, [where for where in known if where[0] == topic.name])
             if isinstance(entry.group, ShareGroup):
-                self._forget_shares_of(entry, entry.group, topic)
+                self._remove_share_topic(entry, entry.group, topic)
 
     def expire(self) -> None:
         """Forget offsets older than ``offsets.retention.minutes``, and groups that have neither members nor offsets.
@@ -322,16 +322,16 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             if isinstance(entry.group, ShareGroup):
                 continue
             self.delete_offsets(group_id, expired(entry.group, entry.offsets, age))
-            in_doubt = self.pending.of_group(self.partition_of(group_id).index, group_id)
-            if not entry.offsets and not in_doubt:
+            pending = self.pending.of_group(self.partition_of(group_id).index, group_id)
+            if not entry.offsets and not pending:
                 self.delete_group(group_id)
 
 
 def _check_commit(
-    group: ConsumerGroup | StreamsGroup, who: Identity, version: int, places: Iterable[Place]
+    group: ConsumerGroup | StreamsGroup, identity: Identity, version: int, places: Iterable[TopicIdPartition]
 ) -> ErrorCode:
     try:
-        group.check_commit(who.member_id, who.generation, version, places)
+        group.check_commit(identity.member_id, identity.generation, version, places)
     except BrokerError as error:
         stale = error.code is ErrorCode.STALE_MEMBER_EPOCH and version < _MODERN_COMMIT
         return ErrorCode.ILLEGAL_GENERATION if stale else error.code

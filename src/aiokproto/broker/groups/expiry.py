@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from aiokproto.broker.groups.classic_group import ClassicGroup
+from aiokproto.broker.groups.classic_member import ClassicGroupState
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer_protocol import CONSUMER, subscribed_topics
-from aiokproto.broker.groups.group import Group
-from aiokproto.broker.groups.member import State
-from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.groups.streams.group import StreamsGroup
 
-Where = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 class Age(NamedTuple):
@@ -23,16 +23,18 @@ class Age(NamedTuple):
     retention: float
 
 
-def expired(group: Group | ConsumerGroup | StreamsGroup, offsets: Mapping[Where, Committed], age: Age) -> list[Where]:
+def expired(
+    group: ClassicGroup | ConsumerGroup | StreamsGroup, offsets: Mapping[TopicPartition, OffsetAndMetadata], age: Age
+) -> list[TopicPartition]:
     """The offsets to forget.
 
     An offset lives for the retention, counted from when it was committed; in a classic group that had members, from
     when the last of them left. While there are members only topics that none of them reads are looked at, and in the
     middle of a rebalance none. An expiry that came with the commit goes before all that.
     """
-    if isinstance(group, Group) and group.state not in (State.EMPTY, State.STABLE):
+    if isinstance(group, ClassicGroup) and group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
         return []
-    if isinstance(group, Group) and group.protocol_type is not None and group.empty_since is not None:
+    if isinstance(group, ClassicGroup) and group.protocol_type is not None and group.empty_since is not None:
         late = age.now - group.empty_since >= age.retention
         return [where for where, what in offsets.items() if (late if what.expires < 0 else what.expires <= age.wall)]
     reads = _reads(group)
@@ -44,7 +46,7 @@ def expired(group: Group | ConsumerGroup | StreamsGroup, offsets: Mapping[Where,
     ]
 
 
-def _reads(group: Group | ConsumerGroup | StreamsGroup) -> Callable[[str], bool]:
+def _reads(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Callable[[str], bool]:
     """Whether the group has a member that reads a topic; of what others than consumers do nothing is known."""
     if isinstance(group, (ConsumerGroup, StreamsGroup)):
         return group.subscribed

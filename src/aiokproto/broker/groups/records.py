@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from aiokproto.broker.groups.group import Group
-from aiokproto.broker.groups.member import Member
+from aiokproto.broker.groups.classic_group import ClassicGroup
+from aiokproto.broker.groups.classic_member import ClassicMember
 from aiokproto.codec.payloads.offsets_topic import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -25,7 +25,7 @@ _VALUE_VERSION = 3
 """Version of both values, the one every Kafka since 2.3 reads."""
 
 
-class Committed(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     """A committed offset. ``timestamp`` (ms) is when; ``expires`` (ms) is -1 unless the client set it."""
 
     offset: int
@@ -40,7 +40,7 @@ def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return _INT16.pack(_OFFSET_KEY) + OffsetCommitKey(group=group_id, topic=topic, partition=partition).encode(0)
 
 
-def encode_offset_value(committed: Committed) -> bytes:
+def encode_offset_value(committed: OffsetAndMetadata) -> bytes:
     """The value of an offset's record. Only version 1 can carry an expiry."""
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -58,7 +58,7 @@ def encode_group_key(group_id: str) -> bytes:
     return _INT16.pack(_GROUP_KEY) + GroupMetadataKey(group=group_id).encode(0)
 
 
-def encode_group_value(group: Group, now: int) -> bytes:
+def encode_group_value(group: ClassicGroup, now: int) -> bytes:
     """The value of a group's record. ``now`` in ms."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -71,7 +71,7 @@ def encode_group_value(group: Group, now: int) -> bytes:
     return _INT16.pack(_VALUE_VERSION) + value.encode(_VALUE_VERSION)
 
 
-def _encode_member(member: Member, protocol: str | None) -> MemberMetadata:
+def _encode_member(member: ClassicMember, protocol: str | None) -> MemberMetadata:
     return MemberMetadata(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
@@ -92,19 +92,21 @@ def decode_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
     return GroupMetadataKey.decode(key[2:], 0) if kind == _GROUP_KEY else None
 
 
-def decode_offset_value(value: bytes) -> Committed:
+def decode_offset_value(value: bytes) -> OffsetAndMetadata:
     """A committed offset from its record."""
     (version,) = _INT16.unpack_from(value)
     read = OffsetCommitValue.decode(value[2:], version)
-    return Committed(read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp)
+    return OffsetAndMetadata(
+        read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp
+    )
 
 
-def restore_group(group: Group, value: bytes, now: float, wall: int) -> None:
+def restore_group(group: ClassicGroup, value: bytes, now: float, wall: int) -> None:
     """Have a group become what its record says. ``now`` by the group's clock (s), ``wall`` by the wall clock (ms)."""
     (version,) = _INT16.unpack_from(value)
     read = GroupMetadataValue.decode(value[2:], version)
     members = [
-        Member(
+        ClassicMember(
             member.member_id,
             member.group_instance_id,
             member.client_id,

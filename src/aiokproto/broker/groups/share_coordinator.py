@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from aiokproto.broker.groups.places import Answer
-from aiokproto.broker.groups.reconciling import JOINING
+from aiokproto.broker.groups.assignment import HeartbeatResult
+from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH
 from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.member import ShareBeat
+from aiokproto.broker.groups.share.member import ShareHeartbeat
 from aiokproto.broker.groups.store import Entry, GroupStore
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Topic
-from aiokproto.broker.share.store import ShareStates
+from aiokproto.broker.share.coordinator import ShareCoordinator
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-Offsets = Mapping[int, int]
+StartOffsets = Mapping[int, int]
 """Start offsets by partition."""
 
 
 class ShareGroupCoordinator(GroupStore):
     """The share groups among all groups."""
 
-    def __init__(self, state: ClusterState, states: ShareStates | None = None) -> None:
+    def __init__(self, state: ClusterState, states: ShareCoordinator | None = None) -> None:
         """Have no groups yet; ``states`` keeps those of their partitions."""
         super().__init__(state)
-        self._states = states if states is not None else ShareStates(state)
+        self._states = states if states is not None else ShareCoordinator(state)
 
     def share_group(self, group_id: str) -> ShareGroup:
         """A share group.
@@ -37,23 +37,23 @@ class ShareGroupCoordinator(GroupStore):
 
     # ---- members
 
-    def share_heartbeat(self, group_id: str, beat: ShareBeat) -> Answer:
+    def share_heartbeat(self, group_id: str, heartbeat: ShareHeartbeat) -> HeartbeatResult:
         """ShareGroupHeartbeat of a member that joins or stays.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
         """
-        if beat.epoch == JOINING and group_id not in self._entries:
+        if heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH and group_id not in self._entries:
             self._new_share_group(group_id)
         entry, group = self._share_group(group_id)
         try:
-            group.receive(beat, self._now())
+            group.update_member(heartbeat, self._now())
             self._initialize(entry, group)
-            return group.advance(beat)
+            return group.advance(heartbeat)
         finally:
-            self._settle(entry)
+            self._finish_operation(entry)
 
-    def share_leave(self, group_id: str, member_id: str) -> Answer:
+    def share_leave(self, group_id: str, member_id: str) -> HeartbeatResult:
         """ShareGroupHeartbeat of a member that leaves.
 
         Raises:
@@ -61,19 +61,21 @@ class ShareGroupCoordinator(GroupStore):
         """
         entry, group = self._share_group(group_id)
         answer = group.leave(member_id)
-        self._settle(entry)
+        self._finish_operation(entry)
         return answer
 
     # ---- offsets
 
-    def initialized_shares(self, group_id: str) -> dict[bytes, list[int]]:
+    def initialized_share_partitions(self, group_id: str) -> dict[bytes, list[int]]:
         """The partitions of which a group has a state, by topic id; none, if it is no share group."""
         entry = self._entries.get(group_id)
         if entry is None or not isinstance(entry.group, ShareGroup):
             return {}
         return {topic_id: sorted(topic.partitions) for topic_id, topic in entry.group.states.initialized.items()}
 
-    def alter_share_offsets(self, group_id: str, wanted: Mapping[str, Offsets]) -> dict[tuple[str, int], ErrorCode]:
+    def alter_share_offsets(
+        self, group_id: str, wanted: Mapping[str, StartOffsets]
+    ) -> dict[tuple[str, int], ErrorCode]:
         """Set where a group without members begins; it comes into being by that.
 
         Args:
@@ -104,12 +106,12 @@ class ShareGroupCoordinator(GroupStore):
         entry, group = self._share_group(group_id)
         topics = {name: self._state.topics[name] for name in accepted}
         for name, offsets in accepted.items():
-            group.states.begin(topics[name].topic_id, name, offsets)
-        self._save(entry)
+            group.states.start_initializing(topics[name].topic_id, name, offsets)
+        self._write_changes(entry)
         for name, offsets in accepted.items():
-            refused = self._begin(group, topics[name].topic_id, offsets)
+            refused = self._initialize_states(group, topics[name].topic_id, offsets)
             results.update({(name, index): error for index, error in refused.items()})
-        self._save(entry)
+        self._write_changes(entry)
         return results
 
     def delete_share_offsets(self, group_id: str, topics: Collection[Topic]) -> dict[str, ErrorCode]:
@@ -123,22 +125,22 @@ class ShareGroupCoordinator(GroupStore):
         """
         entry, group = self._share_group(group_id)
         self._check_empty(group)
-        return {topic.name: self._end(entry, group, topic) for topic in topics}
+        return {topic.name: self._delete_states(entry, group, topic) for topic in topics}
 
     # ---- for the coordinator of all groups
 
-    def _end_share_group(self, entry: Entry, group: ShareGroup) -> None:
+    def _delete_share_states(self, entry: Entry, group: ShareGroup) -> None:
         """Forget all states of a group that is to be deleted. Raises :class:`BrokerError` if that cannot be done."""
         known = {*group.states.initializing, *group.states.initialized, *group.states.deleting}
         for topic in [self._state.topic_by_id(topic_id) for topic_id in known]:
-            error = self._end(entry, group, topic) if topic is not None else ErrorCode.NONE
+            error = self._delete_states(entry, group, topic) if topic is not None else ErrorCode.NONE
             if error:
                 raise BrokerError(error)
 
-    def _forget_shares_of(self, entry: Entry, group: ShareGroup, topic: Topic) -> None:
+    def _remove_share_topic(self, entry: Entry, group: ShareGroup, topic: Topic) -> None:
         """A topic was deleted."""
-        if group.states.forget(topic.topic_id):
-            self._save(entry)
+        if group.states.remove_topic(topic.topic_id):
+            self._write_changes(entry)
 
     # ---- inside
 
@@ -164,16 +166,16 @@ class ShareGroupCoordinator(GroupStore):
         """Begin the states that are missing. What cannot be had now is tried again at the next heartbeat."""
         missing = group.missing()
         for topic_id, partitions in missing.items():
-            group.states.begin(topic_id, self._topics.name(topic_id) or "", partitions)
+            group.states.start_initializing(topic_id, self._topics.name(topic_id) or "", partitions)
         if missing:
-            self._save(entry)
+            self._write_changes(entry)
         for topic_id, partitions in missing.items():
             # All that is in a partition which was added to a topic came after the group began to read the topic.
             start = 0 if topic_id in group.states.initialized else -1
-            self._begin(group, topic_id, dict.fromkeys(sorted(partitions), start))
+            self._initialize_states(group, topic_id, dict.fromkeys(sorted(partitions), start))
             group.changed = True
 
-    def _begin(self, group: ShareGroup, topic_id: bytes, offsets: Offsets) -> dict[int, ErrorCode]:
+    def _initialize_states(self, group: ShareGroup, topic_id: bytes, offsets: StartOffsets) -> dict[int, ErrorCode]:
         """Begin states that were noted; returns those that could not be, and why."""
         refused: dict[int, ErrorCode] = {}
         for index, start in offsets.items():
@@ -181,20 +183,20 @@ class ShareGroupCoordinator(GroupStore):
                 self._states.initialize(group.group_id, topic_id, index, group.epoch, start)
             except BrokerError as error:
                 refused[index] = error.code
-        group.states.done(topic_id, offsets.keys() - refused.keys())
+        group.states.mark_initialized(topic_id, offsets.keys() - refused.keys())
         return refused
 
-    def _end(self, entry: Entry, group: ShareGroup, topic: Topic) -> ErrorCode:
-        partitions = group.states.end(topic.topic_id)
+    def _delete_states(self, entry: Entry, group: ShareGroup, topic: Topic) -> ErrorCode:
+        partitions = group.states.start_deleting(topic.topic_id)
         if not partitions and topic.topic_id not in group.states.deleting:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self._save(entry)
+        self._write_changes(entry)
         try:
             # All of them: an earlier attempt may have been left half done.
             for index in range(len(topic.partitions)):
                 self._states.delete(group.group_id, topic.topic_id, index)
         except BrokerError as error:
             return error.code
-        group.states.ended(topic.topic_id)
-        self._save(entry)
+        group.states.mark_deleted(topic.topic_id)
+        self._write_changes(entry)
         return ErrorCode.NONE

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.config.options import GroupOptions
+from aiokproto.broker.groups.classic_group import ClassicGroup
+from aiokproto.broker.groups.classic_member import ClassicGroupState as ClassicGroupState
 from aiokproto.broker.groups.consumer import records as consumer_records
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.epochs import Settings
-from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.epoch_group import GroupSettings
 from aiokproto.broker.groups.image import Image
-from aiokproto.broker.groups.member import State as GroupState
-from aiokproto.broker.groups.pending import PendingOffsets
+from aiokproto.broker.groups.pending_offsets import PendingTransactionalOffsets
 from aiokproto.broker.groups.records import (
-    Committed,
+    OffsetAndMetadata,
     decode_key,
     decode_offset_value,
     encode_group_key,
@@ -32,7 +32,7 @@ from aiokproto.broker.groups.records import (
 from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams import records as streams_records
-from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsSettings
+from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsGroupSettings
 from aiokproto.broker.internal_topics import partition_for, stored_records
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition
@@ -48,7 +48,7 @@ _RECORDS = (consumer_records, share_records, streams_records)
 """How groups that are no classic ones are written down."""
 
 
-AnyGroup = Group | ConsumerGroup | ShareGroup | StreamsGroup
+AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 @dataclass(eq=False)
@@ -60,20 +60,20 @@ class Entry:
     """
 
     group: AnyGroup
-    offsets: dict[tuple[str, int], Committed] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], OffsetAndMetadata] = field(default_factory=dict)
     timer: Timer | None = None
     written: Image = field(default_factory=dict)
 
 
-class _Awaited(NamedTuple):
+class _GroupWaiter(NamedTuple):
     """Somebody waits for something to hold for a group."""
 
     group_id: str
-    holds: Callable[[AnyGroup], bool]
+    predicate: Callable[[AnyGroup], bool]
     waiter: asyncio.Future[AnyGroup]
 
-    def look(self, group: AnyGroup) -> None:
-        if group.group_id == self.group_id and not self.waiter.done() and self.holds(group):
+    def notify(self, group: AnyGroup) -> None:
+        if group.group_id == self.group_id and not self.waiter.done() and self.predicate(group):
             self.waiter.set_result(group)
 
 
@@ -111,11 +111,11 @@ class GroupStore:
         self._state = state
         self._entries: dict[str, Entry] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._unread: dict[int, Partition] = {}
+        self._not_loaded: dict[int, Partition] = {}
         self._topics = ClusterTopics(state)
-        self._awaited: list[_Awaited] = []
-        self.pending: PendingOffsets[Committed] = PendingOffsets()
-        self.holding = False
+        self._waiters: list[_GroupWaiter] = []
+        self.pending: PendingTransactionalOffsets[OffsetAndMetadata] = PendingTransactionalOffsets()
+        self.loading_paused = False
 
     def start(self) -> None:
         """Read the groups from the offsets topic, if there is one."""
@@ -127,37 +127,37 @@ class GroupStore:
     def close(self) -> None:
         """Stop the timers, and answer what is parked and who waits."""
         for entry in self._entries.values():
-            self._drop(entry)
+            self._unload(entry)
         self._entries.clear()
-        self._unread.clear()
-        for awaited in self._awaited:
-            if not awaited.waiter.done():
-                awaited.waiter.set_exception(
-                    RuntimeError(f"the cluster was closed; group {awaited.group_id!r} is gone")
+        self._not_loaded.clear()
+        for waiting in self._waiters:
+            if not waiting.waiter.done():
+                waiting.waiter.set_exception(
+                    RuntimeError(f"the cluster was closed; group {waiting.group_id!r} is gone")
                 )
 
-    def release(self) -> None:
+    def resume_loading(self) -> None:
         """Read what was held back, and hold nothing back from now on."""
-        self.holding = False
-        unread, self._unread = self._unread, {}
+        self.loading_paused = False
+        unread, self._not_loaded = self._not_loaded, {}
         for partition in unread.values():
             self._load(partition)
 
-    async def until(self, group_id: str, holds: Callable[[AnyGroup], bool]) -> AnyGroup:
+    async def wait_for(self, group_id: str, predicate: Callable[[AnyGroup], bool]) -> AnyGroup:
         """Return a group once something holds for it, at the latest after the step that makes it hold.
 
         Raises:
             RuntimeError: The cluster was closed.
         """
-        awaited = _Awaited(group_id, holds, self._running().create_future())
+        waiting = _GroupWaiter(group_id, predicate, self._running().create_future())
         entry = self._entries.get(group_id)
         if entry is not None:
-            awaited.look(entry.group)
-        self._awaited.append(awaited)
+            waiting.notify(entry.group)
+        self._waiters.append(waiting)
         try:
-            return await awaited.waiter
+            return await waiting.waiter
         finally:
-            self._awaited.remove(awaited)
+            self._waiters.remove(waiting)
 
     # ---- who coordinates what
 
@@ -166,7 +166,7 @@ class GroupStore:
         partitions = self._state.offsets_topic().partitions
         return partition_for(group_id, partitions)
 
-    def check(self, group_id: str, node_id: int) -> None:
+    def check_coordinator(self, group_id: str, node_id: int) -> None:
         """Whether this node coordinates the group.
 
         Raises:
@@ -177,7 +177,7 @@ class GroupStore:
         partition = self.partition_of(group_id)
         if partition.leader != node_id:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
-        if partition.index in self._unread:
+        if partition.index in self._not_loaded:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def check_loaded(self, node_id: int) -> None:
@@ -186,14 +186,14 @@ class GroupStore:
         Raises:
             BrokerError: COORDINATOR_LOAD_IN_PROGRESS.
         """
-        if any(partition.leader == node_id for partition in self._unread.values()):
+        if any(partition.leader == node_id for partition in self._not_loaded.values()):
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def leader_changed(self, partition: Partition) -> None:
         """The offsets topic has a new leader there: drop what the old one knew, and read it anew."""
         for group_id in [group_id for group_id in self._entries if self.partition_of(group_id) is partition]:
-            self._drop(self._entries.pop(group_id))
-        self._unread.pop(partition.index, None)
+            self._unload(self._entries.pop(group_id))
+        self._not_loaded.pop(partition.index, None)
         if partition.leader != NO_LEADER and self._loop is not None:
             self._load(partition)
 
@@ -218,8 +218,8 @@ class GroupStore:
         entry = self._entries[group_id] = Entry(self._new_group(group_id))
         return entry
 
-    def _new_group(self, group_id: str) -> Group:
-        return Group(
+    def _new_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(
             group_id,
             self._now(),
             initial_delay=self._state.options.seconds("group.initial.rebalance.delay.ms"),
@@ -241,62 +241,62 @@ class GroupStore:
         self._state.metadata.put(_METADATA, group_id, options.own or None)
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ConsumerGroup):
-            entry.group.settings = self.settings(group_id)
+            entry.group.settings = self.consumer_settings(group_id)
         elif entry is not None and isinstance(entry.group, ShareGroup):
             entry.group.settings = self.share_settings(group_id)
         elif entry is not None and isinstance(entry.group, StreamsGroup):
             entry.group.settings = self.streams_settings(group_id)
 
-    def settings(self, group_id: str) -> Settings:
+    def consumer_settings(self, group_id: str) -> GroupSettings:
         """What a consumer group of that name goes by."""
-        return self._settings(group_id, "consumer")
+        return self._group_settings(group_id, "consumer")
 
-    def share_settings(self, group_id: str) -> Settings:
+    def share_settings(self, group_id: str) -> GroupSettings:
         """What a share group of that name goes by."""
-        return self._settings(group_id, "share")
+        return self._group_settings(group_id, "share")
 
-    def streams_settings(self, group_id: str) -> StreamsSettings:
+    def streams_settings(self, group_id: str) -> StreamsGroupSettings:
         """What a streams group of that name goes by."""
         standbys = self.options(group_id).number("streams.num.standby.replicas")
-        return StreamsSettings(**vars(self._settings(group_id, "streams")), standbys=standbys)
+        return StreamsGroupSettings(**vars(self._group_settings(group_id, "streams")), standbys=standbys)
 
-    def _settings(self, group_id: str, kind: str) -> Settings:
+    def _group_settings(self, group_id: str, kind: str) -> GroupSettings:
         options = self.options(group_id)
-        return Settings(
+        return GroupSettings(
             session_timeout=options.number(f"{kind}.session.timeout.ms") / 1000,
             heartbeat_interval=options.number(f"{kind}.heartbeat.interval.ms") / 1000,
             max_size=self._state.options.number(f"group.{kind}.max.size"),
         )
 
-    def _settle(self, entry: Entry) -> None:
+    def _finish_operation(self, entry: Entry) -> None:
         """After each step of a group: save what changed, send the answers, set the timer."""
         group = entry.group
         if group.changed:
-            self._save(entry)
-        if isinstance(group, Group):
-            self._answer(group)
+            self._write_changes(entry)
+        if isinstance(group, ClassicGroup):
+            self._send_responses(group)
         if entry.timer is not None:
             entry.timer.cancel()
             entry.timer = None
         deadline = group.next_deadline()
-        if deadline is not None and group.state is not GroupState.DEAD:
+        if deadline is not None and group.state is not ClassicGroupState.DEAD:
             entry.timer = self._state.clock.call_at(deadline, self._tick, entry)
-        for awaited in self._awaited:
-            awaited.look(group)
+        for waiting in self._waiters:
+            waiting.notify(group)
 
-    def _answer(self, group: Group) -> None:
-        for ticket, result in group.drain():
-            assert isinstance(ticket, asyncio.Future)
+    def _send_responses(self, group: ClassicGroup) -> None:
+        for waiter, result in group.drain():
+            assert isinstance(waiter, asyncio.Future)
             # The connection that waited for it may be gone.
-            if not ticket.done():
-                ticket.set_result(result)
+            if not waiter.done():
+                waiter.set_result(result)
 
-    def _save(self, entry: Entry) -> None:
+    def _write_changes(self, entry: Entry) -> None:
         group = entry.group
         group.changed = False
         wall = self._state.clock.wall()
         records: list[tuple[bytes, bytes | None]]
-        if isinstance(group, Group):
+        if isinstance(group, ClassicGroup):
             records = [(encode_group_key(group.group_id), encode_group_value(group, wall))]
         else:
             if isinstance(group, ShareGroup):
@@ -308,10 +308,10 @@ class GroupStore:
             group.dirty.clear()
         self._write(self.partition_of(group.group_id), records)
 
-    def _bury(self, entry: Entry) -> None:
+    def _write_tombstones(self, entry: Entry) -> None:
         """Write that a group of this kind is no more; its offsets stay."""
         group_id = entry.group.group_id
-        keys = [encode_group_key(group_id)] if isinstance(entry.group, Group) else list(entry.written)
+        keys = [encode_group_key(group_id)] if isinstance(entry.group, ClassicGroup) else list(entry.written)
         self._write(self.partition_of(group_id), [(key, None) for key in keys])
         entry.written.clear()
 
@@ -319,15 +319,15 @@ class GroupStore:
         # The loop may call a timer early by its clock's resolution.
         deadline = entry.group.next_deadline()
         entry.group.tick(max(self._now(), deadline) if deadline is not None else self._now())
-        self._settle(entry)
+        self._finish_operation(entry)
 
-    def _drop(self, entry: Entry) -> None:
+    def _unload(self, entry: Entry) -> None:
         if entry.timer is not None:
             entry.timer.cancel()
             entry.timer = None
-        if isinstance(entry.group, Group):
+        if isinstance(entry.group, ClassicGroup):
             entry.group.kill(ErrorCode.NOT_COORDINATOR)
-            self._answer(entry.group)
+            self._send_responses(entry.group)
 
     def _write(
         self,
@@ -347,12 +347,12 @@ class GroupStore:
         partition.append(builder.close(), now)
 
     def _load(self, partition: Partition) -> None:
-        if self.holding:
-            self._unread[partition.index] = partition
+        if self.loading_paused:
+            self._not_loaded[partition.index] = partition
             return
         groups: dict[str, bytes | None] = {}
         images: dict[str, Image] = {}
-        offsets: dict[str, dict[tuple[str, int], Committed]] = {}
+        offsets: dict[str, dict[tuple[str, int], OffsetAndMetadata]] = {}
         self.pending.drop(partition.index)
         for key, value, producer_id in stored_records(partition):
             read = decode_key(key)
@@ -380,22 +380,22 @@ class GroupStore:
         group_id: str,
         metadata: bytes | None,
         image: Image,
-        offsets: dict[tuple[str, int], Committed],
+        offsets: dict[tuple[str, int], OffsetAndMetadata],
     ) -> None:
         if metadata is None and not image and not offsets:
             return
         entry = self._create(group_id)
         entry.offsets = offsets
         if image:
-            entry.group = group = self._from_image(group_id, image)
+            entry.group = group = self._restore_image(group_id, image)
             entry.written = image
             group.changed = False
             group.dirty.clear()
-        elif metadata is not None and isinstance(entry.group, Group):
+        elif metadata is not None and isinstance(entry.group, ClassicGroup):
             restore_group(entry.group, metadata, self._now(), self._state.clock.wall())
-        self._settle(entry)
+        self._finish_operation(entry)
 
-    def _from_image(self, group_id: str, image: Image) -> ConsumerGroup | ShareGroup | StreamsGroup:
+    def _restore_image(self, group_id: str, image: Image) -> ConsumerGroup | ShareGroup | StreamsGroup:
         if any(share_records.KEYS.decode(key) for key in image):
             shared = ShareGroup(group_id, self._topics, self.share_settings(group_id))
             share_records.restore(shared, image, self._now())
@@ -404,7 +404,7 @@ class GroupStore:
             streams = StreamsGroup(group_id, self._topics, self.streams_settings(group_id))
             streams_records.restore(streams, image, self._now())
             return streams
-        group = ConsumerGroup(group_id, self._topics, self.settings(group_id))
+        group = ConsumerGroup(group_id, self._topics, self.consumer_settings(group_id))
         consumer_records.restore(group, image, self._now())
         return group
 

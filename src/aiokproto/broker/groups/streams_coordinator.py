@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.store import Entry, GroupStore
-from aiokproto.broker.groups.streams.group import StreamsAnswer, StreamsGroup
-from aiokproto.broker.groups.streams.member import StreamsBeat
+from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsHeartbeatResult
+from aiokproto.broker.groups.streams.member import StreamsHeartbeat
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -21,19 +21,19 @@ class StreamsGroupCoordinator(GroupStore):
         """
         return self._streams_group(group_id)[1]
 
-    def streams_heartbeat(self, group_id: str, beat: StreamsBeat) -> StreamsAnswer:
+    def streams_heartbeat(self, group_id: str, heartbeat: StreamsHeartbeat) -> StreamsHeartbeatResult:
         """StreamsGroupHeartbeat of a member that joins or stays.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
         """
-        if beat.joins:
+        if heartbeat.joins:
             self._make_room_for_streams(group_id)
         entry, group = self._streams_group(group_id)
         try:
-            return group.heartbeat(beat, self._now())
+            return group.heartbeat(heartbeat, self._now())
         finally:
-            self._settle(entry)
+            self._finish_operation(entry)
 
     def streams_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> None:
         """StreamsGroupHeartbeat of a member that leaves, for good (-1) or to come back (-2).
@@ -42,8 +42,8 @@ class StreamsGroupCoordinator(GroupStore):
             BrokerError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
         entry, group = self._streams_group(group_id)
-        group.depart(member_id, instance_id, epoch)
-        self._settle(entry)
+        group.remove_or_keep_static(member_id, instance_id, epoch)
+        self._finish_operation(entry)
 
     # ---- inside
 
@@ -59,6 +59,6 @@ class StreamsGroupCoordinator(GroupStore):
         fresh = StreamsGroup(group_id, self._topics, self.streams_settings(group_id))
         if entry is None:
             self._entries[group_id] = Entry(fresh)
-        elif isinstance(entry.group, Group) and not entry.group.members:
-            self._bury(entry)
+        elif isinstance(entry.group, ClassicGroup) and not entry.group.members:
+            self._write_tombstones(entry)
             entry.group = fresh

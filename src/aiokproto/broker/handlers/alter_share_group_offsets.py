@@ -17,7 +17,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext) -> AlterShareGroupOffsetsResponse:
     try:
-        context.groups.check(request.group_id, context.node.node_id)
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
         results = context.groups.alter_share_offsets(
             request.group_id,
             {

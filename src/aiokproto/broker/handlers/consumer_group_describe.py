@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aiokproto.broker.groups.assignment import TopicIdPartition, by_topic
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ConsumerMember
-from aiokproto.broker.groups.places import Place, by_topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_describe import (
@@ -35,7 +35,7 @@ async def handle(request: ConsumerGroupDescribeRequest, context: RequestContext)
 
 def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
-        context.groups.check(group_id, context.node.node_id)
+        context.groups.check_coordinator(group_id, context.node.node_id)
         entry = context.groups.entry(group_id)
         if entry is None or not isinstance(entry.group, ConsumerGroup):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no consumer group {group_id!r}")
@@ -81,7 +81,7 @@ def _describe(member: ConsumerMember, group: ConsumerGroup, context: RequestCont
     )
 
 
-def _assignment(places: Iterable[Place], context: RequestContext) -> Assignment:
+def _assignment(places: Iterable[TopicIdPartition], context: RequestContext) -> Assignment:
     """What of it still exists. Raises :class:`BrokerError` if the client may not know of all that: then of nothing."""
     assignment = Assignment(topic_partitions=[])
     for topic_id, indexes in by_topic(places).items():

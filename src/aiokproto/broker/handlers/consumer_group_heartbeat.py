@@ -5,10 +5,14 @@ v1 a pattern of topics, and the member makes its own id; in v0 it could leave th
 
 from __future__ import annotations
 
+from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartitions, by_topic
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS
-from aiokproto.broker.groups.consumer.member import Beat
-from aiokproto.broker.groups.places import Answer, Places, by_topic
-from aiokproto.broker.groups.reconciling import JOINING, LEAVING, LEFT_FOR_NOW
+from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat
+from aiokproto.broker.groups.reconciliation import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
 from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
@@ -28,15 +32,15 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
         for name in request.subscribed_topic_names or ():
             context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
         _check(request, context.version)
-        context.groups.check(request.group_id, context.node.node_id)
-        if request.member_epoch in (LEAVING, LEFT_FOR_NOW):
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
+        if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
             answer = context.groups.consumer_leave(
                 request.group_id, request.member_id, request.instance_id, request.member_epoch
             )
             interval = 0.0
         else:
             answer = context.groups.consumer_heartbeat(request.group_id, _read(request, context))
-            interval = context.groups.settings(request.group_id).heartbeat_interval
+            interval = context.groups.consumer_settings(request.group_id).heartbeat_interval
     except BrokerError as error:
         return ConsumerGroupHeartbeatResponse(
             error_code=error.code,
@@ -53,12 +57,12 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
         text = getattr(request, name)
         if text is not None and not text.strip():
             raise _invalid(f"{name} is empty")
-    joining = request.member_epoch == JOINING
-    if request.member_epoch < LEFT_FOR_NOW:
+    joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
+    if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise _invalid(f"member_epoch is {request.member_epoch}")
     if not request.member_id.strip() and not (joining and version == 0):
         raise _invalid("member_id is empty")
-    if request.member_epoch == LEFT_FOR_NOW and request.instance_id is None:
+    if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
         raise _invalid("only a member with an instance_id can leave for a while")
     if joining:
         if request.rebalance_timeout_ms == -1:
@@ -79,10 +83,10 @@ def _invalid(why: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
 
 
-def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat:
+def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerHeartbeat:
     names, owned = request.subscribed_topic_names, request.topic_partitions
     timeout = request.rebalance_timeout_ms
-    return Beat(
+    return ConsumerHeartbeat(
         request.member_id or str(current().uuid()),
         request.member_epoch,
         request.instance_id,
@@ -98,11 +102,11 @@ def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Be
     )
 
 
-def _places(topics: list[TopicPartitions]) -> Places:
+def _places(topics: list[TopicPartitions]) -> TopicIdPartitions:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _write(answer: Answer, interval: float) -> ConsumerGroupHeartbeatResponse:
+def _write(answer: HeartbeatResult, interval: float) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if answer.assigned is not None:
         assignment = Assignment(

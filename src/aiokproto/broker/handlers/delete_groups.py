@@ -19,7 +19,7 @@ async def handle(request: DeleteGroupsRequest, context: RequestContext) -> Delet
 
 def _delete(group_id: str, context: RequestContext) -> ErrorCode:
     try:
-        context.groups.check(group_id, context.node.node_id)
+        context.groups.check_coordinator(group_id, context.node.node_id)
     except BrokerError as error:
         return error.code
     return context.groups.delete_group(group_id)

@@ -17,7 +17,7 @@ async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContex
     names = dict.fromkeys(topic.topic_name for topic in request.topics)
     known = [context.state.topics[name] for name in names if name in context.state.topics]
     try:
-        context.groups.check(request.group_id, context.node.node_id)
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
         results = context.groups.delete_share_offsets(request.group_id, known)
     except BrokerError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.detail, responses=[])

@@ -6,8 +6,8 @@ the operations that the client may do.
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.group import Group
-from aiokproto.broker.groups.member import State
+from aiokproto.broker.groups.classic_group import ClassicGroup
+from aiokproto.broker.groups.classic_member import ClassicGroupState
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import ResourceType
 from aiokproto.codec.messages.describe_groups import (
@@ -31,13 +31,13 @@ async def handle(request: DescribeGroupsRequest, context: RequestContext) -> Des
 
 def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
-        context.groups.check(group_id, context.node.node_id)
+        context.groups.check_coordinator(group_id, context.node.node_id)
     except BrokerError as error:
         return _without_members(group_id, error.code, "")
     entry = context.groups.entry(group_id)
-    if entry is not None and isinstance(entry.group, Group):
+    if entry is not None and isinstance(entry.group, ClassicGroup):
         return _describe(entry.group)
-    answer = _without_members(group_id, ErrorCode.NONE, State.DEAD.value)
+    answer = _without_members(group_id, ErrorCode.NONE, ClassicGroupState.DEAD.value)
     if context.version >= 6:
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         answer.error_message = f"there is no classic group {group_id!r}"
@@ -50,8 +50,8 @@ def _without_members(group_id: str, error: ErrorCode, state: str) -> DescribedGr
     )
 
 
-def _describe(group: Group) -> DescribedGroup:
-    stable = group.state is State.STABLE
+def _describe(group: ClassicGroup) -> DescribedGroup:
+    stable = group.state is ClassicGroupState.STABLE
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.group_id,

@@ -37,12 +37,12 @@ def _answer(
     answer = DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=ErrorCode.NONE)
     try:
         if group_id:
-            context.groups.check(group_id, context.node.node_id)
+            context.groups.check_coordinator(group_id, context.node.node_id)
     except BrokerError as error:
         answer.error_code, answer.error_message = error.code, error.detail
         return answer
     if asked.topics is None:
-        for topic_id, indexes in context.groups.initialized_shares(group_id).items():
+        for topic_id, indexes in context.groups.initialized_share_partitions(group_id).items():
             topic = context.state.topic_by_id(topic_id)
             if topic is not None and context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
                 answer.topics.append(_describe(group_id, topic.name, topic, indexes, context))

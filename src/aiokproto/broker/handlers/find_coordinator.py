@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
-from aiokproto.broker.share.store import is_key
+from aiokproto.broker.share.coordinator import is_key
 from aiokproto.codec.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from aiokproto.error_codes import ErrorCode
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.member import Identity
+from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from aiokproto.errors import BrokerError
@@ -10,7 +10,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     try:
-        context.groups.check(request.group_id, context.node.node_id)
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         return HeartbeatResponse(error_code=error.code)
     who = Identity(request.member_id, request.generation_id, request.group_instance_id)

@@ -6,7 +6,7 @@ name, v9 skip_assignment (KIP-814).
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.member import Join, JoinResult
+from aiokproto.broker.groups.classic_member import JoinRequest, JoinResult
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from aiokproto.error_codes import ErrorCode
@@ -15,7 +15,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     try:
-        context.groups.check(request.group_id, context.node.node_id)
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
         _check_session(request, context)
     except BrokerError as error:
         result = JoinResult(error.code, request.member_id)
@@ -45,10 +45,10 @@ def _check_session(request: JoinGroupRequest, context: RequestContext) -> None:
         raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
-def _read(request: JoinGroupRequest, context: RequestContext) -> Join:
+def _read(request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
     # v0 knows one timeout for both.
     rebalance_ms = request.rebalance_timeout_ms if context.version >= 1 else request.session_timeout_ms
-    return Join(
+    return JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         protocol_type=request.protocol_type,
@@ -57,6 +57,6 @@ def _read(request: JoinGroupRequest, context: RequestContext) -> Join:
         rebalance_timeout=max(rebalance_ms, 0) / 1000,
         client_id=context.client_id,
         client_host=f"/{context.client_host}",
-        must_know_id=context.version >= 4,
-        can_skip_assignment=context.version >= 9,
+        requires_known_member_id=context.version >= 4,
+        supports_skipping_assignment=context.version >= 9,
     )

@@ -10,7 +10,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     try:
-        context.groups.check(request.group_id, context.node.node_id)
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         return LeaveGroupResponse(error_code=error.code)
     if context.version < 3:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.group import Group
+from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.store import AnyGroup
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -35,7 +35,7 @@ async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGro
 
 
 def _list(group: AnyGroup) -> ListedGroup:
-    if isinstance(group, Group):
+    if isinstance(group, ClassicGroup):
         protocol_type, state = group.protocol_type or "", group.state.value
     else:
         protocol_type, state = group.type, group.state

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aiokproto.broker.groups.member import Identity
-from aiokproto.broker.groups.places import Place
-from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.groups.assignment import TopicIdPartition
+from aiokproto.broker.groups.classic_member import Identity
+from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
@@ -25,7 +25,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     error = _check(request, context)
-    offsets: dict[tuple[str, int], Committed] = {}
+    offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
     topics = [_take(topic, request, error, offsets, context) for topic in request.topics]
     if offsets:
         context.groups.commit(request.group_id, offsets)
@@ -34,14 +34,14 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
 
 def _check(request: OffsetCommitRequest, context: RequestContext) -> ErrorCode:
     try:
-        context.groups.check(request.group_id, context.node.node_id)
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         return error.code
     who = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     return context.groups.check_commit(request.group_id, who, context.version, _places(request, context))
 
 
-def _places(request: OffsetCommitRequest, context: RequestContext) -> Iterator[Place]:
+def _places(request: OffsetCommitRequest, context: RequestContext) -> Iterator[TopicIdPartition]:
     """What it commits for, by topic id. Unknown topics are refused one by one."""
     for asked in request.topics:
         topic = context.state.topics.get(asked.name)
@@ -53,7 +53,7 @@ def _take(
     topic: OffsetCommitRequestTopic,
     request: OffsetCommitRequest,
     error: ErrorCode,
-    offsets: dict[tuple[str, int], Committed],
+    offsets: dict[tuple[str, int], OffsetAndMetadata],
     context: RequestContext,
 ) -> OffsetCommitResponseTopic:
     """Put a topic's offsets into ``offsets``; what cannot be kept gets its error in the answer."""
@@ -80,8 +80,8 @@ def check_offset(topic: str, partition: int, metadata: str | None, context: Requ
     return ErrorCode.NONE
 
 
-def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, now: int) -> Committed:
-    return Committed(
+def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, now: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
         asked.committed_offset,
         asked.committed_leader_epoch,
         asked.committed_metadata or "",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer_protocol import CONSUMER, subscribed_topics
-from aiokproto.broker.groups.group import Group
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.request_context import RequestContext
@@ -21,12 +21,12 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     try:
-        context.groups.check(request.group_id, context.node.node_id)
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
         entry = context.groups.entry(request.group_id)
         if entry is None or isinstance(entry.group, ShareGroup):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND)
         group = entry.group
-        if isinstance(group, Group) and group.members and group.protocol_type != CONSUMER:
+        if isinstance(group, ClassicGroup) and group.members and group.protocol_type != CONSUMER:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
     except BrokerError as error:
         return OffsetDeleteResponse(error_code=error.code, topics=[])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.offset_fetch import (
@@ -26,8 +26,8 @@ from aiokproto.codec.messages.offset_fetch import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-_NONE = Committed(-1, -1, "", -1)
-_UNSTABLE = Committed(-1, -1, "", -1, expires=0)
+_NONE = OffsetAndMetadata(-1, -1, "", -1)
+_UNSTABLE = OffsetAndMetadata(-1, -1, "", -1, expires=0)
 """Stands for an offset in doubt."""
 
 
@@ -77,7 +77,7 @@ def _in_old_form(partition: OffsetFetchResponsePartitions) -> OffsetFetchRespons
 
 def _answer(asked: OffsetFetchRequestGroup, stable: bool, context: RequestContext) -> OffsetFetchResponseGroup:
     try:
-        context.groups.check(asked.group_id, context.node.node_id)
+        context.groups.check_coordinator(asked.group_id, context.node.node_id)
     except BrokerError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error.code)
     refused = context.groups.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
@@ -94,7 +94,9 @@ def _answer(asked: OffsetFetchRequestGroup, stable: bool, context: RequestContex
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
 
-def _all(offsets: dict[tuple[str, int], Committed], context: RequestContext) -> Iterator[OffsetFetchResponseTopics]:
+def _all(
+    offsets: dict[tuple[str, int], OffsetAndMetadata], context: RequestContext
+) -> Iterator[OffsetFetchResponseTopics]:
     by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
     for (name, index), committed in offsets.items():
         by_topic.setdefault(name, []).append(_partition(index, committed))
@@ -105,7 +107,7 @@ def _all(offsets: dict[tuple[str, int], Committed], context: RequestContext) -> 
 
 
 def _of_topic(
-    asked: OffsetFetchRequestTopics, offsets: dict[tuple[str, int], Committed], context: RequestContext
+    asked: OffsetFetchRequestTopics, offsets: dict[tuple[str, int], OffsetAndMetadata], context: RequestContext
 ) -> OffsetFetchResponseTopics:
     error = ErrorCode.NONE
     name = asked.name
@@ -120,7 +122,9 @@ def _of_topic(
     )
 
 
-def _partition(index: int, committed: Committed, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:
+def _partition(
+    index: int, committed: OffsetAndMetadata, error: ErrorCode = ErrorCode.NONE
+) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=committed.offset,

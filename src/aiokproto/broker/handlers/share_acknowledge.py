@@ -15,7 +15,7 @@ from aiokproto.broker.handlers.share_requests import (
     nodes,
 )
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.share.session import INITIAL_EPOCH, Place, ShareSession, Who
+from aiokproto.broker.share.session import INITIAL_EPOCH, ShareSession, ShareSessionKey, TopicIdPartition
 from aiokproto.codec.messages.share_acknowledge import (
     AcknowledgementBatch,
     LeaderIdAndEpoch,
@@ -31,41 +31,43 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: ShareAcknowledgeRequest, context: RequestContext) -> ShareAcknowledgeResponse:
     try:
-        who = identify(request.group_id, request.member_id, context)
-        session = _session(who, request, context)
+        session_key = identify(request.group_id, request.member_id, context)
+        session = _session(session_key, request, context)
     except BrokerError as error:
         return ShareAcknowledgeResponse(
             error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[]
         )
-    said: dict[Place, list[AcknowledgementBatch]] = {}
+    said: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
-                place = (topic.topic_id, partition.partition_index)
-                said.setdefault(place, []).extend(partition.acknowledgement_batches)
+                partition_id = (topic.topic_id, partition.partition_index)
+                said.setdefault(partition_id, []).extend(partition.acknowledgement_batches)
     renews = context.version >= RENEWS and request.is_renew_ack
-    told = acknowledge(who, said, renews, context)
+    told = acknowledge(session_key, said, renews, context)
     end_if_last(session, request.share_session_epoch, context)
-    return _respond(who, told, context)
+    return _respond(session_key, told, context)
 
 
-def _session(who: Who, request: ShareAcknowledgeRequest, context: RequestContext) -> ShareSession:
+def _session(session_key: ShareSessionKey, request: ShareAcknowledgeRequest, context: RequestContext) -> ShareSession:
     if request.share_session_epoch == INITIAL_EPOCH:
         raise BrokerError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, detail="only a fetch begins a session")
-    return context.share_sessions.go_on(who, request.share_session_epoch)
+    return context.share_sessions.next_request(session_key, request.share_session_epoch)
 
 
-def _respond(who: Who, told: dict[Place, Refusal], context: RequestContext) -> ShareAcknowledgeResponse:
+def _respond(
+    session_key: ShareSessionKey, told: dict[TopicIdPartition, Refusal], context: RequestContext
+) -> ShareAcknowledgeResponse:
     topics: dict[bytes, list[PartitionData]] = {}
     leaders = set()
-    for place, refusal in told.items():
+    for partition_id, refusal in told.items():
         leader, epoch = -1, -1
         if refusal is not None and refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader, epoch = leader_of(place, context)
+            leader, epoch = leader_of(partition_id, context)
             leaders.add(leader)
-        topics.setdefault(place[0], []).append(
+        topics.setdefault(partition_id[0], []).append(
             PartitionData(
-                partition_index=place[1],
+                partition_index=partition_id[1],
                 error_code=refusal.code if refusal is not None else ErrorCode.NONE,
                 error_message=refusal.detail if refusal is not None else None,
                 current_leader=LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch),
@@ -73,7 +75,7 @@ def _respond(who: Who, told: dict[Place, Refusal], context: RequestContext) -> S
         )
     return ShareAcknowledgeResponse(
         error_code=ErrorCode.NONE,
-        acquisition_lock_timeout_ms=round(context.shares.settings(who.group).terms.lock_seconds * 1000),
+        acquisition_lock_timeout_ms=round(context.shares.settings(session_key.group_id).config.lock_duration * 1000),
         responses=[
             ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in topics.items()

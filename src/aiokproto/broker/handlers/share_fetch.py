@@ -26,10 +26,10 @@ from aiokproto.broker.log import Span
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.share.acquiring import Acquired, Demand, Extent
-from aiokproto.broker.share.manager import Settings
+from aiokproto.broker.share.acquisition import Acquired, AcquireRequest, FetchedBatch
+from aiokproto.broker.share.manager import ShareSettings
 from aiokproto.broker.share.partition import SharePartition
-from aiokproto.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession, Who
+from aiokproto.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, ShareSessionKey, TopicIdPartition
 from aiokproto.codec.messages.share_fetch import (
     AcknowledgementBatch,
     AcquiredRecords,
@@ -52,7 +52,7 @@ _NO_LIMIT = (1 << 31) - 1
 class Found:
     """What there is to be had of a partition, and what is told of it."""
 
-    place: Place
+    partition_id: TopicIdPartition
     answer: PartitionData
     share: SharePartition | None = None
     partition: Partition | None = None
@@ -69,16 +69,16 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
         request.max_records = request.batch_size = _NO_LIMIT
     renews = context.version >= RENEWS and request.is_renew_ack
     try:
-        who = identify(request.group_id, request.member_id, context)
+        session_key = identify(request.group_id, request.member_id, context)
         if renews:
             _check_renewal(request)
-        session = _session(who, request, context)
+        session = _session(session_key, request, context)
     except BrokerError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # Whoever is turned away would be back at once.
             await asyncio.sleep(request.max_wait_ms / 1000)
         return ShareFetchResponse(error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[])
-    told = acknowledge(who, _said(request), renews, context)
+    told = acknowledge(session_key, _said(request), renews, context)
     found: list[Found] = []
     if request.share_session_epoch == FINAL_EPOCH:
         end_if_last(session, request.share_session_epoch, context)
@@ -94,14 +94,14 @@ def _check_renewal(request: ShareFetchRequest) -> None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{name} is not 0, but locks are to be renewed")
 
 
-def _session(who: Who, request: ShareFetchRequest, context: RequestContext) -> ShareSession:
+def _session(session_key: ShareSessionKey, request: ShareFetchRequest, context: RequestContext) -> ShareSession:
     epoch = request.share_session_epoch
     if epoch == INITIAL_EPOCH:
         if any(_said(request).values()):
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="who begins a session has nothing to acknowledge")
-        session = context.share_sessions.begin(who, context.connection)
+        session = context.share_sessions.create(session_key, context.connection)
     else:
-        session = context.share_sessions.go_on(who, epoch)
+        session = context.share_sessions.next_request(session_key, epoch)
     if epoch != FINAL_EPOCH:
         added = (
             (topic.topic_id, partition.partition_index)
@@ -114,13 +114,13 @@ def _session(who: Who, request: ShareFetchRequest, context: RequestContext) -> S
     return session
 
 
-def _said(request: ShareFetchRequest) -> dict[Place, list[AcknowledgementBatch]]:
-    said: dict[Place, list[AcknowledgementBatch]] = {}
+def _said(request: ShareFetchRequest) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
+    said: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
-                place = (topic.topic_id, partition.partition_index)
-                said.setdefault(place, []).extend(partition.acknowledgement_batches)
+                partition_id = (topic.topic_id, partition.partition_index)
+                said.setdefault(partition_id, []).extend(partition.acknowledgement_batches)
     return said
 
 
@@ -131,7 +131,7 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
     over = request.max_wait_ms <= 0
-    settings = context.shares.settings(session.who.group)
+    settings = context.shares.settings(session.key.group_id)
     while True:
         found = _look(session, request, settings, context)
         urgent = not found or any(each.answer.error_code for each in found)
@@ -145,32 +145,32 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
             over = loop.time() >= deadline
             continue
         over = await until_news([each.partition for each in found if each.partition is not None], deadline)
-        if not context.share_sessions.has(session):
+        if not context.share_sessions.is_open(session):
             return []
 
 
 def _look(
-    session: ShareSession, request: ShareFetchRequest, settings: Settings, context: RequestContext
+    session: ShareSession, request: ShareFetchRequest, settings: ShareSettings, context: RequestContext
 ) -> list[Found]:
     """What there is to be had now; nothing is read yet."""
     left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
-    places = session.places
-    most = left // max(len(places), 1)
+    partition_ids = session.partitions
+    most = left // max(len(partition_ids), 1)
     found: list[Found] = []
     nothing_yet = True
-    for place in places:
-        one = Found(place, _answer(place))
+    for partition_id in partition_ids:
+        one = Found(partition_id, _answer(partition_id))
         found.append(one)
         try:
-            topic, one.partition = readable(place, context)
+            topic, one.partition = readable(partition_id, context)
             if one.partition.leader != context.node.node_id:
                 raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            one.share = share = context.shares.open(session.who.group, topic, one.partition)
+            one.share = share = context.shares.open(session.key.group_id, topic, one.partition)
         except BrokerError as error:
-            _refuse(one.answer, place, error, context)
+            _refuse(one.answer, partition_id, error, context)
             continue
         log = one.partition.log
-        if not share.full(settings.terms) and share.next_offset <= log.end_offset:
+        if not share.full(settings.config) and share.next_offset <= log.end_offset:
             until = log.last_stable_offset if settings.committed else None
             one.span = log.find(share.next_offset, most, at_least_one=nothing_yet, until=until)
             nothing_yet = nothing_yet and not one.size
@@ -181,7 +181,7 @@ def _acquire(
     session: ShareSession,
     found: Iterable[Found],
     request: ShareFetchRequest,
-    settings: Settings,
+    settings: ShareSettings,
     context: RequestContext,
 ) -> bool:
     """Acquire what was found; returns whether there was anything."""
@@ -191,14 +191,16 @@ def _acquire(
             continue
         data = one.span.read()
         headers = list(_headers(data))
-        demand = Demand(session.who.member, left, request.batch_size, request.share_acquire_mode == _BY_RECORD)
-        extents = _extents(headers, one.share.next_offset, one.partition, settings.committed)
-        acquired = one.share.acquire(demand, extents, settings.terms, context.state.clock.time())
-        context.shares.acquired(session.who.group, one.place)
+        acquire_request = AcquireRequest(
+            session.key.member_id, left, request.batch_size, request.share_acquire_mode == _BY_RECORD
+        )
+        batches = _extents(headers, one.share.next_offset, one.partition, settings.committed)
+        acquired = one.share.acquire(acquire_request, batches, settings.config, context.state.clock.time())
+        context.shares.acquired(session.key.group_id, one.partition_id)
         if acquired:
             one.answer.records = _slice(data, headers, acquired)
             one.answer.acquired_records = [
-                AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.deliveries)
+                AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count)
                 for each in acquired
             ]
             left -= sum(each.last - each.first + 1 for each in acquired)
@@ -213,7 +215,7 @@ def _headers(data: bytes) -> Iterable[BatchHeader]:
         position += header.size
 
 
-def _extents(headers: list[BatchHeader], begin: int, partition: Partition, committed: bool) -> list[Extent]:
+def _extents(headers: list[BatchHeader], begin: int, partition: Partition, committed: bool) -> list[FetchedBatch]:
     """What was read from an offset on, by batches; where they do not tell their first offset, all since the last."""
     first, end = headers[0].base_offset, headers[-1].last_offset + 1
     aborted = partition.log.aborted_transactions(first, end) if committed else []
@@ -224,12 +226,12 @@ def _extents(headers: list[BatchHeader], begin: int, partition: Partition, commi
             for each in aborted
         )
 
-    extents: list[Extent] = []
+    batches: list[FetchedBatch] = []
     for header in headers:
         first = header.base_offset if header.magic > 1 else min(begin, header.base_offset)
-        extents.append(Extent(first, header.last_offset, is_aborted(header)))
+        batches.append(FetchedBatch(first, header.last_offset, is_aborted(header)))
         begin = header.last_offset + 1
-    return extents
+    return batches
 
 
 def _slice(data: bytes, headers: list[BatchHeader], acquired: list[Acquired]) -> bytes:
@@ -243,9 +245,9 @@ def _slice(data: bytes, headers: list[BatchHeader], acquired: list[Acquired]) ->
 # ---- what is told
 
 
-def _answer(place: Place) -> PartitionData:
+def _answer(partition_id: TopicIdPartition) -> PartitionData:
     return PartitionData(
-        partition_index=place[1],
+        partition_index=partition_id[1],
         error_code=ErrorCode.NONE,
         acknowledge_error_code=ErrorCode.NONE,
         current_leader=LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1),
@@ -254,35 +256,35 @@ def _answer(place: Place) -> PartitionData:
     )
 
 
-def _refuse(answer: PartitionData, place: Place, error: BrokerError, context: RequestContext) -> None:
+def _refuse(answer: PartitionData, partition_id: TopicIdPartition, error: BrokerError, context: RequestContext) -> None:
     answer.error_code = error.code
     answer.error_message = error.detail
-    _hint(answer, place, error, context)
+    _hint(answer, partition_id, error, context)
 
 
-def _hint(answer: PartitionData, place: Place, error: BrokerError, context: RequestContext) -> None:
+def _hint(answer: PartitionData, partition_id: TopicIdPartition, error: BrokerError, context: RequestContext) -> None:
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        leader, epoch = leader_of(place, context)
+        leader, epoch = leader_of(partition_id, context)
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
 
 
 def _respond(
-    session: ShareSession, found: Iterable[Found], told: dict[Place, Refusal], context: RequestContext
+    session: ShareSession, found: Iterable[Found], told: dict[TopicIdPartition, Refusal], context: RequestContext
 ) -> ShareFetchResponse:
-    answers = {each.place: each.answer for each in found}
-    for place, refusal in told.items():
-        answer = answers.setdefault(place, _answer(place))
+    answers = {each.partition_id: each.answer for each in found}
+    for partition_id, refusal in told.items():
+        answer = answers.setdefault(partition_id, _answer(partition_id))
         if refusal is not None:
             answer.acknowledge_error_code = refusal.code
             answer.acknowledge_error_message = refusal.detail
-            _hint(answer, place, refusal, context)
+            _hint(answer, partition_id, refusal, context)
     topics: dict[bytes, list[PartitionData]] = {}
-    for place, answer in answers.items():
-        news = place in told or bool(answer.acquired_records)
-        if session.tells(place, news=news, failed=bool(answer.error_code)):
-            topics.setdefault(place[0], []).append(answer)
+    for partition_id, answer in answers.items():
+        news = partition_id in told or bool(answer.acquired_records)
+        if session.must_include(partition_id, news=news, failed=bool(answer.error_code)):
+            topics.setdefault(partition_id[0], []).append(answer)
     leaders = {answer.current_leader.leader_id for answer in answers.values()}
-    lock_ms = round(context.shares.settings(session.who.group).terms.lock_seconds * 1000)
+    lock_ms = round(context.shares.settings(session.key.group_id).config.lock_duration * 1000)
     return ShareFetchResponse(
         error_code=ErrorCode.NONE,
         acquisition_lock_timeout_ms=lock_ms if context.version >= 1 else 0,

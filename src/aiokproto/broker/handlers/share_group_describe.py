@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.places import by_topic
+from aiokproto.broker.groups.assignment import by_topic
 from aiokproto.broker.groups.share import assignor
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareMember
@@ -31,7 +31,7 @@ async def handle(request: ShareGroupDescribeRequest, context: RequestContext) ->
 
 def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
-        context.groups.check(group_id, context.node.node_id)
+        context.groups.check_coordinator(group_id, context.node.node_id)
         group = context.groups.share_group(group_id)
         members = [_describe(member, context) for member in group.members.values()]
         _require_topics(members, context)

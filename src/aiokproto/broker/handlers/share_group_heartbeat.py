@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.places import Answer, by_topic
-from aiokproto.broker.groups.reconciling import JOINING, LEAVING
-from aiokproto.broker.groups.share.member import ShareBeat
+from aiokproto.broker.groups.assignment import HeartbeatResult, by_topic
+from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
+from aiokproto.broker.groups.share.member import ShareHeartbeat
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.share_group_heartbeat import (
@@ -25,8 +25,8 @@ async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -
         _check(request)
         for topic in request.subscribed_topic_names or ():
             context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
-        context.groups.check(request.group_id, context.node.node_id)
-        if request.member_epoch == LEAVING:
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
+        if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
             answer = context.groups.share_leave(request.group_id, request.member_id)
             interval = 0.0
         else:
@@ -50,9 +50,9 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
             raise _invalid(f"{name} is empty")
     if len(request.member_id) > _MAX_MEMBER_ID:
         raise _invalid(f"member_id has {len(request.member_id)} characters; the limit is {_MAX_MEMBER_ID}")
-    if request.member_epoch < LEAVING:
+    if request.member_epoch < LEAVE_GROUP_MEMBER_EPOCH:
         raise _invalid(f"member_epoch is {request.member_epoch}")
-    if request.member_epoch == JOINING and not request.subscribed_topic_names:
+    if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH and not request.subscribed_topic_names:
         raise _invalid("who joins has to give subscribed_topic_names")
 
 
@@ -60,9 +60,9 @@ def _invalid(why: str) -> BrokerError:
     return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
 
 
-def _read(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareBeat:
+def _read(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareHeartbeat:
     names = request.subscribed_topic_names
-    return ShareBeat(
+    return ShareHeartbeat(
         request.member_id,
         request.member_epoch,
         request.rack_id,
@@ -72,7 +72,7 @@ def _read(request: ShareGroupHeartbeatRequest, context: RequestContext) -> Share
     )
 
 
-def _write(answer: Answer, interval: float) -> ShareGroupHeartbeatResponse:
+def _write(answer: HeartbeatResult, interval: float) -> ShareGroupHeartbeatResponse:
     assignment = None
     if answer.assigned is not None:
         assignment = Assignment(

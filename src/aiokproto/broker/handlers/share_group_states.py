@@ -51,7 +51,7 @@ def answers(
     def answer(topic_id: bytes, asked: A) -> R:
         key = SharePartitionKey(request.group_id, topic_id, asked.partition)
         try:
-            context.share_states.check(key, context.node.node_id)
+            context.share_states.check_coordinator(key, context.node.node_id)
             return serve(key, asked)
         except BrokerError as error:
             return refuse(asked.partition, error)

@@ -11,7 +11,7 @@ from aiokproto.broker.metadata.topics import Partition, Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.broker.share.partition import RENEW, Acknowledgement
-from aiokproto.broker.share.session import FINAL_EPOCH, Place, ShareSession, Who
+from aiokproto.broker.share.session import FINAL_EPOCH, ShareSession, ShareSessionKey, TopicIdPartition
 from aiokproto.codec.messages import share_acknowledge, share_fetch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -25,7 +25,7 @@ Refusal = BrokerError | None
 Said = TypeVar("Said", share_fetch.AcknowledgementBatch, share_acknowledge.AcknowledgementBatch)
 
 
-def identify(group: str | None, member: str | None, context: RequestContext) -> Who:
+def identify(group: str | None, member: str | None, context: RequestContext) -> ShareSessionKey:
     """Whose request it is. That there is such a group and member, nobody asks: the session says so.
 
     Raises:
@@ -36,25 +36,25 @@ def identify(group: str | None, member: str | None, context: RequestContext) -> 
     context.require(Operation.READ, ResourceType.GROUP, group)
     if not member or len(member) > _LONGEST_ID:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"member_id is not 1 to {_LONGEST_ID} characters")
-    return Who(group, member)
+    return ShareSessionKey(group, member)
 
 
-def readable(place: Place, context: RequestContext) -> tuple[Topic, Partition]:
+def readable(partition_id: TopicIdPartition, context: RequestContext) -> tuple[Topic, Partition]:
     """A partition that the client may read, whoever leads it.
 
     Raises:
         BrokerError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED or UNKNOWN_TOPIC_OR_PARTITION.
     """
-    topic_id, index = place
+    topic_id, index = partition_id
     name = context.topic_name(None, topic_id, by_id=True)
     context.require(Operation.READ, ResourceType.TOPIC, name)
     return context.state.topics[name], context.state.partition(name, index)
 
 
-def leader_of(place: Place, context: RequestContext) -> tuple[int, int]:
+def leader_of(partition_id: TopicIdPartition, context: RequestContext) -> tuple[int, int]:
     """Who leads a partition, and in which epoch; -1 where that is not known."""
-    topic = context.state.topic_by_id(place[0])
-    partition = context.state.find_partition(topic.name, place[1]) if topic is not None else None
+    topic = context.state.topic_by_id(partition_id[0])
+    partition = context.state.find_partition(topic.name, partition_id[1]) if topic is not None else None
     return (partition.leader, partition.leader_epoch) if partition is not None else (-1, -1)
 
 
@@ -65,8 +65,8 @@ def nodes(leaders: Iterable[int], context: RequestContext) -> list[Node]:
 
 
 def acknowledge(
-    who: Who, said: Mapping[Place, Sequence[Said]], renews: bool, context: RequestContext
-) -> dict[Place, Refusal]:
+    session_key: ShareSessionKey, said: Mapping[TopicIdPartition, Sequence[Said]], renews: bool, context: RequestContext
+) -> dict[TopicIdPartition, Refusal]:
     """Carry out what a member says of its records, in each partition for itself.
 
     Args:
@@ -78,12 +78,21 @@ def acknowledge(
     Returns:
         Why it was refused, for each partition; None where it was not.
     """
-    return {place: _acknowledge(who, place, batches, renews, context) for place, batches in said.items()}
+    return {
+        partition_id: _acknowledge(session_key, partition_id, batches, renews, context)
+        for partition_id, batches in said.items()
+    }
 
 
-def _acknowledge(who: Who, place: Place, batches: Sequence[Said], renews: bool, context: RequestContext) -> Refusal:
+def _acknowledge(
+    session_key: ShareSessionKey,
+    partition_id: TopicIdPartition,
+    batches: Sequence[Said],
+    renews: bool,
+    context: RequestContext,
+) -> Refusal:
     try:
-        _, partition = readable(place, context)
+        _, partition = readable(partition_id, context)
         if partition.leader != context.node.node_id:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail="nothing was fetched of it here")
         acknowledgements = [_checked(batch, renews, context.version) for batch in batches]
@@ -91,7 +100,7 @@ def _acknowledge(who: Who, place: Place, batches: Sequence[Said], renews: bool, 
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, detail="acknowledgements are not in the order of their offsets"
             )
-        context.shares.acknowledge(who, place, acknowledgements)
+        context.shares.acknowledge(session_key, partition_id, acknowledgements)
     except BrokerError as error:
         return error
     return None
@@ -107,9 +116,9 @@ def _checked(batch: Said, renews: bool, version: int) -> Acknowledgement:
     if len(types) != 1 and len(types) != size:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{len(types)} acknowledge types for {size} offsets")
     highest = RENEW if version >= RENEWS and renews else RENEW - 1
-    for word in set(types):
-        if not 0 <= word <= highest:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"acknowledge type {word} is not 0 to {highest}")
+    for ack_type in set(types):
+        if not 0 <= ack_type <= highest:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"acknowledge type {ack_type} is not 0 to {highest}")
     return Acknowledgement(batch.first_offset, batch.last_offset, types)
 
 

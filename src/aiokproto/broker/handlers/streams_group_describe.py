@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from aiokproto.broker.groups.streams.assignor import NAME
 from aiokproto.broker.groups.streams.group import StreamsGroup
-from aiokproto.broker.groups.streams.member import Kind, StreamsMember, Task
+from aiokproto.broker.groups.streams.member import StreamsMember, Task, TaskRole
 from aiokproto.broker.groups.streams.records import by_subtopology
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import ResourceType
@@ -39,7 +39,7 @@ async def handle(request: StreamsGroupDescribeRequest, context: RequestContext) 
 
 def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
-        context.groups.check(group_id, context.node.node_id)
+        context.groups.check_coordinator(group_id, context.node.node_id)
         group = context.groups.streams_group(group_id)
     except BrokerError as error:
         return DescribedGroup(
@@ -114,7 +114,7 @@ def _member(member: StreamsMember, group: StreamsGroup) -> Member:
 
 def _assignment(tasks: Iterable[Task]) -> Assignment:
     active, standby, warmup = (
-        [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, kind).items()]
-        for kind in Kind
+        [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, role).items()]
+        for role in TaskRole
     )
     return Assignment(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aiokproto.broker.groups.reconciling import JOINING, LEAVING, LEFT_FOR_NOW
-from aiokproto.broker.groups.streams.group import StreamsAnswer, StreamsGroup
+from aiokproto.broker.groups.reconciliation import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+)
+from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsHeartbeatResult
 from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
-from aiokproto.broker.groups.streams.member import Kind, StreamsBeat, Task, Tasks, Topology
+from aiokproto.broker.groups.streams.member import StreamsHeartbeat, Task, TaskRole, Tasks, Topology
 from aiokproto.broker.groups.streams.records import by_subtopology
 from aiokproto.broker.groups.streams.topology import check, inputs
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
@@ -39,15 +43,15 @@ _ACCEPTABLE_RECOVERY_LAG = 10_000
 async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsGroupHeartbeatResponse:
     try:
         _check(request)
-        context.groups.check(request.group_id, context.node.node_id)
-        if request.member_epoch in (LEAVING, LEFT_FOR_NOW):
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
+        if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
             context.groups.streams_leave(request.group_id, request.member_id, request.instance_id, request.member_epoch)
             return _answer(request.member_id, request.member_epoch)
-        beat = _read(request, context)
-        _check_topics(beat.topology, context)
-        told = context.groups.streams_heartbeat(request.group_id, beat)
+        heartbeat = _read(request, context)
+        _check_topics(heartbeat.topology, context)
+        told = context.groups.streams_heartbeat(request.group_id, heartbeat)
         group = context.groups.streams_group(request.group_id)
-        return _write(told, beat, group, _create_topics(group, context))
+        return _write(told, heartbeat, group, _create_topics(group, context))
     except BrokerError as error:
         return _answer("", 0, error_code=error.code, error_message=error.detail)
 
@@ -77,11 +81,11 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
         if text is not None and not text.strip():
             raise _invalid(f"{name} is empty")
     owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if request.member_epoch < LEFT_FOR_NOW:
+    if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise _invalid(f"member_epoch is {request.member_epoch}")
-    if request.member_epoch == LEFT_FOR_NOW and request.instance_id is None:
+    if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
         raise _invalid("only a member with an instance_id can leave for a while")
-    if request.member_epoch == JOINING:
+    if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
         if request.rebalance_timeout_ms == -1:
             raise _invalid("who joins has to give rebalance_timeout_ms")
         if any(owned):
@@ -114,9 +118,9 @@ def _check_topics(topology: Topology | None, context: RequestContext) -> None:
                 raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{name} is Kafka's own topic")
 
 
-def _read(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsBeat:
+def _read(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsHeartbeat:
     timeout, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
-    return StreamsBeat(
+    return StreamsHeartbeat(
         request.member_id,
         request.member_epoch,
         request.instance_id,
@@ -177,8 +181,8 @@ def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
     if any(ids is None for ids in kinds):
         return None
     return frozenset(
-        Task(kind, each.subtopology_id, index)
-        for kind, ids in zip(Kind, kinds, strict=True)
+        Task(role, each.subtopology_id, index)
+        for role, ids in zip(TaskRole, kinds, strict=True)
         for each in ids or ()
         for index in each.partitions
     )
@@ -204,7 +208,9 @@ def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
     return "".join(refused)
 
 
-def _write(told: StreamsAnswer, beat: StreamsBeat, group: StreamsGroup, refused: str) -> StreamsGroupHeartbeatResponse:
+def _write(
+    told: StreamsHeartbeatResult, heartbeat: StreamsHeartbeat, group: StreamsGroup, refused: str
+) -> StreamsGroupHeartbeatResponse:
     answer = _answer(told.member_id, told.epoch)
     answer.heartbeat_interval_ms = round(group.settings.heartbeat_interval * 1000)
     answer.task_offset_interval_ms = _TASK_OFFSET_INTERVAL_MS
@@ -212,22 +218,22 @@ def _write(told: StreamsAnswer, beat: StreamsBeat, group: StreamsGroup, refused:
     answer.status = [
         Status(
             status_code=each.code,
-            status_detail=each.detail + (refused if each == group.configured.trouble else ""),
+            status_detail=each.detail + (refused if each == group.configured.error else ""),
         )
         for each in told.statuses
     ]
     if told.assigned is not None:
-        answer.active_tasks = _ids(told.assigned, Kind.ACTIVE)
-        answer.standby_tasks = _ids(told.assigned, Kind.STANDBY)
-        answer.warmup_tasks = _ids(told.assigned, Kind.WARMUP)
+        answer.active_tasks = _ids(told.assigned, TaskRole.ACTIVE)
+        answer.standby_tasks = _ids(told.assigned, TaskRole.STANDBY)
+        answer.warmup_tasks = _ids(told.assigned, TaskRole.WARMUP)
     answer.endpoint_information_epoch = told.endpoint_epoch
-    if told.endpoint_epoch != beat.endpoint_epoch:
+    if told.endpoint_epoch != heartbeat.endpoint_epoch:
         answer.partitions_by_user_endpoint = list(_endpoints(group))
     return answer
 
 
-def _ids(tasks: Tasks, kind: Kind) -> list[TaskIds]:
-    return [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, kind).items()]
+def _ids(tasks: Tasks, role: TaskRole) -> list[TaskIds]:
+    return [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, role).items()]
 
 
 def _endpoints(group: StreamsGroup) -> Iterable[EndpointToPartitions]:
@@ -235,8 +241,8 @@ def _endpoints(group: StreamsGroup) -> Iterable[EndpointToPartitions]:
         if member.endpoint is not None:
             yield EndpointToPartitions(
                 user_endpoint=Endpoint(host=member.endpoint.host, port=member.endpoint.port),
-                active_partitions=_partitions(group.partitions(member, Kind.ACTIVE)),
-                standby_partitions=_partitions(group.partitions(member, Kind.STANDBY)),
+                active_partitions=_partitions(group.partitions(member, TaskRole.ACTIVE)),
+                standby_partitions=_partitions(group.partitions(member, TaskRole.STANDBY)),
             )
 
 

@@ -5,7 +5,7 @@ v3 static members, v5 the protocol's type and name, which must be given from the
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.member import Identity, SyncResult
+from aiokproto.broker.groups.classic_member import Identity, SyncResult
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from aiokproto.error_codes import ErrorCode
@@ -18,7 +18,7 @@ async def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGrou
     if context.version >= _NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     try:
-        context.groups.check(request.group_id, context.node.node_id)
+        context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         result = SyncResult(error.code)
     else:

@@ -6,8 +6,8 @@ has topic ids.
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.member import Identity
-from aiokproto.broker.groups.records import Committed
+from aiokproto.broker.groups.classic_member import Identity
+from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.handlers.offset_commit import check_offset
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.transactions.transaction import ProducerIdentity
@@ -23,7 +23,7 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    offsets: dict[tuple[str, int], Committed] = {}
+    offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
     error = ErrorCode.NONE
     try:
         _check(request, context)
@@ -39,7 +39,7 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
 
 
 def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
-    context.groups.check(request.group_id, context.node.node_id)
+    context.groups.check_coordinator(request.group_id, context.node.node_id)
     partition = context.groups.partition_of(request.group_id)
     who = ProducerIdentity(request.producer_id, request.producer_epoch)
     if not partition.log.producers.in_transaction(*who):
@@ -55,7 +55,7 @@ def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
 def _take(
     topic: TxnOffsetCommitRequestTopic,
     error: ErrorCode,
-    offsets: dict[tuple[str, int], Committed],
+    offsets: dict[tuple[str, int], OffsetAndMetadata],
     context: RequestContext,
 ) -> TxnOffsetCommitResponseTopic:
     """Put a topic's offsets into ``offsets``; what cannot be kept gets its error in the answer."""
@@ -68,7 +68,7 @@ def _take(
     for asked in topic.partitions:
         wrong = error or check_offset(name, asked.partition_index, asked.committed_metadata, context)
         if not wrong:
-            offsets[name, asked.partition_index] = Committed(
+            offsets[name, asked.partition_index] = OffsetAndMetadata(
                 asked.committed_offset,
                 asked.committed_leader_epoch,
                 asked.committed_metadata or "",

@@ -12,10 +12,10 @@ from aiokproto.broker.clock import Timer
 from aiokproto.broker.config.options import GroupOptions
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import Partition, Topic
-from aiokproto.broker.share.acquiring import Terms
-from aiokproto.broker.share.flight import FOREVER, RecordState
-from aiokproto.broker.share.partition import Acknowledgement, SharePartition, Step
-from aiokproto.broker.share.session import Place, ShareSession, ShareSessions, Who
+from aiokproto.broker.share.acquisition import AcquisitionConfig
+from aiokproto.broker.share.in_flight import FOREVER, RecordState
+from aiokproto.broker.share.partition import Acknowledgement, SharePartition, StateTransition
+from aiokproto.broker.share.session import ShareSession, ShareSessionKey, ShareSessions, TopicIdPartition
 from aiokproto.broker.share.state import SharePersister
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -43,7 +43,7 @@ _OUT_OF_DATE = (
 _SECONDS = {"D": 86_400, "H": 3_600, "M": 60, "S": 1}
 
 
-class Settings(NamedTuple):
+class ShareSettings(NamedTuple):
     """What a share group goes by, beside its terms.
 
     Attributes:
@@ -52,13 +52,13 @@ class Settings(NamedTuple):
         reset: Where it begins (``share.auto.offset.reset``).
     """
 
-    terms: Terms
+    config: AcquisitionConfig
     committed: bool
     reset: str
 
 
 @dataclass(eq=False)
-class Held:
+class CachedSharePartition:
     """A share partition.
 
     Attributes:
@@ -72,7 +72,7 @@ class Held:
     timer: Timer | None = None
 
 
-class SharePartitions:
+class SharePartitionManager:
     """All share partitions of the cluster, whichever node leads them. No asyncio."""
 
     def __init__(self, state: ClusterState, persister: SharePersister, options: Callable[[str], GroupOptions]) -> None:
@@ -80,19 +80,19 @@ class SharePartitions:
         self._state = state
         self._persister = persister
         self._options = options
-        self._held: dict[tuple[str, Place], Held] = {}
+        self._cache: dict[tuple[str, TopicIdPartition], CachedSharePartition] = {}
 
-    def settings(self, group: str) -> Settings:
+    def settings(self, group: str) -> ShareSettings:
         """What a group goes by."""
         options = self._options(group)
-        terms = Terms(
-            max_locks=options.number("share.partition.max.record.locks"),
-            delivery_limit=options.number("share.delivery.count.limit"),
-            lock_seconds=options.number("share.record.lock.duration.ms") / 1000,
-            may_renew=bool(options.value("share.renew.acknowledge.enable")),
+        config = AcquisitionConfig(
+            max_in_flight_records=options.number("share.partition.max.record.locks"),
+            max_delivery_count=options.number("share.delivery.count.limit"),
+            lock_duration=options.number("share.record.lock.duration.ms") / 1000,
+            renew_enabled=bool(options.value("share.renew.acknowledge.enable")),
         )
         committed = options.value("share.isolation.level") == "read_committed"
-        return Settings(terms, committed, str(options.value("share.auto.offset.reset")))
+        return ShareSettings(config, committed, str(options.value("share.auto.offset.reset")))
 
     def open(self, group: str, topic: Topic, partition: Partition) -> SharePartition:
         """A share partition; read, if it is asked for the first time since it has this leader.
@@ -100,17 +100,17 @@ class SharePartitions:
         Raises:
             BrokerError: What is kept of it cannot be had.
         """
-        place = (topic.topic_id, partition.index)
-        held = self._held.get((group, place))
-        if held is None:
+        partition_id = (topic.topic_id, partition.index)
+        cached = self._cache.get((group, partition_id))
+        if cached is None:
             try:
-                kept = self._persister.read(group, *place, partition.leader_epoch)
+                kept = self._persister.read(group, *partition_id, partition.leader_epoch)
             except BrokerError as error:
                 raise _translated(error) from None
             start = kept.start_offset if kept.start_offset >= 0 else self._begin(group, partition)
-            held = self._held[group, place] = Held(SharePartition(kept, start), partition)
-        held.share.log_starts_at(partition.log.start_offset)
-        return held.share
+            cached = self._cache[group, partition_id] = CachedSharePartition(SharePartition(kept, start), partition)
+        cached.share.log_starts_at(partition.log.start_offset)
+        return cached.share
 
     def _begin(self, group: str, partition: Partition) -> int:
         reset = self.settings(group).reset
@@ -127,119 +127,132 @@ class SharePartitions:
 
     # ---- what is done to them
 
-    def acknowledge(self, who: Who, place: Place, said: Sequence[Acknowledgement]) -> None:
+    def acknowledge(
+        self, session_key: ShareSessionKey, partition_id: TopicIdPartition, said: Sequence[Acknowledgement]
+    ) -> None:
         """A member says what became of its records.
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION, if nothing was fetched there; INVALID_RECORD_STATE or
                 INVALID_REQUEST; or why it cannot be kept. Then nothing has changed.
         """
-        held = self._held.get((who.group, place))
-        if held is None:
+        cached = self._cache.get((session_key.group_id, partition_id))
+        if cached is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        terms, now = self.settings(who.group).terms, self._state.clock.time()
-        self._keep(who.group, place, held, held.share.acknowledge(who.member, said, terms, now))
+        config, now = self.settings(session_key.group_id).config, self._state.clock.time()
+        self._persist(
+            session_key.group_id,
+            partition_id,
+            cached,
+            cached.share.acknowledge(session_key.member_id, said, config, now),
+        )
 
     def end_session(self, sessions: ShareSessions, session: ShareSession, node_id: int) -> None:
         """End a session on a node, which with a group's last one has nothing more to do with the group."""
-        sessions.end(session)
+        sessions.close(session)
         self._release(session, node_id)
-        if not sessions.knows(session.who.group):
-            group = session.who.group
+        if not sessions.has_group(session.key.group_id):
+            group = session.key.group_id
             self._forget(
-                key for key, held in self._held.items() if key[0] == group and held.partition.leader == node_id
+                key for key, cached in self._cache.items() if key[0] == group and cached.partition.leader == node_id
             )
 
-    def acquired(self, group: str, place: Place) -> None:
+    def acquired(self, group: str, partition_id: TopicIdPartition) -> None:
         """Somebody has acquired records: their locks end some time."""
-        held = self._held.get((group, place))
-        if held is not None:
-            self._set_timer(group, place, held)
+        cached = self._cache.get((group, partition_id))
+        if cached is not None:
+            self._set_timer(group, partition_id, cached)
 
     # ---- what happens to them
 
     def forget(self, group: str, topic_id: bytes, partition: int) -> None:
         """Somebody else has changed what is kept of it, or there is nothing to be kept any more: read it anew."""
-        held = self._held.pop((group, (topic_id, partition)), None)
-        if held is not None:
-            self._drop(held)
+        cached = self._cache.pop((group, (topic_id, partition)), None)
+        if cached is not None:
+            self._drop(cached)
 
     def leader_changed(self, partition: Partition) -> None:
         """A partition has another leader, who begins with what is kept of it."""
-        self._forget(key for key, held in self._held.items() if held.partition is partition)
+        self._forget(key for key, cached in self._cache.items() if cached.partition is partition)
 
     def topic_deleted(self, topic: Topic) -> None:
         """There is nothing more to be had of its partitions."""
-        self._forget(key for key in self._held if key[1][0] == topic.topic_id)
+        self._forget(key for key in self._cache if key[1][0] == topic.topic_id)
 
     def close(self) -> None:
         """Stop the timers and forget everything."""
-        for held in self._held.values():
-            if held.timer is not None:
-                held.timer.cancel()
-        self._held.clear()
+        for cached in self._cache.values():
+            if cached.timer is not None:
+                cached.timer.cancel()
+        self._cache.clear()
 
     # ---- inside
 
-    def _forget(self, keys: Iterator[tuple[str, Place]]) -> None:
+    def _forget(self, keys: Iterator[tuple[str, TopicIdPartition]]) -> None:
         for group, (topic_id, index) in list(keys):
             self.forget(group, topic_id, index)
 
     def _release(self, session: ShareSession, node_id: int) -> None:
         """What a member had by a session others may have. Of what another node leads by now, it has none by this."""
-        who = session.who
-        terms = self.settings(who.group).terms
-        for place in session.places:
-            held = self._held.get((who.group, place))
-            if held is not None and held.partition.leader == node_id:
+        session_key = session.key
+        config = self.settings(session_key.group_id).config
+        for partition_id in session.partitions:
+            cached = self._cache.get((session_key.group_id, partition_id))
+            if cached is not None and cached.partition.leader == node_id:
                 try:
-                    self._keep(who.group, place, held, held.share.release(who.member, terms))
+                    self._persist(
+                        session_key.group_id, partition_id, cached, cached.share.release(session_key.member_id, config)
+                    )
                 except BrokerError as error:
-                    log.debug("what %r had of %s stays locked: %s", who, held.partition.topic, error)
+                    log.debug("what %r had of %s stays locked: %s", session_key, cached.partition.topic, error)
 
-    def _drop(self, held: Held) -> None:
-        if held.timer is not None:
-            held.timer.cancel()
-        held.partition.wake()
+    def _drop(self, cached: CachedSharePartition) -> None:
+        if cached.timer is not None:
+            cached.timer.cancel()
+        cached.partition.wake()
 
-    def _keep(self, group: str, place: Place, held: Held, step: Step) -> None:
+    def _persist(
+        self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition
+    ) -> None:
         """Have a step kept, so that it counts."""
-        if any(run.state is not RecordState.ACQUIRED for run in step.changed):
+        if any(run.state is not RecordState.ACQUIRED for run in transition.changed):
             try:
-                self._persister.write(group, *place, held.share.state(step))
+                self._persister.write(group, *partition_id, cached.share.state(transition))
             except BrokerError as error:
                 told = _translated(error)
                 if told.code in _OUT_OF_DATE:
-                    self.forget(group, *place)
+                    self.forget(group, *partition_id)
                 raise told from None
-        self._take(group, place, held, step)
+        self._apply(group, partition_id, cached, transition)
 
-    def _take(self, group: str, place: Place, held: Held, step: Step) -> None:
-        if step.changed:
-            held.share.taken(step)
-            self._set_timer(group, place, held)
+    def _apply(
+        self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition
+    ) -> None:
+        if transition.changed:
+            cached.share.apply(transition)
+            self._set_timer(group, partition_id, cached)
             # Somebody may wait for what is available now, or for room in flight.
-            held.partition.wake()
+            cached.partition.wake()
 
-    def _set_timer(self, group: str, place: Place, held: Held) -> None:
-        if held.timer is not None:
-            held.timer.cancel()
-            held.timer = None
-        deadline = held.share.next_deadline
+    def _set_timer(self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition) -> None:
+        if cached.timer is not None:
+            cached.timer.cancel()
+            cached.timer = None
+        deadline = cached.share.next_deadline
         if deadline < FOREVER:
-            held.timer = self._state.clock.call_at(deadline, self._time_out, group, place, held)
+            cached.timer = self._state.clock.call_at(deadline, self._lock_timeout, group, partition_id, cached)
 
-    def _time_out(self, group: str, place: Place, held: Held) -> None:
+    def _lock_timeout(self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition) -> None:
         # The loop may call a timer early by its clock's resolution.
-        now = max(self._state.clock.time(), held.share.next_deadline)
-        step = held.share.expire(now, self.settings(group).terms)
+        now = max(self._state.clock.time(), cached.share.next_deadline)
+        transition = cached.share.expire(now, self.settings(group).config)
         try:
-            self._keep(group, place, held, step)
+            self._persist(group, partition_id, cached, transition)
         except BrokerError as error:
-            log.debug("what happened to %s is not kept: %s", held.partition.topic, error)
+            log.debug("what happened to %s is not kept: %s", cached.partition.topic, error)
             # The lock has ended all the same.
-            if self._held.get((group, place)) is held:
-                self._take(group, place, held, step)
+            if self._cache.get((group, partition_id)) is cached:
+                self._apply(group, partition_id, cached, transition)
 
 
 def _translated(error: BrokerError) -> BrokerError:

@@ -16,8 +16,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from aiokproto.broker.share.acquiring import Acquired, Demand, Extent, Terms, acquire_known, acquire_new, without
-from aiokproto.broker.share.flight import FOREVER, RecordState, Run, Runs, done_in, overlapping, replaced
+from aiokproto.broker.share.acquisition import (
+    Acquired,
+    AcquireRequest,
+    AcquisitionConfig,
+    FetchedBatch,
+    acquire_known,
+    acquire_new,
+    without,
+)
+from aiokproto.broker.share.in_flight import (
+    FOREVER,
+    InFlightRun,
+    InFlightRuns,
+    RecordState,
+    count_terminal,
+    overlapping,
+    replaced,
+)
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -28,7 +44,7 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 _STATES = {state.value: state for state in RecordState} | {3: RecordState.ARCHIVED}
 """What is kept of a record; 3 is on its way to a queue of dead letters, where a group has one, and then archived."""
 
-_BECOMES = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED, REJECT: RecordState.ARCHIVED}
+_ACKNOWLEDGED_STATES = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED, REJECT: RecordState.ARCHIVED}
 
 
 class Acknowledgement(NamedTuple):
@@ -39,7 +55,7 @@ class Acknowledgement(NamedTuple):
     types: Sequence[int]
 
 
-class Step(NamedTuple):
+class StateTransition(NamedTuple):
     """What would be.
 
     Attributes:
@@ -47,8 +63,8 @@ class Step(NamedTuple):
         changed: The runs among them that are not as before.
     """
 
-    runs: Runs
-    changed: Runs
+    runs: InFlightRuns
+    changed: InFlightRuns
 
 
 class SharePartition:
@@ -66,21 +82,21 @@ class SharePartition:
         self.start_offset = self.end_offset = start_offset
         self.state_epoch = state.state_epoch
         self.leader_epoch = state.leader_epoch
-        self._runs: Runs = list(self._restored(state.batches))
+        self._runs: InFlightRuns = list(self._restored(state.batches))
         if self._runs:
             self.end_offset = self._runs[-1].last + 1
         self._advance()
 
-    def _restored(self, batches: Iterable[StateBatch]) -> Iterator[Run]:
+    def _restored(self, batches: Iterable[StateBatch]) -> Iterator[InFlightRun]:
         at = self.start_offset
         for batch in batches:
             if batch.last_offset < at:
                 continue
             if at < batch.first_offset:
                 # Somebody had these, or nobody yet: of neither anything was kept.
-                yield Run(at, batch.first_offset - 1, RecordState.AVAILABLE, 0, at)
+                yield InFlightRun(at, batch.first_offset - 1, RecordState.AVAILABLE, 0, at)
                 at = batch.first_offset
-            yield Run(at, batch.last_offset, _STATES[batch.delivery_state], batch.delivery_count, at)
+            yield InFlightRun(at, batch.last_offset, _STATES[batch.delivery_state], batch.delivery_count, at)
             at = batch.last_offset + 1
 
     @property
@@ -94,27 +110,29 @@ class SharePartition:
         return min((run.deadline for run in self._runs), default=FOREVER)
 
     @property
-    def runs(self) -> Runs:
+    def runs(self) -> InFlightRuns:
         """What is in flight."""
         return self._runs
 
-    def full(self, terms: Terms) -> bool:
+    def full(self, config: AcquisitionConfig) -> bool:
         """Whether nothing can be acquired, because too much is in flight."""
-        return self.next_offset == self.end_offset and self._in_flight >= terms.max_locks
+        return self.next_offset == self.end_offset and self._in_flight_count >= config.max_in_flight_records
 
     @property
-    def _in_flight(self) -> int:
+    def _in_flight_count(self) -> int:
         return self.end_offset - self.start_offset
 
     # ---- to be kept before they count
 
-    def acknowledge(self, member: str, acknowledgements: Iterable[Acknowledgement], terms: Terms, now: float) -> Step:
+    def acknowledge(
+        self, member: str, acknowledgements: Iterable[Acknowledgement], config: AcquisitionConfig, now: float
+    ) -> StateTransition:
         """What a member says of its records: all of it holds, or nothing.
 
         Raises:
             BrokerError: INVALID_RECORD_STATE, if one of them is not its own; INVALID_REQUEST, if nobody was given one.
         """
-        changed: list[Run] = []
+        changed: list[InFlightRun] = []
         for said in acknowledgements:
             if said.last < self.start_offset:
                 continue
@@ -130,31 +148,37 @@ class SharePartition:
                     raise BrokerError(
                         ErrorCode.INVALID_RECORD_STATE, detail=f"offset {run.first} is not acquired by {member!r}"
                     )
-                changed += [self._acknowledged(part, word, terms, now) for part, word in _by_word(run, said)]
+                changed += [
+                    self._acknowledged(part, ack_type, config, now) for part, ack_type in _split_by_type(run, said)
+                ]
         return self._step(changed)
 
-    def release(self, member: str, terms: Terms) -> Step:
+    def release(self, member: str, config: AcquisitionConfig) -> StateTransition:
         """A member is gone: others may have what it had."""
-        return self._step([_released(run, terms) for run in self._runs if run.member == member])
+        return self._step([_released(run, config) for run in self._runs if run.member == member])
 
-    def expire(self, now: float, terms: Terms) -> Step:
+    def expire(self, now: float, config: AcquisitionConfig) -> StateTransition:
         """The locks end whose time has come."""
-        return self._step([_released(run, terms) for run in self._runs if run.deadline <= now])
+        return self._step([_released(run, config) for run in self._runs if run.deadline <= now])
 
-    def state(self, step: Step) -> PartitionState:
+    def state(self, transition: StateTransition) -> PartitionState:
         """What has to be kept of a step."""
-        ended = (run for run in step.changed if run.state is not RecordState.ACQUIRED)
-        batches = tuple(StateBatch(run.first, run.last, run.state, run.deliveries) for run in ended)
-        return PartitionState(self.start_offset, self.state_epoch, self.leader_epoch, batches, done_in(step.runs))
+        unlocked = (run for run in transition.changed if run.state is not RecordState.ACQUIRED)
+        batches = tuple(StateBatch(run.first, run.last, run.state, run.delivery_count) for run in unlocked)
+        return PartitionState(
+            self.start_offset, self.state_epoch, self.leader_epoch, batches, count_terminal(transition.runs)
+        )
 
-    def taken(self, step: Step) -> None:
+    def apply(self, transition: StateTransition) -> None:
         """The step is kept: from now on it counts."""
-        self._runs = step.runs
+        self._runs = transition.runs
         self._advance()
 
     # ---- at once
 
-    def acquire(self, demand: Demand, extents: Sequence[Extent], terms: Terms, now: float) -> list[Acquired]:
+    def acquire(
+        self, acquire_request: AcquireRequest, batches: Sequence[FetchedBatch], config: AcquisitionConfig, now: float
+    ) -> list[Acquired]:
         """Give a member records that were read.
 
         Args:
@@ -166,31 +190,31 @@ class SharePartition:
         Returns:
             What the member has now. Of aborted transactions it has nothing: these are archived.
         """
-        first, last = extents[0].first, extents[-1].last
-        most = min(demand.max_records, terms.max_locks - self._in_flight)
+        first, last = batches[0].first, batches[-1].last
+        most = min(acquire_request.max_records, config.max_in_flight_records - self._in_flight_count)
         if most <= 0:
             # Nothing new: only what was released and is to be had again.
             last = min(last, self.end_offset - 1)
-            most = min(demand.max_records, self.end_offset - self.next_offset)
+            most = min(acquire_request.max_records, self.end_offset - self.next_offset)
         if most <= 0:
             return []
         if self.next_offset < first:
             self._archive_missing(self.next_offset, first)
-        lock = Run(0, 0, RecordState.ACQUIRED, 0, 0, demand.member, now + terms.lock_seconds)
+        lock = InFlightRun(0, 0, RecordState.ACQUIRED, 0, 0, acquire_request.member, now + config.lock_duration)
         known = list(overlapping(self._runs, first, last))
-        acquired, more = acquire_known(known, self._batch_size, lock, demand, terms, most)
+        acquired, more = acquire_known(known, self._batch_size, lock, acquire_request, config, most)
         runs = replaced(self._runs, acquired)
         most -= sum(run.size for run in acquired)
         begin = max(first, self.end_offset)
         if more and most > 0 and begin <= last:
-            fresh = acquire_new([each for each in extents if each.last >= begin], begin, lock, demand, most)
+            fresh = acquire_new([each for each in batches if each.last >= begin], begin, lock, acquire_request, most)
             runs += fresh
             acquired += [run for run in fresh if run.state is RecordState.ACQUIRED]
             self.end_offset = fresh[-1].last + 1
-        kept, aborted = without(acquired, [extent for extent in extents if extent.aborted])
-        self._runs = replaced(runs, [run.ended(RecordState.ARCHIVED) for run in aborted])
+        kept, aborted = without(acquired, [batch for batch in batches if batch.aborted])
+        self._runs = replaced(runs, [run.unlocked(RecordState.ARCHIVED) for run in aborted])
         self._advance()
-        return [Acquired(run.first, run.last, run.deliveries) for run in kept]
+        return [Acquired(run.first, run.last, run.delivery_count) for run in kept]
 
     def log_starts_at(self, offset: int) -> None:
         """The log has lost what was before: so has the group."""
@@ -203,15 +227,15 @@ class SharePartition:
 
     # ---- inside
 
-    def _acknowledged(self, run: Run, word: int, terms: Terms, now: float) -> Run:
-        if word == RENEW:
-            if not terms.may_renew:
+    def _acknowledged(self, run: InFlightRun, ack_type: int, config: AcquisitionConfig, now: float) -> InFlightRun:
+        if ack_type == RENEW:
+            if not config.renew_enabled:
                 raise BrokerError(ErrorCode.INVALID_RECORD_STATE, detail="the group does not let locks be renewed")
-            return run._replace(deadline=now + terms.lock_seconds)
-        return _released(run, terms) if word == RELEASE else run.ended(_BECOMES[word])
+            return run._replace(deadline=now + config.lock_duration)
+        return _released(run, config) if ack_type == RELEASE else run.unlocked(_ACKNOWLEDGED_STATES[ack_type])
 
-    def _step(self, changed: Runs) -> Step:
-        return Step(replaced(self._runs, changed), changed)
+    def _step(self, changed: InFlightRuns) -> StateTransition:
+        return StateTransition(replaced(self._runs, changed), changed)
 
     def _batch_size(self, batch: int) -> int:
         return sum(run.size for run in self._runs if run.batch == batch)
@@ -219,30 +243,30 @@ class SharePartition:
     def _archive_missing(self, begin: int, end: int) -> None:
         """What could be had, but was not there when it was read, compaction has removed."""
         free = [run for run in overlapping(self._runs, begin, end - 1) if run.state is RecordState.AVAILABLE]
-        self._runs = replaced(self._runs, [run.ended(RecordState.ARCHIVED) for run in free])
+        self._runs = replaced(self._runs, [run.unlocked(RecordState.ARCHIVED) for run in free])
 
     def _advance(self) -> None:
         """Have done with what is done at the start."""
-        done = 0
-        while done < len(self._runs) and self._runs[done].state.done:
-            done += 1
-        self._runs = self._runs[done:]
+        is_terminal = 0
+        while is_terminal < len(self._runs) and self._runs[is_terminal].state.is_terminal:
+            is_terminal += 1
+        self._runs = self._runs[is_terminal:]
         self.start_offset = self._runs[0].first if self._runs else self.end_offset
 
 
-def _released(run: Run, terms: Terms) -> Run:
+def _released(run: InFlightRun, config: AcquisitionConfig) -> InFlightRun:
     """What nobody has any more others may have, unless it was delivered too often."""
-    spent = run.deliveries >= terms.delivery_limit
-    return run.ended(RecordState.ARCHIVED if spent else RecordState.AVAILABLE)
+    spent = run.delivery_count >= config.max_delivery_count
+    return run.unlocked(RecordState.ARCHIVED if spent else RecordState.AVAILABLE)
 
 
-def _by_word(run: Run, said: Acknowledgement) -> Iterator[tuple[Run, int]]:
+def _split_by_type(run: InFlightRun, said: Acknowledgement) -> Iterator[tuple[InFlightRun, int]]:
     """The parts of a run, each with what was said of it."""
     if len(said.types) == 1:
         yield run, said.types[0]
         return
     at = run.first
-    for word, alike in groupby(said.types[run.first - said.first : run.last - said.first + 1]):
+    for ack_type, alike in groupby(said.types[run.first - said.first : run.last - said.first + 1]):
         end = at + sum(1 for _ in alike)
-        yield run.within(at, end - 1), word
+        yield run.within(at, end - 1), ack_type
         at = end

@@ -16,15 +16,15 @@ INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 
 _MAX_EPOCH = (1 << 31) - 1
 
-Place = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
 
 
-class Who(NamedTuple):
+class ShareSessionKey(NamedTuple):
     """A member of a share group."""
 
-    group: str
-    member: str
+    group_id: str
+    member_id: str
 
 
 class ShareSession:
@@ -36,65 +36,65 @@ class ShareSession:
         connection: On which it was begun.
     """
 
-    def __init__(self, who: Who, connection: object) -> None:
-        self.who = who
+    def __init__(self, key: ShareSessionKey, connection: object) -> None:
+        self.key = key
         self.epoch = INITIAL_EPOCH + 1
         self.connection = connection
         # With each, whether the member has to be told of it though there is nothing to tell.
-        self._places: dict[Place, bool] = {}
+        self._partitions: dict[TopicIdPartition, bool] = {}
 
     @property
-    def places(self) -> list[Place]:
+    def partitions(self) -> list[TopicIdPartition]:
         """What is fetched; another one comes first each time, so that a small limit does not starve the others."""
-        places = list(self._places)
-        turn = self.epoch % len(places) if places else 0
-        return places[turn:] + places[:turn]
+        partitions = list(self._partitions)
+        turn = self.epoch % len(partitions) if partitions else 0
+        return partitions[turn:] + partitions[:turn]
 
-    def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
+    def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Fetch more, and then less."""
-        for place in added:
-            self._places.setdefault(place, True)
-        for place in forgotten:
-            self._places.pop(place, None)
+        for partition in added:
+            self._partitions.setdefault(partition, True)
+        for partition in forgotten:
+            self._partitions.pop(partition, None)
 
-    def tells(self, place: Place, *, news: bool, failed: bool) -> bool:
+    def must_include(self, partition: TopicIdPartition, *, news: bool, failed: bool) -> bool:
         """Whether the member has to be told of a partition: of each once, of news always, and after a failure again."""
-        due = news or failed or self._places.get(place, False)
-        if place in self._places:
-            self._places[place] = failed
+        due = news or failed or self._partitions.get(partition, False)
+        if partition in self._partitions:
+            self._partitions[partition] = failed
         return due
 
 
 class ShareSessions:
     """The sessions of a node."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, max_sessions: int) -> None:
         """Have room for ``slots`` of them (``group.share.max.share.sessions``)."""
-        self._slots = slots
-        self._sessions: dict[Who, ShareSession] = {}
+        self._max_sessions = max_sessions
+        self._sessions: dict[ShareSessionKey, ShareSession] = {}
 
-    def begin(self, who: Who, connection: object) -> ShareSession:
+    def create(self, key: ShareSessionKey, connection: object) -> ShareSession:
         """A new session; one that the member had is forgotten.
 
         Raises:
             BrokerError: SHARE_SESSION_LIMIT_REACHED.
         """
-        self._sessions.pop(who, None)
-        if len(self._sessions) >= self._slots:
+        self._sessions.pop(key, None)
+        if len(self._sessions) >= self._max_sessions:
             raise BrokerError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
-                detail=f"there are {self._slots} sessions, the limit (group.share.max.share.sessions)",
+                detail=f"there are {self._max_sessions} sessions, the limit (group.share.max.share.sessions)",
             )
-        session = self._sessions[who] = ShareSession(who, connection)
+        session = self._sessions[key] = ShareSession(key, connection)
         return session
 
-    def go_on(self, who: Who, epoch: int) -> ShareSession:
+    def next_request(self, key: ShareSessionKey, epoch: int) -> ShareSession:
         """The member's session, for its next request or for its last.
 
         Raises:
             BrokerError: SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH.
         """
-        session = self._sessions.get(who)
+        session = self._sessions.get(key)
         if session is None:
             raise BrokerError(ErrorCode.SHARE_SESSION_NOT_FOUND)
         if epoch != FINAL_EPOCH:
@@ -103,19 +103,19 @@ class ShareSessions:
             session.epoch = session.epoch % _MAX_EPOCH + 1
         return session
 
-    def has(self, session: ShareSession) -> bool:
+    def is_open(self, session: ShareSession) -> bool:
         """Whether a session goes on."""
-        return self._sessions.get(session.who) is session
+        return self._sessions.get(session.key) is session
 
-    def end(self, session: ShareSession) -> None:
+    def close(self, session: ShareSession) -> None:
         """Forget a session."""
-        if self.has(session):
-            del self._sessions[session.who]
+        if self.is_open(session):
+            del self._sessions[session.key]
 
     def of_connection(self, connection: object) -> list[ShareSession]:
         """The sessions that were begun on a connection."""
         return [each for each in self._sessions.values() if each.connection is connection]
 
-    def knows(self, group: str) -> bool:
+    def has_group(self, group_id: str) -> bool:
         """Whether a member of a group has a session here."""
-        return any(who.group == group for who in self._sessions)
+        return any(key.group_id == group_id for key in self._sessions)

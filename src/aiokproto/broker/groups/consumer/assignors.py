@@ -8,32 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from aiokproto.broker.groups.places import Place, Places
+from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitions
 
 
-class Wish(NamedTuple):
+class MemberSpec(NamedTuple):
     """What an assignor knows of a member: the ids of its topics, what it was to have so far, its instance id."""
 
     topics: frozenset[bytes]
-    target: Places = frozenset()
+    target: TopicIdPartitions = frozenset()
     instance_id: str | None = None
 
 
-Assignor = Callable[[Mapping[str, Wish], Mapping[bytes, int]], dict[str, Places]]
+Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], dict[str, TopicIdPartitions]]
 """Members' wishes by id, and topics' numbers of partitions → the members' targets."""
 
 
-def uniform(wishes: Mapping[str, Wish], sizes: Mapping[bytes, int]) -> dict[str, Places]:
+def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
     """As even as the subscriptions allow, and as much as possible stays where it is."""
-    targets: dict[str, set[Place]] = {
-        member_id: {place for place in wish.target if place[0] in wish.topics and place[1] < sizes.get(place[0], 0)}
-        for member_id, wish in wishes.items()
+    targets: dict[str, set[TopicIdPartition]] = {
+        member_id: {place for place in spec.target if place[0] in spec.topics and place[1] < sizes.get(place[0], 0)}
+        for member_id, spec in specs.items()
     }
     interested: dict[bytes, list[str]] = {}
-    for member_id, wish in wishes.items():
-        for topic_id in wish.topics:
+    for member_id, spec in specs.items():
+        for topic_id in spec.topics:
             interested.setdefault(topic_id, []).append(member_id)
-    if len({wish.topics for wish in wishes.values()}) == 1:
+    if len({spec.topics for spec in specs.values()}) == 1:
         _trim(targets, sum(sizes.get(topic_id, 0) for topic_id in interested))
     taken = {place for target in targets.values() for place in target}
     # The topics that few can read come first: those who read everything have a choice later on.
@@ -46,7 +46,7 @@ def uniform(wishes: Mapping[str, Wish], sizes: Mapping[bytes, int]) -> dict[str,
     return {member_id: frozenset(places) for member_id, places in targets.items()}
 
 
-def _trim(targets: Mapping[str, set[Place]], total: int) -> None:
+def _trim(targets: Mapping[str, set[TopicIdPartition]], total: int) -> None:
     """Take from those who have more than their share of ``total``; of the odd ones some may stay with who has most."""
     share, odd = divmod(total, len(targets))
     for target in sorted(targets.values(), key=lambda each: -len(each)):
@@ -57,7 +57,7 @@ def _trim(targets: Mapping[str, set[Place]], total: int) -> None:
         odd -= 1
 
 
-def _level(targets: dict[str, set[Place]], interested: Mapping[bytes, list[str]]) -> None:
+def _level(targets: dict[str, set[TopicIdPartition]], interested: Mapping[bytes, list[str]]) -> None:
     """Move partitions, each from the member that has most, to members that have at least two less."""
     while (move := _next_move(targets, interested)) is not None:
         place, giver, taker = move
@@ -66,8 +66,8 @@ def _level(targets: dict[str, set[Place]], interested: Mapping[bytes, list[str]]
 
 
 def _next_move(
-    targets: Mapping[str, set[Place]], interested: Mapping[bytes, list[str]]
-) -> tuple[Place, str, str] | None:
+    targets: Mapping[str, set[TopicIdPartition]], interested: Mapping[bytes, list[str]]
+) -> tuple[TopicIdPartition, str, str] | None:
     least = min(map(len, targets.values()), default=0)
     for giver in sorted(targets, key=lambda member_id: -len(targets[member_id])):
         if len(targets[giver]) - least < 2:
@@ -80,15 +80,15 @@ def _next_move(
     return None
 
 
-def range_(wishes: Mapping[str, Wish], sizes: Mapping[bytes, int]) -> dict[str, Places]:
+def range_(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
     """Of each topic every member gets one run of partitions, the same one in all topics of the same size and readers.
 
     Members are ordered by instance id, those without one behind by member id.
     """
-    order = sorted(wishes, key=lambda each: (wishes[each].instance_id is None, wishes[each].instance_id or "", each))
-    targets: dict[str, set[Place]] = {member_id: set() for member_id in order}
+    order = sorted(specs, key=lambda each: (specs[each].instance_id is None, specs[each].instance_id or "", each))
+    targets: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in order}
     for topic_id, size in sizes.items():
-        readers = [member_id for member_id in order if topic_id in wishes[member_id].topics]
+        readers = [member_id for member_id in order if topic_id in specs[member_id].topics]
         start = 0
         for at, member_id in enumerate(readers):
             share = size // len(readers) + (at < size % len(readers))

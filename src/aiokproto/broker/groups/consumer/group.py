@@ -1,7 +1,7 @@
 """The consumer group: who belongs to it, what each member should have, and how far it has come.
 
-It moves on as :mod:`aiokproto.broker.groups.epochs` says: a rebalance stops nobody who is not concerned. What is shared
-are the partitions of the topics that its members name, and of those that match their patterns.
+See :mod:`aiokproto.broker.groups.epoch_group` for the epochs. The partitions are those of the topics that its members
+subscribe to by name or by regular expression.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, Wish
-from aiokproto.broker.groups.consumer.member import Beat, ConsumerMember
+from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartition, TopicIdPartitions
+from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
+from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat, ConsumerMember
 from aiokproto.broker.groups.consumer.subscriptions import Subscriptions, Topics
-from aiokproto.broker.groups.epochs import INITIAL_EPOCH, EpochGroup, Settings
-from aiokproto.broker.groups.places import Answer, Place, Places
+from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH, EpochGroup, GroupSettings
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
-class ConsumerGroup(EpochGroup[ConsumerMember, Place]):
+class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
     """A consumer group.
 
     Attributes:
@@ -30,42 +30,42 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Place]):
 
     type: ClassVar = "consumer"
 
-    def __init__(self, group_id: str, topics: Topics, settings: Settings | None = None) -> None:
+    def __init__(self, group_id: str, topics: Topics, settings: GroupSettings | None = None) -> None:
         super().__init__(group_id, INITIAL_EPOCH)
         self.topics = topics
-        self.settings = settings or Settings()
+        self.settings = settings or GroupSettings()
         self.subscriptions = Subscriptions()
-        self._owners: dict[Place, str] = {}
+        self._owners: dict[TopicIdPartition, str] = {}
 
     # ---- what the coordinator calls
 
-    def heartbeat(self, beat: Beat, now: float) -> Answer:
+    def heartbeat(self, heartbeat: ConsumerHeartbeat, now: float) -> HeartbeatResult:
         """ConsumerGroupHeartbeat of a member that joins or stays.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
                 INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. Nothing has changed then.
         """
-        self.check_room(beat.member_id)
-        member = self._member_of(beat)
+        self.check_not_full(heartbeat.member_id)
+        member = self._get_or_add_member(heartbeat)
         if member.classic is not None:
             member.classic, member.rebalance_deadline = None, None
-            self._touch(member)
+            self._mark_dirty(member)
         before = member.assigned.keys()
-        self.advance(member, beat, now)
-        told = beat.full or member.assigned.keys() != before
-        return Answer(member.member_id, member.epoch, frozenset(member.assigned) if told else None)
+        self.advance(member, heartbeat, now)
+        told = heartbeat.full or member.assigned.keys() != before
+        return HeartbeatResult(member.member_id, member.epoch, frozenset(member.assigned) if told else None)
 
-    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> Answer:
+    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
         """ConsumerGroupHeartbeat of a member that leaves, for good (-1) or to come back (-2; static members alone).
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
-        self.depart(member_id, instance_id, epoch)
-        return Answer(member_id, epoch)
+        self.remove_or_keep_static(member_id, instance_id, epoch)
+        return HeartbeatResult(member_id, epoch)
 
-    def check_commit(self, member_id: str, epoch: int, version: int, places: Iterable[Place]) -> None:
+    def check_commit(self, member_id: str, epoch: int, version: int, places: Iterable[TopicIdPartition]) -> None:
         """Whether a member may commit offsets for these partitions.
 
         One that is an epoch behind may, for what it had then and still has (KIP-1251).
@@ -94,7 +94,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Place]):
     def restore(
         self,
         members: Iterable[ConsumerMember],
-        targets: dict[str, Places],
+        targets: dict[str, TopicIdPartitions],
         now: float,
         matches: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
@@ -139,65 +139,65 @@ class ConsumerGroup(EpochGroup[ConsumerMember, Place]):
     def _session_timeout(self, member: ConsumerMember) -> float:
         return member.classic.session_timeout if member.classic is not None else self.settings.session_timeout
 
-    def _is_free(self, place: Place, member: ConsumerMember) -> bool:
+    def _is_free(self, place: TopicIdPartition, member: ConsumerMember) -> bool:
         return place not in self._owners
 
-    def _look_at_topics(self) -> None:
+    def _refresh_topics(self) -> None:
         self.subscriptions.update(self.members.values(), self.topics)
 
-    def _may_be_replaced(self, member: ConsumerMember) -> bool:
-        return member.classic is not None or super()._may_be_replaced(member)
+    def _is_replaceable(self, member: ConsumerMember) -> bool:
+        return member.classic is not None or super()._is_replaceable(member)
 
-    def _must_hurry(self, member: ConsumerMember) -> bool:
-        return member.classic is None and super()._must_hurry(member)
+    def _rebalance_timeout_applies(self, member: ConsumerMember) -> bool:
+        return member.classic is None and super()._rebalance_timeout_applies(member)
 
-    def _own(self, member: ConsumerMember) -> None:
-        super()._own(member)
-        self._owners.update(dict.fromkeys((*member.assigned, *member.revoking), member.member_id))
+    def _register_owned(self, member: ConsumerMember) -> None:
+        super()._register_owned(member)
+        self._owners.update(dict.fromkeys((*member.assigned, *member.pending_revocation), member.member_id))
 
-    def _disown(self, member: ConsumerMember) -> None:
-        super()._disown(member)
-        for place in (*member.assigned, *member.revoking):
+    def _unregister_owned(self, member: ConsumerMember) -> None:
+        super()._unregister_owned(member)
+        for place in (*member.assigned, *member.pending_revocation):
             del self._owners[place]
 
     # ---- moving on
 
-    def advance(self, member: ConsumerMember, beat: Beat, now: float) -> None:
+    def advance(self, member: ConsumerMember, heartbeat: ConsumerHeartbeat, now: float) -> None:
         """Take over what a member says, see whether that changes the target, and let it go on towards it."""
-        subscribed_anew = self._update(member, beat)
-        if beat.describable is not None:
-            self.subscriptions.match(self.members.values(), self.topics, now, beat.describable)
-        self._look_at_topics()
-        if subscribed_anew or self.subscriptions.hash != self.metadata_hash:
+        subscription_changed = self._update(member, heartbeat)
+        if heartbeat.describable is not None:
+            self.subscriptions.match(self.members.values(), self.topics, now, heartbeat.describable)
+        self._refresh_topics()
+        if subscription_changed or self.subscriptions.hash != self.metadata_hash:
             self.epoch += 1
             self.metadata_hash = self.subscriptions.hash
             self.changed = True
         if self.epoch > self.assignment_epoch:
             self._assign()
-        self._follow(member, beat.owned, now)
+        self._reconcile(member, heartbeat.owned, now)
         member.session_deadline = now + self._session_timeout(member)
 
-    def _update(self, member: ConsumerMember, beat: Beat) -> bool:
+    def _update(self, member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> bool:
         """Take over what a heartbeat says; whether it reads other topics now."""
         before = replace(member)
-        self._name(member, beat.instance_id)
-        member.rack_id = beat.rack_id or member.rack_id
-        member.topics = member.topics if beat.topics is None else beat.topics
-        member.regex = member.regex if beat.regex is None else beat.regex
-        member.assignor = beat.assignor or member.assignor
-        if beat.rebalance_timeout is not None:
-            member.rebalance_timeout = beat.rebalance_timeout
-        member.client_id, member.client_host = beat.client_id, beat.client_host
+        self._set_instance_id(member, heartbeat.instance_id)
+        member.rack_id = heartbeat.rack_id or member.rack_id
+        member.topics = member.topics if heartbeat.topics is None else heartbeat.topics
+        member.regex = member.regex if heartbeat.regex is None else heartbeat.regex
+        member.assignor = heartbeat.assignor or member.assignor
+        if heartbeat.rebalance_timeout is not None:
+            member.rebalance_timeout = heartbeat.rebalance_timeout
+        member.client_id, member.client_host = heartbeat.client_id, heartbeat.client_host
         if vars(before) != vars(member):
-            self._touch(member)
+            self._mark_dirty(member)
         return (before.topics, before.regex) != (member.topics, member.regex)
 
     def _assign(self) -> None:
-        wishes = {
-            member_id: Wish(self.subscriptions.ids_of(member), self.targets[member_id], member.instance_id)
+        specs = {
+            member_id: MemberSpec(self.subscriptions.ids_of(member), self.targets[member_id], member.instance_id)
             for member_id, member in self.members.items()
         }
-        self._set_targets(ASSIGNORS[self.assignor](wishes, self.subscriptions.sizes))
+        self._set_targets(ASSIGNORS[self.assignor](specs, self.subscriptions.sizes))
 
 
 def _check_same_epoch(member: ConsumerMember, epoch: int) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aiokproto.broker.groups.member import Protocols
-from aiokproto.broker.groups.places import Place, Places
-from aiokproto.broker.groups.reconciling import JOINING, Reconciling
+from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitions
+from aiokproto.broker.groups.classic_member import Protocols
+from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, ReconciledMember
 
 
 @dataclass(frozen=True)
-class ClassicSide:
+class ClassicProtocolMetadata:
     """What is known of a member that came with JoinGroup. The session's timeout in seconds."""
 
     session_timeout: float
@@ -19,7 +19,7 @@ class ClassicSide:
 
 
 @dataclass(frozen=True)
-class Beat:
+class ConsumerHeartbeat:
     """A ConsumerGroupHeartbeat request: None means that nothing changed since the last. The timeout in seconds.
 
     Attributes:
@@ -34,7 +34,7 @@ class Beat:
     topics: frozenset[str] | None = None
     regex: str | None = None
     assignor: str | None = None
-    owned: Places | None = None
+    owned: TopicIdPartitions | None = None
     client_id: str = ""
     client_host: str = ""
     describable: Callable[[str], bool] | None = None
@@ -43,11 +43,11 @@ class Beat:
     def full(self) -> bool:
         """Whether it says everything: then the answer does so, too."""
         all_given = self.rebalance_timeout is not None and self.topics is not None and self.owned is not None
-        return self.epoch == JOINING or all_given
+        return self.epoch == JOIN_GROUP_MEMBER_EPOCH or all_given
 
 
 @dataclass(eq=False)
-class ConsumerMember(Reconciling[Place]):
+class ConsumerMember(ReconciledMember[TopicIdPartition]):
     """A member of a consumer group.
 
     Attributes:
@@ -59,4 +59,4 @@ class ConsumerMember(Reconciling[Place]):
     topics: frozenset[str] = frozenset()
     regex: str = ""
     assignor: str | None = None
-    classic: ClassicSide | None = None
+    classic: ClassicProtocolMetadata | None = None

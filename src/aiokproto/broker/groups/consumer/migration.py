@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.consumer.classic import names_of, places_of
+from aiokproto.broker.groups.assignment import TopicIdPartitions
+from aiokproto.broker.groups.classic_group import ClassicGroup
+from aiokproto.broker.groups.classic_member import ClassicMember
+from aiokproto.broker.groups.consumer.classic_protocol import names_of, places_of
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember
+from aiokproto.broker.groups.consumer.member import ClassicProtocolMetadata, ConsumerMember
 from aiokproto.broker.groups.consumer.subscriptions import Topics
 from aiokproto.broker.groups.consumer_protocol import (
     CONSUMER,
@@ -13,14 +16,11 @@ from aiokproto.broker.groups.consumer_protocol import (
     encode_assignment,
     version_of,
 )
-from aiokproto.broker.groups.epochs import Settings
-from aiokproto.broker.groups.group import Group
-from aiokproto.broker.groups.member import Member
-from aiokproto.broker.groups.places import Places
+from aiokproto.broker.groups.epoch_group import GroupSettings
 from aiokproto.broker.groups.protocols import select_protocol
 
 
-def upgrade(group: Group, topics: Topics, settings: Settings, now: float) -> ConsumerGroup:
+def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: float) -> ConsumerGroup:
     """A consumer group with the members of a classic one, each with what it had.
 
     Raises:
@@ -45,7 +45,7 @@ def upgrade(group: Group, topics: Topics, settings: Settings, now: float) -> Con
                 member.client_host,
                 member.rebalance_timeout,
                 frozenset(subscription.topics),
-                classic=ClassicSide(member.session_timeout, member.protocols),
+                classic=ClassicProtocolMetadata(member.session_timeout, member.protocols),
                 epoch=group.generation,
                 previous_epoch=group.generation,
                 assigned=dict.fromkeys(places, group.generation),
@@ -60,23 +60,23 @@ def can_downgrade(group: ConsumerGroup) -> bool:
     return bool(group.members) and all(member.classic is not None for member in group.members.values())
 
 
-def downgrade(group: ConsumerGroup, into: Group, now: float) -> None:
+def downgrade(group: ConsumerGroup, into: ClassicGroup, now: float) -> None:
     """Have a new classic group get a consumer group's members, each with what it should have."""
     members = []
     for member in group.members.values():
-        side = member.classic
-        assert side is not None, "only members of the classic protocol can be in a classic group"
-        target: Places = group.targets[member.member_id]
+        classic_metadata = member.classic
+        assert classic_metadata is not None, "only members of the classic protocol can be in a classic group"
+        target: TopicIdPartitions = group.targets[member.member_id]
         members.append(
-            Member(
+            ClassicMember(
                 member.member_id,
                 member.instance_id,
                 member.client_id,
                 member.client_host,
-                side.session_timeout,
+                classic_metadata.session_timeout,
                 member.rebalance_timeout,
-                side.protocols,
-                encode_assignment(names_of(target, group.topics), version_of(side.protocols[0][1])),
+                classic_metadata.protocols,
+                encode_assignment(names_of(target, group.topics), version_of(classic_metadata.protocols[0][1])),
             )
         )
     into.restore(

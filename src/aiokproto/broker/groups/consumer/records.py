@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitions, by_topic
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.consumer.member import ClassicSide, ConsumerMember
+from aiokproto.broker.groups.consumer.member import ClassicProtocolMetadata, ConsumerMember
 from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
-from aiokproto.broker.groups.places import Place, Places, by_topic
-from aiokproto.broker.groups.reconciling import MemberState
+from aiokproto.broker.groups.reconciliation import MemberState
 from aiokproto.codec.payloads.consumer_groups import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -62,7 +62,7 @@ def changes(group: ConsumerGroup, written: Image, wall: int) -> list[tuple[bytes
 def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> None:
     """Have a group become what its records say."""
     members: dict[str, ConsumerMember] = {}
-    targets: dict[str, Places] = {}
+    targets: dict[str, TopicIdPartitions] = {}
     states: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = {}
     matches: dict[str, frozenset[str]] = {}
     for raw, value in image.items():
@@ -88,7 +88,7 @@ def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> N
             member.epoch, member.previous_epoch = state.member_epoch, state.previous_member_epoch
             member.state = MemberState(state.state)
             member.assigned = _places(state.assigned_partitions, state.member_epoch)
-            member.revoking = _places(state.partitions_pending_revocation, state.member_epoch)
+            member.pending_revocation = _places(state.partitions_pending_revocation, state.member_epoch)
     group.restore(members.values(), targets, now, matches)
 
 
@@ -133,9 +133,9 @@ def _of_patterns(group: ConsumerGroup, written: Image, wall: int) -> Iterable[tu
 
 
 def _metadata(member: ConsumerMember) -> bytes:
-    side = None
+    classic_metadata = None
     if member.classic is not None:
-        side = ClassicMemberMetadata(
+        classic_metadata = ClassicMemberMetadata(
             session_timeout_ms=int(member.classic.session_timeout * 1000),
             supported_protocols=[ClassicProtocol(name=name, metadata=data) for name, data in member.classic.protocols],
         )
@@ -149,17 +149,17 @@ def _metadata(member: ConsumerMember) -> bytes:
             subscribed_topic_regex=member.regex or None,
             rebalance_timeout_ms=int(member.rebalance_timeout * 1000),
             server_assignor=member.assignor,
-            classic_member_metadata=side,
+            classic_member_metadata=classic_metadata,
         )
     )
 
 
 def _member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-    side = value.classic_member_metadata
+    classic_metadata = value.classic_member_metadata
     classic = None
-    if side is not None and side.supported_protocols:
-        protocols = tuple((each.name, bytes(each.metadata)) for each in side.supported_protocols)
-        classic = ClassicSide(side.session_timeout_ms / 1000, protocols)
+    if classic_metadata is not None and classic_metadata.supported_protocols:
+        protocols = tuple((each.name, bytes(each.metadata)) for each in classic_metadata.supported_protocols)
+        classic = ClassicProtocolMetadata(classic_metadata.session_timeout_ms / 1000, protocols)
     return ConsumerMember(
         member_id,
         value.instance_id,
@@ -174,7 +174,7 @@ def _member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Consumer
     )
 
 
-def _target(places: Places) -> bytes:
+def _target(places: TopicIdPartitions) -> bytes:
     return encode_value(
         ConsumerGroupTargetAssignmentMemberValue(
             topic_partitions=[
@@ -191,12 +191,12 @@ def _assignment(member: ConsumerMember) -> bytes:
             previous_member_epoch=member.previous_epoch,
             state=member.state,
             assigned_partitions=_assigned(member.assigned),
-            partitions_pending_revocation=_assigned(member.revoking),
+            partitions_pending_revocation=_assigned(member.pending_revocation),
         )
     )
 
 
-def _assigned(places: Mapping[Place, int]) -> list[Assigned]:
+def _assigned(places: Mapping[TopicIdPartition, int]) -> list[Assigned]:
     return [
         Assigned(
             topic_id=topic_id,
@@ -207,9 +207,9 @@ def _assigned(places: Mapping[Place, int]) -> list[Assigned]:
     ]
 
 
-def _places(topics: Iterable[Assigned], epoch: int) -> dict[Place, int]:
+def _places(topics: Iterable[Assigned], epoch: int) -> dict[TopicIdPartition, int]:
     """What a member has and since when; from an older Kafka, which did not note that, since the epoch it is in."""
-    found: dict[Place, int] = {}
+    found: dict[TopicIdPartition, int] = {}
     for each in topics:
         epochs = each.assignment_epochs or [epoch] * len(each.partitions)
         found.update({(each.topic_id, index): since for index, since in zip(each.partitions, epochs, strict=False)})

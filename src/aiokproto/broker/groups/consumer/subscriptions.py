@@ -43,8 +43,8 @@ class Subscriptions:
         self.sizes: dict[bytes, int] = {}
         self.hash = 0
         self._ids: dict[str, bytes] = {}
-        self._looked_at: frozenset[str] | None = None
-        self._looked = 0.0
+        self._known_topics: frozenset[str] | None = None
+        self._refreshed_at = 0.0
 
     def match(
         self, members: Iterable[ConsumerMember], topics: Topics, now: float, describable: Callable[[str], bool]
@@ -61,9 +61,9 @@ class Subscriptions:
         if not patterns:
             return
         existing = frozenset(topics.names())
-        stale = existing != self._looked_at or now - self._looked >= REFRESH_SECONDS
+        stale = existing != self._known_topics or now - self._refreshed_at >= REFRESH_SECONDS
         if stale:
-            self._looked_at, self._looked = existing, now
+            self._known_topics, self._refreshed_at = existing, now
         for pattern in patterns if stale else patterns - self.matches.keys():
             matches = compile_pattern(pattern).fullmatch
             self.matches[pattern] = frozenset(name for name in existing if matches(name) and describable(name))

@@ -16,13 +16,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import ClassVar
 
+from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartition, TopicIdPartitions
 from aiokproto.broker.groups.consumer.subscriptions import Topics, metadata_hash
-from aiokproto.broker.groups.epochs import INITIAL_EPOCH, Settings
-from aiokproto.broker.groups.places import Answer, Place, Places
-from aiokproto.broker.groups.reconciling import JOINING, LEAVING
+from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH, GroupSettings
+from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
 from aiokproto.broker.groups.share.assignor import simple
-from aiokproto.broker.groups.share.initialization import Initialization
-from aiokproto.broker.groups.share.member import ShareBeat, ShareMember
+from aiokproto.broker.groups.share.member import ShareHeartbeat, ShareMember
+from aiokproto.broker.groups.share.state_metadata import StatePartitionMetadata
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -46,14 +46,14 @@ class ShareGroup:
 
     type: ClassVar = "share"
 
-    def __init__(self, group_id: str, topics: Topics, settings: Settings | None = None) -> None:
+    def __init__(self, group_id: str, topics: Topics, settings: GroupSettings | None = None) -> None:
         self.group_id = group_id
         self.topics = topics
-        self.settings = settings or Settings()
+        self.settings = settings or GroupSettings()
         self.epoch = self.assignment_epoch = INITIAL_EPOCH
         self.members: dict[str, ShareMember] = {}
-        self.targets: dict[str, Places] = {}
-        self.states = Initialization()
+        self.targets: dict[str, TopicIdPartitions] = {}
+        self.states = StatePartitionMetadata()
         self.metadata_hash = 0
         self.changed = False
         self.dirty: set[str] = set()
@@ -61,21 +61,21 @@ class ShareGroup:
 
     # ---- a heartbeat
 
-    def receive(self, beat: ShareBeat, now: float) -> None:
+    def update_member(self, heartbeat: ShareHeartbeat, now: float) -> None:
         """Take over what a member says that joins or stays. ``now`` in seconds, on the group's clock.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED. Nothing has changed then.
         """
-        member = self._member_of(beat)
+        member = self._get_or_add_member(heartbeat)
         before = replace(member)
-        member.rack_id = beat.rack_id or member.rack_id
-        member.topics = member.topics if beat.topics is None else beat.topics
-        member.client_id, member.client_host = beat.client_id, beat.client_host
+        member.rack_id = heartbeat.rack_id or member.rack_id
+        member.topics = member.topics if heartbeat.topics is None else heartbeat.topics
+        member.client_id, member.client_host = heartbeat.client_id, heartbeat.client_host
         if vars(before) != vars(member):
-            self._touch(member.member_id)
+            self._mark_dirty(member.member_id)
         member.session_deadline = now + self.settings.session_timeout
-        self._look_at_topics()
+        self._refresh_topics()
         found = metadata_hash(self._known)
         if before.topics != member.topics or found != self.metadata_hash:
             self._bump(found)
@@ -84,9 +84,9 @@ class ShareGroup:
         """The partitions that are to be read and have no state yet, by topic id."""
         return self.states.missing(dict(self._known.values()))
 
-    def advance(self, beat: ShareBeat) -> Answer:
+    def advance(self, heartbeat: ShareHeartbeat) -> HeartbeatResult:
         """What the member of that heartbeat should read from now on; not told if it knows that already."""
-        member = self.members[beat.member_id]
+        member = self.members[heartbeat.member_id]
         if self.epoch == self.assignment_epoch and self._readable() != frozenset().union(*self.targets.values()):
             self._bump(self.metadata_hash)
         if self.epoch > self.assignment_epoch:
@@ -95,18 +95,18 @@ class ShareGroup:
         if member.epoch != self.assignment_epoch:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
             member.assigned = self.targets[member.member_id]
-            self._touch(member.member_id)
-        told = beat.epoch == JOINING or beat.topics is not None or member.assigned != before
-        return Answer(member.member_id, member.epoch, member.assigned if told else None)
+            self._mark_dirty(member.member_id)
+        told = heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH or heartbeat.topics is not None or member.assigned != before
+        return HeartbeatResult(member.member_id, member.epoch, member.assigned if told else None)
 
-    def leave(self, member_id: str) -> Answer:
+    def leave(self, member_id: str) -> HeartbeatResult:
         """The heartbeat of a member that leaves.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID.
         """
         self._remove(self._find(member_id))
-        return Answer(member_id, LEAVING)
+        return HeartbeatResult(member_id, LEAVE_GROUP_MEMBER_EPOCH)
 
     # ---- time
 
@@ -121,13 +121,13 @@ class ShareGroup:
             if member.session_deadline is not None and member.session_deadline <= now:
                 self._remove(member)
 
-    def restore(self, members: Iterable[ShareMember], targets: dict[str, Places], now: float) -> None:
+    def restore(self, members: Iterable[ShareMember], targets: dict[str, TopicIdPartitions], now: float) -> None:
         """Become what was written down. Sessions begin anew."""
         for member in members:
             self.members[member.member_id] = member
             member.session_deadline = now + self.settings.session_timeout
         self.targets = {member_id: targets.get(member_id, frozenset()) for member_id in self.members}
-        self._look_at_topics()
+        self._refresh_topics()
 
     # ---- questions
 
@@ -146,35 +146,35 @@ class ShareGroup:
             )
         return member
 
-    def _member_of(self, beat: ShareBeat) -> ShareMember:
-        known = self.members.get(beat.member_id)
+    def _get_or_add_member(self, heartbeat: ShareHeartbeat) -> ShareMember:
+        known = self.members.get(heartbeat.member_id)
         if known is None and len(self.members) >= self.settings.max_size:
             raise BrokerError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, detail=f"the group has {len(self.members)} members, its maximum"
             )
-        if beat.epoch != JOINING:
-            member = self._find(beat.member_id)
-            if beat.epoch not in (member.epoch, member.previous_epoch):
+        if heartbeat.epoch != JOIN_GROUP_MEMBER_EPOCH:
+            member = self._find(heartbeat.member_id)
+            if heartbeat.epoch not in (member.epoch, member.previous_epoch):
                 raise BrokerError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
-                    detail=f"the member's epoch is {member.epoch}, not {beat.epoch}: it has to join again",
+                    detail=f"the member's epoch is {member.epoch}, not {heartbeat.epoch}: it has to join again",
                 )
             return member
         if known is None:
-            known = self.members[beat.member_id] = ShareMember(beat.member_id)
-            self.targets[beat.member_id] = frozenset()
-            self._touch(beat.member_id)
+            known = self.members[heartbeat.member_id] = ShareMember(heartbeat.member_id)
+            self.targets[heartbeat.member_id] = frozenset()
+            self._mark_dirty(heartbeat.member_id)
         return known
 
     def _remove(self, member: ShareMember) -> None:
         del self.members[member.member_id], self.targets[member.member_id]
-        self._touch(member.member_id)
-        self._look_at_topics()
+        self._mark_dirty(member.member_id)
+        self._refresh_topics()
         self._bump(metadata_hash(self._known))
         if not self.members:
             self.assignment_epoch = self.epoch
 
-    def _touch(self, member_id: str) -> None:
+    def _mark_dirty(self, member_id: str) -> None:
         self.changed = True
         self.dirty.add(member_id)
 
@@ -183,12 +183,12 @@ class ShareGroup:
         self.metadata_hash = found
         self.changed = True
 
-    def _look_at_topics(self) -> None:
+    def _refresh_topics(self) -> None:
         names = sorted(frozenset().union(*(member.topics for member in self.members.values())))
         found = {name: self.topics.find(name) for name in names}
         self._known = {name: topic for name, topic in found.items() if topic is not None}
 
-    def _readable(self) -> frozenset[Place]:
+    def _readable(self) -> frozenset[TopicIdPartition]:
         """The partitions that members want and that have a state."""
         return frozenset((topic_id, index) for topic_id, indexes in self._assignable().items() for index in indexes)
 
@@ -199,11 +199,11 @@ class ShareGroup:
         }
 
     def _assign(self) -> None:
-        wishes = {
+        specs = {
             member_id: frozenset(self._known[name][0] for name in member.topics if name in self._known)
             for member_id, member in self.members.items()
         }
-        targets = simple(wishes, self.targets, self._assignable())
+        targets = simple(specs, self.targets, self._assignable())
         self.dirty |= {member_id for member_id, target in targets.items() if target != self.targets[member_id]}
         self.targets = targets
         self.assignment_epoch = self.epoch

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aiokproto.broker.groups.places import Places
+from aiokproto.broker.groups.assignment import TopicIdPartitions
 
 
 @dataclass(frozen=True)
-class ShareBeat:
+class ShareHeartbeat:
     """A ShareGroupHeartbeat request: None means that nothing changed since the last."""
 
     member_id: str
@@ -38,5 +38,5 @@ class ShareMember:
     topics: frozenset[str] = frozenset()
     epoch: int = 0
     previous_epoch: int = 0
-    assigned: Places = frozenset()
+    assigned: TopicIdPartitions = frozenset()
     session_deadline: float | None = None

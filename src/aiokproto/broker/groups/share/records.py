@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aiokproto.broker.groups.epochs import INITIAL_EPOCH
+from aiokproto.broker.groups.assignment import TopicIdPartitions, by_topic
+from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH
 from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
-from aiokproto.broker.groups.places import Places, by_topic
 from aiokproto.broker.groups.share.group import ShareGroup
-from aiokproto.broker.groups.share.initialization import Initialization, StateTopic, Topics
 from aiokproto.broker.groups.share.member import ShareMember
+from aiokproto.broker.groups.share.state_metadata import StatePartitionMetadata, StateTopic, Topics
 from aiokproto.codec.payloads.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
@@ -61,7 +61,7 @@ def changes(group: ShareGroup, written: Image, wall: int) -> list[tuple[bytes, b
 def restore(group: ShareGroup, image: Mapping[bytes, bytes], now: float) -> None:
     """Have a group become what its records say."""
     members: dict[str, ShareMember] = {}
-    targets: dict[str, Places] = {}
+    targets: dict[str, TopicIdPartitions] = {}
     assignments: dict[str, ShareGroupCurrentMemberAssignmentValue] = {}
     for raw, value in image.items():
         key = KEYS.decode(raw)
@@ -96,7 +96,7 @@ def _of_group(group: ShareGroup, written: Image, wall: int) -> Iterable[tuple[by
     if group.assignment_epoch > INITIAL_EPOCH:
         key = KEYS.encode(ShareGroupTargetAssignmentMetadataKey(group_id=group_id))
         yield key, _assignment_metadata(group, written.get(key), wall)
-    if group.states.noted:
+    if group.states.recorded:
         key = KEYS.encode(ShareGroupStatePartitionMetadataKey(group_id=group_id))
         value = ShareGroupStatePartitionMetadataValue(
             initializing_topics=_of_topics(group.states.initializing),
@@ -156,7 +156,7 @@ def _member(member_id: str, value: ShareGroupMemberMetadataValue) -> ShareMember
     return ShareMember(member_id, value.rack_id, value.client_id, value.client_host, topics)
 
 
-def _target(places: Places) -> bytes:
+def _target(places: TopicIdPartitions) -> bytes:
     return encode_value(
         ShareGroupTargetAssignmentMemberValue(
             topic_partitions=[
@@ -180,16 +180,16 @@ def _assignment(member: ShareMember) -> bytes:
     )
 
 
-def _places(topics: Iterable[Assigned | TopicPartition]) -> Places:
+def _places(topics: Iterable[Assigned | TopicPartition]) -> TopicIdPartitions:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _states(value: ShareGroupStatePartitionMetadataValue) -> Initialization:
-    return Initialization(
+def _states(value: ShareGroupStatePartitionMetadataValue) -> StatePartitionMetadata:
+    return StatePartitionMetadata(
         _topics(value.initializing_topics),
         _topics(value.initialized_topics),
         {topic.topic_id: topic.topic_name for topic in value.deleting_topics},
-        noted=True,
+        recorded=True,
     )
 
 

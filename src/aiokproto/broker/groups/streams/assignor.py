@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from aiokproto.broker.groups.streams.member import Kind, Task, Tasks
+from aiokproto.broker.groups.streams.member import Task, TaskRole, Tasks
 
 NAME = "sticky"
 
-_What = tuple[str, int]
+TaskId = tuple[str, int]
 
 
-class Wish(NamedTuple):
+class MemberSpec(NamedTuple):
     """What the assignor knows of a member: the process it is a thread of, and what it was to have so far."""
 
     process_id: str
@@ -21,7 +21,7 @@ class Wish(NamedTuple):
 
 
 def sticky(
-    wishes: Mapping[str, Wish], sizes: Mapping[str, int], stateful: frozenset[str], standbys: int
+    specs: Mapping[str, MemberSpec], sizes: Mapping[str, int], stateful: frozenset[str], standbys: int
 ) -> dict[str, Tasks]:
     """As even as can be, first by process, then by member, and as much as possible stays where it is.
 
@@ -31,68 +31,76 @@ def sticky(
         stateful: The subtopologies that have state: shared out evenly among themselves, and with standbys.
         standbys: How many standbys each of their tasks should have, in other processes than the task itself.
     """
-    board = _Board(wishes)
-    if not wishes:
+    builder = _AssignmentBuilder(specs)
+    if not specs:
         return {}
-    whats = [(subtopology, index) for subtopology, size in sorted(sizes.items()) for index in range(size)]
-    with_state = [what for what in whats if what[0] in stateful]
-    without = [what for what in whats if what[0] not in stateful]
-    board.share_out(with_state, Kind.ACTIVE, len(with_state))
-    board.share_out(without, Kind.ACTIVE, len(whats))
+    task_ids = [(subtopology, index) for subtopology, size in sorted(sizes.items()) for index in range(size)]
+    with_state = [task_id for task_id in task_ids if task_id[0] in stateful]
+    without = [task_id for task_id in task_ids if task_id[0] not in stateful]
+    builder.assign(with_state, TaskRole.ACTIVE, len(with_state))
+    builder.assign(without, TaskRole.ACTIVE, len(task_ids))
     for _ in range(standbys):
-        board.share_out(with_state, Kind.STANDBY, len(whats) + standbys * len(with_state))
-    return {member_id: frozenset(tasks) for member_id, tasks in board.targets.items()}
+        builder.assign(with_state, TaskRole.STANDBY, len(task_ids) + standbys * len(with_state))
+    return {member_id: frozenset(tasks) for member_id, tasks in builder.targets.items()}
 
 
-class _Board:
+class _AssignmentBuilder:
     """Who has been given what so far."""
 
-    def __init__(self, wishes: Mapping[str, Wish]) -> None:
-        self.targets: dict[str, set[Task]] = {member_id: set() for member_id in wishes}
-        self._process = {member_id: wish.process_id for member_id, wish in wishes.items()}
+    def __init__(self, specs: Mapping[str, MemberSpec]) -> None:
+        self.targets: dict[str, set[Task]] = {member_id: set() for member_id in specs}
+        self._process = {member_id: spec.process_id for member_id, spec in specs.items()}
         self._threads = Counter(self._process.values())
         self._loads: Counter[str] = Counter()
-        self._holders: dict[_What, set[str]] = {}
-        self._before: dict[Task, list[str]] = {}
-        for member_id, wish in wishes.items():
-            for task in wish.target:
-                self._before.setdefault(task, []).append(member_id)
+        self._processes: dict[TaskId, set[str]] = {}
+        self._previous: dict[Task, list[str]] = {}
+        for member_id, spec in specs.items():
+            for task in spec.target:
+                self._previous.setdefault(task, []).append(member_id)
 
-    def share_out(self, whats: Iterable[_What], kind: Kind, total: int) -> None:
+    def assign(self, task_ids: Iterable[TaskId], role: TaskRole, total: int) -> None:
         """Give tasks to members: to who had them, while nobody gets more than a share of ``total``; then to others."""
-        share, odd = divmod(total, len(self.targets))
-        left = list(whats)
-        for before in _PREFERRED[kind]:
-            left = [what for what in left if not self._keep(what, kind, before, share, odd)]
-        for what in left:
-            self._give_to_least(what, kind)
+        share, remainder = divmod(total, len(self.targets))
+        left = list(task_ids)
+        for previous_role in _PREFERRED_ROLES[role]:
+            left = [
+                task_id
+                for task_id in left
+                if not self._assign_to_previous(task_id, role, previous_role, share, remainder)
+            ]
+        for task_id in left:
+            self._assign_to_least_loaded(task_id, role)
 
-    def _keep(self, what: _What, kind: Kind, before: Kind, share: int, odd: int) -> bool:
+    def _assign_to_previous(
+        self, task_id: TaskId, role: TaskRole, previous_role: TaskRole, share: int, remainder: int
+    ) -> bool:
         """Leave a task with who had it, if there is such a one who has room for it."""
         above = sum(len(tasks) > share for tasks in self.targets.values())
         # Of the odd ones each goes to another member.
-        most = share + (above < odd)
-        candidates = [each for each in self._before.get(Task(before, *what), ()) if self._may(each, what)]
+        most = share + (above < remainder)
+        candidates = [
+            each for each in self._previous.get(Task(previous_role, *task_id), ()) if self._can_take(each, task_id)
+        ]
         candidates = [each for each in candidates if len(self.targets[each]) < most]
         if candidates:
-            self._give(min(candidates, key=self._load), what, kind)
+            self._assign_task(min(candidates, key=self._load), task_id, role)
         return bool(candidates)
 
-    def _give_to_least(self, what: _What, kind: Kind) -> None:
-        candidates = [each for each in self.targets if self._may(each, what)]
+    def _assign_to_least_loaded(self, task_id: TaskId, role: TaskRole) -> None:
+        candidates = [each for each in self.targets if self._can_take(each, task_id)]
         # A standby may find no process that does not have the task already.
         if candidates:
-            self._give(min(candidates, key=self._load), what, kind)
+            self._assign_task(min(candidates, key=self._load), task_id, role)
 
-    def _may(self, member_id: str, what: _What) -> bool:
+    def _can_take(self, member_id: str, task_id: TaskId) -> bool:
         """Whether a task is not yet in this member's process."""
-        return self._process[member_id] not in self._holders.get(what, ())
+        return self._process[member_id] not in self._processes.get(task_id, ())
 
-    def _give(self, member_id: str, what: _What, kind: Kind) -> None:
+    def _assign_task(self, member_id: str, task_id: TaskId, role: TaskRole) -> None:
         process_id = self._process[member_id]
-        self.targets[member_id].add(Task(kind, *what))
+        self.targets[member_id].add(Task(role, *task_id))
         self._loads[process_id] += 1
-        self._holders.setdefault(what, set()).add(process_id)
+        self._processes.setdefault(task_id, set()).add(process_id)
 
     @property
     def _load(self) -> Callable[[str], tuple[float, int]]:
@@ -105,9 +113,9 @@ class _Board:
         return load
 
 
-_PREFERRED = {
-    Kind.ACTIVE: (Kind.ACTIVE, Kind.STANDBY, Kind.WARMUP),
-    Kind.STANDBY: (Kind.STANDBY, Kind.WARMUP, Kind.ACTIVE),
-    Kind.WARMUP: (Kind.WARMUP,),
+_PREFERRED_ROLES = {
+    TaskRole.ACTIVE: (TaskRole.ACTIVE, TaskRole.STANDBY, TaskRole.WARMUP),
+    TaskRole.STANDBY: (TaskRole.STANDBY, TaskRole.WARMUP, TaskRole.ACTIVE),
+    TaskRole.WARMUP: (TaskRole.WARMUP,),
 }
 """Those who come first when a task is shared out: who had it, who has its state."""

@@ -1,8 +1,8 @@
 """The streams group: an application of Kafka Streams, whose topology is cut into tasks that its members share.
 
-It moves on as :mod:`aiokproto.broker.groups.epochs` says. What is shared is not partitions but tasks, and a process
-never has one twice. The first member tells the topology; it gets tasks when the topics are there that the topology
-needs.
+See :mod:`aiokproto.broker.groups.epoch_group` for the epochs. Members are assigned tasks instead of partitions, and a process
+never has the same task twice. The first member to join gives the topology; tasks are assigned once the topics that it
+needs exist.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
+from aiokproto.broker.groups.assignment import TopicIdPartition
 from aiokproto.broker.groups.consumer.subscriptions import Topics
-from aiokproto.broker.groups.epochs import INITIAL_EPOCH, EpochGroup, Settings
-from aiokproto.broker.groups.places import Place
-from aiokproto.broker.groups.streams.assignor import Wish, sticky
-from aiokproto.broker.groups.streams.member import Kind, StreamsBeat, StreamsMember, Task, Tasks, Topology
-from aiokproto.broker.groups.streams.topology import Configured, Status, StatusCode, configure, inputs
+from aiokproto.broker.groups.epoch_group import INITIAL_EPOCH, EpochGroup, GroupSettings
+from aiokproto.broker.groups.streams.assignor import MemberSpec, sticky
+from aiokproto.broker.groups.streams.member import StreamsHeartbeat, StreamsMember, Task, TaskRole, Tasks, Topology
+from aiokproto.broker.groups.streams.topology import ConfiguredTopology, Status, StatusCode, configure, inputs
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
@@ -26,18 +26,18 @@ _MODERN_COMMIT = 9
 
 
 @dataclass(frozen=True)
-class StreamsSettings(Settings):
+class StreamsGroupSettings(GroupSettings):
     """A group's options. ``standbys`` is how many each task with state should have."""
 
     standbys: int = 0
 
     @property
-    def of_assignment(self) -> dict[str, str]:
+    def assignment_configs(self) -> dict[str, str]:
         """Those that the target depends on."""
         return {"num.standby.replicas": str(self.standbys)}
 
 
-class StreamsAnswer(NamedTuple):
+class StreamsHeartbeatResult(NamedTuple):
     """The answer to a heartbeat: ``assigned`` is None if the member knows it already."""
 
     member_id: str
@@ -62,38 +62,38 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
 
     type: ClassVar = "streams"
 
-    def __init__(self, group_id: str, topics: Topics, settings: StreamsSettings | None = None) -> None:
+    def __init__(self, group_id: str, topics: Topics, settings: StreamsGroupSettings | None = None) -> None:
         super().__init__(group_id, INITIAL_EPOCH)
         self.topics = topics
-        self.settings = settings or StreamsSettings()
+        self.settings = settings or StreamsGroupSettings()
         self.topology: Topology | None = None
-        self.configured = Configured()
-        self.validated = NEVER
-        self.assigned_with: dict[str, str] = {}
+        self.configured = ConfiguredTopology()
+        self.validated_topology_epoch = NEVER
+        self.last_assignment_configs: dict[str, str] = {}
         self.endpoint_epoch = 0
-        self.shutdown_by: str | None = None
+        self.shutdown_requested_by: str | None = None
 
     # ---- what the coordinator calls
 
-    def heartbeat(self, beat: StreamsBeat, now: float) -> StreamsAnswer:
+    def heartbeat(self, heartbeat: StreamsHeartbeat, now: float) -> StreamsHeartbeatResult:
         """StreamsGroupHeartbeat of a member that joins or stays.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
                 INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. Nothing has changed then.
         """
-        self.check_room(beat.member_id)
-        self._check_topology(beat.topology)
-        self._check_owned(beat.owned)
-        member = self._member_of(beat)
+        self.check_not_full(heartbeat.member_id)
+        self._check_topology(heartbeat.topology)
+        self._check_owned(heartbeat.owned)
+        member = self._get_or_add_member(heartbeat)
         before = member.assigned.keys()
-        self._advance(member, beat, now)
-        if beat.shutdown:
-            self.shutdown_by = member.member_id
-        told = beat.joins or member.assigned.keys() != before
+        self._advance(member, heartbeat, now)
+        if heartbeat.shutdown:
+            self.shutdown_requested_by = member.member_id
+        told = heartbeat.joins or member.assigned.keys() != before
         if told and member.endpoint is not None:
             self.endpoint_epoch += 1
-        return StreamsAnswer(
+        return StreamsHeartbeatResult(
             member.member_id,
             member.epoch,
             frozenset(member.assigned) if told else None,
@@ -101,7 +101,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             self.endpoint_epoch,
         )
 
-    def check_commit(self, member_id: str, epoch: int, version: int, places: Iterable[Place]) -> None:
+    def check_commit(self, member_id: str, epoch: int, version: int, places: Iterable[TopicIdPartition]) -> None:
         """Whether a member may commit offsets for these partitions.
 
         One that is an epoch behind may, for the inputs of active tasks that it had then and still has.
@@ -114,7 +114,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         member = self.find(member_id)
         if version < _MODERN_COMMIT:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail="a streams group commits with OffsetCommit v9")
-        if epoch < member.epoch and all(self._since(member, place) <= epoch for place in places):
+        if epoch < member.epoch and all(self._assignment_epoch(member, place) <= epoch for place in places):
             return
         self._check_same_epoch(member, epoch)
 
@@ -139,14 +139,14 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         read = (name for each in self.topology.subtopologies for name in inputs(each)) if self.topology else ()
         return bool(self.members) and topic in read
 
-    def partitions(self, member: StreamsMember, kind: Kind) -> dict[str, list[int]]:
+    def partitions(self, member: StreamsMember, role: TaskRole) -> dict[str, list[int]]:
         """The partitions that a member reads for its tasks of a kind, by topic."""
         found: dict[str, list[int]] = {}
         for each in self.topology.subtopologies if self.topology is not None else ():
             own = sorted(
                 task.partition
                 for task in member.assigned
-                if task.kind is kind and task.subtopology == each.subtopology_id
+                if task.role is role and task.subtopology == each.subtopology_id
             )
             for name in inputs(each):
                 indexes = [index for index in own if index < self.configured.sizes.get(name, 0)]
@@ -170,13 +170,13 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     def _is_free(self, place: Task, member: StreamsMember) -> bool:
         """Nobody has it, if it is to be processed; and no thread of the same process has it in whatever way."""
         return not any(
-            task.what == place.what
-            and (other.process_id == member.process_id or place.kind is task.kind is Kind.ACTIVE)
+            task.task_id == place.task_id
+            and (other.process_id == member.process_id or place.role is task.role is TaskRole.ACTIVE)
             for other in self.members.values()
-            for task in (*other.assigned, *other.revoking)
+            for task in (*other.assigned, *other.pending_revocation)
         )
 
-    def _look_at_topics(self) -> None:
+    def _refresh_topics(self) -> None:
         if self.topology is not None:
             self.configured = configure(self.topology, self.topics)
 
@@ -186,7 +186,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         if member.endpoint is not None:
             self.endpoint_epoch += 1
         if not self.members:
-            self.shutdown_by = None
+            self.shutdown_requested_by = None
 
     # ---- inside
 
@@ -209,40 +209,40 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
                     detail=f"there is no task {task.subtopology}_{task.partition} in the topology",
                 )
 
-    def _advance(self, member: StreamsMember, beat: StreamsBeat, now: float) -> None:
+    def _advance(self, member: StreamsMember, heartbeat: StreamsHeartbeat, now: float) -> None:
         """Take over what a member says, see whether that changes the target, and let it go on towards it."""
-        anew = self._update(member, beat)
+        anew = self._update(member, heartbeat)
         if self.topology is None:
-            self.topology, anew = beat.topology, True
-        self._look_at_topics()
-        validated = self.topology.epoch if self.topology is not None and self.configured.ready else NEVER
-        now_is = (self.configured.hash, validated, self.settings.of_assignment)
-        if anew or now_is != (self.metadata_hash, self.validated, self.assigned_with):
+            self.topology, anew = heartbeat.topology, True
+        self._refresh_topics()
+        validated_topology_epoch = self.topology.epoch if self.topology is not None and self.configured.ready else NEVER
+        now_is = (self.configured.hash, validated_topology_epoch, self.settings.assignment_configs)
+        if anew or now_is != (self.metadata_hash, self.validated_topology_epoch, self.last_assignment_configs):
             self.epoch += 1
-            self.metadata_hash, self.validated, self.assigned_with = now_is
+            self.metadata_hash, self.validated_topology_epoch, self.last_assignment_configs = now_is
             self.changed = True
         if self.epoch > self.assignment_epoch:
             self._assign()
-        self._follow(member, beat.owned, now)
+        self._reconcile(member, heartbeat.owned, now)
         member.session_deadline = now + self.settings.session_timeout
 
-    def _update(self, member: StreamsMember, beat: StreamsBeat) -> bool:
+    def _update(self, member: StreamsMember, heartbeat: StreamsHeartbeat) -> bool:
         """Take over what a heartbeat says of the member; whether that is anything new."""
         before = replace(member)
-        self._name(member, beat.instance_id)
-        member.rack_id = beat.rack_id or member.rack_id
-        member.process_id = beat.process_id or member.process_id
-        member.endpoint = beat.endpoint or member.endpoint
-        member.tags = member.tags if beat.tags is None else beat.tags
-        if beat.topology is not None:
-            member.topology_epoch = beat.topology.epoch
-        if beat.rebalance_timeout is not None:
-            member.rebalance_timeout = beat.rebalance_timeout
-        member.client_id, member.client_host = beat.client_id, beat.client_host
+        self._set_instance_id(member, heartbeat.instance_id)
+        member.rack_id = heartbeat.rack_id or member.rack_id
+        member.process_id = heartbeat.process_id or member.process_id
+        member.endpoint = heartbeat.endpoint or member.endpoint
+        member.tags = member.tags if heartbeat.tags is None else heartbeat.tags
+        if heartbeat.topology is not None:
+            member.topology_epoch = heartbeat.topology.epoch
+        if heartbeat.rebalance_timeout is not None:
+            member.rebalance_timeout = heartbeat.rebalance_timeout
+        member.client_id, member.client_host = heartbeat.client_id, heartbeat.client_host
         # Who joins is new to the others, whatever it says.
         anew = vars(before) != vars(member) or member.session_deadline is None
         if anew:
-            self._touch(member)
+            self._mark_dirty(member)
         return anew
 
     def _assign(self) -> None:
@@ -251,28 +251,29 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             for each in (self.topology.subtopologies if self.topology is not None else ())
             if each.state_changelog_topics
         )
-        wishes = {
-            member_id: Wish(member.process_id, self.targets[member_id]) for member_id, member in self.members.items()
+        specs = {
+            member_id: MemberSpec(member.process_id, self.targets[member_id])
+            for member_id, member in self.members.items()
         }
         tasks = self.configured.tasks if self.configured.ready else {}
-        self._set_targets(sticky(wishes, tasks, stateful, self.settings.standbys))
+        self._set_targets(sticky(specs, tasks, stateful, self.settings.standbys))
 
     def _statuses(self, member: StreamsMember) -> Iterable[Status]:
         if self.topology is not None and member.topology_epoch < self.topology.epoch:
             told = f"the topology is of epoch {self.topology.epoch}, the member's of epoch {member.topology_epoch}"
             yield Status(StatusCode.STALE_TOPOLOGY, told)
-        if self.configured.trouble is not None:
-            yield self.configured.trouble
-        if self.shutdown_by is not None:
-            told = f"member {self.shutdown_by} asked for the whole application to shut down"
+        if self.configured.error is not None:
+            yield self.configured.error
+        if self.shutdown_requested_by is not None:
+            told = f"member {self.shutdown_requested_by} asked for the whole application to shut down"
             yield Status(StatusCode.SHUTDOWN_APPLICATION, told)
 
-    def _since(self, member: StreamsMember, place: Place) -> int:
+    def _assignment_epoch(self, member: StreamsMember, place: TopicIdPartition) -> int:
         """Since which epoch a member has had the active task that reads a partition; its own epoch, if it has none."""
         name = self.topics.name(place[0])
         for each in self.topology.subtopologies if self.topology is not None else ():
             if name in inputs(each):
-                return member.assigned.get(Task(Kind.ACTIVE, each.subtopology_id, place[1]), member.epoch)
+                return member.assigned.get(Task(TaskRole.ACTIVE, each.subtopology_id, place[1]), member.epoch)
         return member.epoch
 
     def _check_same_epoch(self, member: StreamsMember, epoch: int) -> None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from aiokproto.broker.groups.reconciling import JOINING, Reconciling
+from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, ReconciledMember
 from aiokproto.codec.payloads.streams_groups import StreamsGroupTopologyValue
 
 Topology = StreamsGroupTopologyValue
 """A topology, as it is told and written down."""
 
 
-class Kind(IntEnum):
+class TaskRole(IntEnum):
     """What a member does with a task: process it, keep its state at hand, or fetch its state to process it soon."""
 
     ACTIVE = 0
@@ -25,12 +25,12 @@ class Kind(IntEnum):
 class Task(NamedTuple):
     """A task: a partition of a subtopology's inputs, and what is done with it."""
 
-    kind: Kind
+    role: TaskRole
     subtopology: str
     partition: int
 
     @property
-    def what(self) -> tuple[str, int]:
+    def task_id(self) -> tuple[str, int]:
         """The subtopology and partition, whatever is done with it."""
         return self.subtopology, self.partition
 
@@ -46,7 +46,7 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StreamsBeat:
+class StreamsHeartbeat:
     """A StreamsGroupHeartbeat request: None means that nothing changed since the last. The timeout in seconds.
 
     Attributes:
@@ -74,11 +74,11 @@ class StreamsBeat:
     @property
     def joins(self) -> bool:
         """Whether it is the first of a member."""
-        return self.epoch == JOINING
+        return self.epoch == JOIN_GROUP_MEMBER_EPOCH
 
 
 @dataclass(eq=False)
-class StreamsMember(Reconciling[Task]):
+class StreamsMember(ReconciledMember[Task]):
     """A member of a streams group. ``topology_epoch`` is that of the topology it came with."""
 
     topology_epoch: int = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
-from aiokproto.broker.groups.reconciling import MemberState
+from aiokproto.broker.groups.reconciliation import MemberState
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
-from aiokproto.broker.groups.streams.member import Kind, StreamsMember, Task, Tasks
+from aiokproto.broker.groups.streams.member import StreamsMember, Task, TaskRole, Tasks
 from aiokproto.codec.payloads.streams_groups import (
     Endpoint,
     KeyValue,
@@ -77,8 +77,8 @@ def restore(group: StreamsGroup, image: Mapping[bytes, bytes], now: float) -> No
             target = decode_value(StreamsGroupTargetAssignmentMemberValue, value)
             kinds = (target.active_tasks, target.standby_tasks, target.warmup_tasks)
             targets[key.member_id] = frozenset(
-                Task(kind, each.subtopology_id, index)
-                for kind, ids in zip(Kind, kinds, strict=True)
+                Task(role, each.subtopology_id, index)
+                for role, ids in zip(TaskRole, kinds, strict=True)
                 for each in ids
                 for index in each.partitions
             )
@@ -92,21 +92,21 @@ def restore(group: StreamsGroup, image: Mapping[bytes, bytes], now: float) -> No
 
 def _restore_metadata(group: StreamsGroup, value: StreamsGroupMetadataValue) -> None:
     group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
-    group.validated = value.validated_topology_epoch
-    group.assigned_with = {each.key: each.value for each in value.last_assignment_configs or ()}
+    group.validated_topology_epoch = value.validated_topology_epoch
+    group.last_assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
 
 
 def _restore_state(member: StreamsMember, state: StreamsGroupCurrentMemberAssignmentValue) -> None:
     member.epoch, member.previous_epoch = state.member_epoch, state.previous_member_epoch
     member.state = MemberState(state.state - _FIRST_STATE)
     assigned = (state.active_tasks, state.standby_tasks, state.warmup_tasks)
-    revoking = (
+    pending_revocation = (
         state.active_tasks_pending_revocation,
         state.standby_tasks_pending_revocation,
         state.warmup_tasks_pending_revocation,
     )
     member.assigned = _read(assigned, state.member_epoch)
-    member.revoking = _read(revoking, state.member_epoch)
+    member.pending_revocation = _read(pending_revocation, state.member_epoch)
 
 
 def _of_group(group: StreamsGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
@@ -118,9 +118,9 @@ def _of_group(group: StreamsGroup, written: Image, wall: int) -> Iterable[tuple[
             StreamsGroupMetadataValue(
                 epoch=group.epoch,
                 metadata_hash=group.metadata_hash,
-                validated_topology_epoch=group.validated,
+                validated_topology_epoch=group.validated_topology_epoch,
                 last_assignment_configs=[
-                    LastAssignmentConfig(key=key, value=value) for key, value in group.assigned_with.items()
+                    LastAssignmentConfig(key=key, value=value) for key, value in group.last_assignment_configs.items()
                 ],
             )
         ),
@@ -192,9 +192,9 @@ def _target(tasks: Tasks) -> bytes:
     active, standby, warmup = (
         [
             TargetTaskIds(subtopology_id=each, partitions=indexes)
-            for each, indexes in by_subtopology(tasks, kind).items()
+            for each, indexes in by_subtopology(tasks, role).items()
         ]
-        for kind in Kind
+        for role in TaskRole
     )
     return encode_value(
         StreamsGroupTargetAssignmentMemberValue(active_tasks=active, standby_tasks=standby, warmup_tasks=warmup)
@@ -202,8 +202,8 @@ def _target(tasks: Tasks) -> bytes:
 
 
 def _assignment(member: StreamsMember) -> bytes:
-    active, standby, warmup = (_current(member.assigned, kind) for kind in Kind)
-    lost, lost_standby, lost_warmup = (_current(member.revoking, kind) for kind in Kind)
+    active, standby, warmup = (_current(member.assigned, role) for role in TaskRole)
+    lost, lost_standby, lost_warmup = (_current(member.pending_revocation, role) for role in TaskRole)
     return encode_value(
         StreamsGroupCurrentMemberAssignmentValue(
             member_epoch=member.epoch,
@@ -219,33 +219,33 @@ def _assignment(member: StreamsMember) -> bytes:
     )
 
 
-def _current(tasks: Mapping[Task, int], kind: Kind) -> list[TaskIds]:
+def _current(tasks: Mapping[Task, int], role: TaskRole) -> list[TaskIds]:
     """Tasks of a kind with the epochs since when the member has had them."""
     return [
         TaskIds(
             subtopology_id=subtopology,
             partitions=indexes,
-            assignment_epochs=[tasks[Task(kind, subtopology, index)] for index in indexes],
+            assignment_epochs=[tasks[Task(role, subtopology, index)] for index in indexes],
         )
-        for subtopology, indexes in by_subtopology(tasks, kind).items()
+        for subtopology, indexes in by_subtopology(tasks, role).items()
     ]
 
 
 def _read(kinds: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
     """Tasks and since when; where that was not noted, since the epoch that the member is in."""
     found: dict[Task, int] = {}
-    for kind, ids in zip(Kind, kinds, strict=True):
+    for role, ids in zip(TaskRole, kinds, strict=True):
         for each in ids:
             epochs = each.assignment_epochs or [epoch] * len(each.partitions)
             for index, since in zip(each.partitions, epochs, strict=False):
-                found[Task(kind, each.subtopology_id, index)] = since
+                found[Task(role, each.subtopology_id, index)] = since
     return found
 
 
-def by_subtopology(tasks: Iterable[Task], kind: Kind) -> dict[str, list[int]]:
+def by_subtopology(tasks: Iterable[Task], role: TaskRole) -> dict[str, list[int]]:
     """The tasks of a kind by subtopology, in order."""
     found: dict[str, list[int]] = {}
     for task in sorted(tasks):
-        if task.kind is kind:
+        if task.role is role:
             found.setdefault(task.subtopology, []).append(task.partition)
     return found

@@ -37,7 +37,7 @@ class Status(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Configured:
+class ConfiguredTopology:
     """A topology on the topics that there are.
 
     Attributes:
@@ -52,15 +52,15 @@ class Configured:
     sizes: Mapping[str, int] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, TopicInfo] = field(default_factory=dict)
-    trouble: Status | None = None
+    error: Status | None = None
 
     @property
     def ready(self) -> bool:
         """Whether all is there."""
-        return self.trouble is None
+        return self.error is None
 
 
-class _Unfit(Exception):
+class _TopicConfigurationError(Exception):
     """The topics are not what the topology needs."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
@@ -102,26 +102,24 @@ def internal(topology: Topology) -> Iterator[TopicInfo]:
         yield from each.state_changelog_topics
 
 
-def configure(topology: Topology, topics: Topics) -> Configured:
+def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
     """See what there is, and decide the rest."""
     needed = {info.name for info in internal(topology)}
     needed.update(name for each in topology.subtopologies for name in each.source_topics)
     found = {name: topics.find(name) for name in sorted(needed)}
     known = {name: topic for name, topic in found.items() if topic is not None}
-    there = {name: size for name, (_, size) in known.items()}
+    existing = {name: size for name, (_, size) in known.items()}
     digest = metadata_hash(known)
     try:
-        sizes = _decide(topology, there)
-        missing = _missing(topology, sizes, there)
-    except _Unfit as unfit:
-        return Configured(digest, trouble=unfit.status)
-    trouble = None
+        sizes = _partition_counts(topology, existing)
+        missing = _missing(topology, sizes, existing)
+    except _TopicConfigurationError as failure:
+        return ConfiguredTopology(digest, error=failure.status)
+    error = None
     if missing:
-        trouble = Status(
-            StatusCode.MISSING_INTERNAL_TOPICS, f"internal topics are missing: {', '.join(sorted(missing))}"
-        )
+        error = Status(StatusCode.MISSING_INTERNAL_TOPICS, f"internal topics are missing: {', '.join(sorted(missing))}")
     tasks = {each.subtopology_id: max(sizes[name] for name in inputs(each)) for each in topology.subtopologies}
-    return Configured(digest, sizes, tasks, missing, trouble)
+    return ConfiguredTopology(digest, sizes, tasks, missing, error)
 
 
 def _invalid(why: str) -> BrokerError:
@@ -136,34 +134,36 @@ def _check_indexes(subtopology: Subtopology, group: CopartitionGroup) -> None:
         raise _invalid(f"a copartition group of subtopology {subtopology.subtopology_id!r} has topics it does not read")
 
 
-def _decide(topology: Topology, there: Mapping[str, int]) -> dict[str, int]:
+def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[str, int]:
     """Number of partitions by topic."""
     sources = {name for each in topology.subtopologies for name in each.source_topics}
-    absent = sorted(sources - there.keys())
+    absent = sorted(sources - existing.keys())
     if absent:
-        raise _Unfit(StatusCode.MISSING_SOURCE_TOPICS, f"source topics are missing: {', '.join(absent)}")
-    sizes = {name: there[name] for name in sources}
-    flexible = _repartition(topology, sizes)
+        raise _TopicConfigurationError(
+            StatusCode.MISSING_SOURCE_TOPICS, f"source topics are missing: {', '.join(absent)}"
+        )
+    sizes = {name: existing[name] for name in sources}
+    adjustable = _size_repartition_topics(topology, sizes)
     for each in topology.subtopologies:
         for group in each.copartition_groups:
             together = {each.source_topics[index] for index in group.source_topics}
             together |= {each.repartition_source_topics[index].name for index in group.repartition_source_topics}
-            _level(together, flexible, sizes)
+            _enforce_copartitioning(together, adjustable, sizes)
     for each in topology.subtopologies:
         tasks = max(sizes[name] for name in inputs(each))
         sizes.update((changelog.name, tasks) for changelog in each.state_changelog_topics)
     return sizes
 
 
-def _repartition(topology: Topology, sizes: dict[str, int]) -> set[str]:
+def _size_repartition_topics(topology: Topology, sizes: dict[str, int]) -> set[str]:
     """Give the repartition topics their sizes; returns those that did not ask for any."""
     infos = {info.name: info for each in topology.subtopologies for info in each.repartition_source_topics}
     sizes.update((name, info.partitions) for name, info in infos.items() if info.partitions)
-    flexible = {name for name, info in infos.items() if not info.partitions}
+    adjustable = {name for name, info in infos.items() if not info.partitions}
     writers = {
-        name: [each for each in topology.subtopologies if name in each.repartition_sink_topics] for name in flexible
+        name: [each for each in topology.subtopologies if name in each.repartition_sink_topics] for name in adjustable
     }
-    open_ = set(flexible)
+    open_ = set(adjustable)
     while open_:
         ready = {
             name: feeding
@@ -172,19 +172,21 @@ def _repartition(topology: Topology, sizes: dict[str, int]) -> set[str]:
         }
         if not ready:
             names = ", ".join(sorted(open_))
-            raise _Unfit(StatusCode.MISSING_SOURCE_TOPICS, f"nothing tells how many partitions are needed of {names}")
+            raise _TopicConfigurationError(
+                StatusCode.MISSING_SOURCE_TOPICS, f"nothing tells how many partitions are needed of {names}"
+            )
         sizes.update({name: max(sizes[source] for source in feeding) for name, feeding in ready.items()})
         open_ -= ready.keys()
-    return flexible
+    return adjustable
 
 
-def _level(together: Iterable[str], flexible: set[str], sizes: dict[str, int]) -> None:
+def _enforce_copartitioning(together: Iterable[str], adjustable: set[str], sizes: dict[str, int]) -> None:
     """Have topics that are read together the same number of partitions."""
     names = sorted(together)
-    fixed = {sizes[name] for name in names if name not in flexible}
+    fixed = {sizes[name] for name in names if name not in adjustable}
     if len(fixed) > 1:
-        told = ", ".join(f"{name} {sizes[name]}" for name in names if name not in flexible)
-        raise _Unfit(
+        told = ", ".join(f"{name} {sizes[name]}" for name in names if name not in adjustable)
+        raise _TopicConfigurationError(
             StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
             f"topics read together differ in their number of partitions: {told}",
         )
@@ -192,21 +194,21 @@ def _level(together: Iterable[str], flexible: set[str], sizes: dict[str, int]) -
     sizes.update((name, number) for name in names)
 
 
-def _missing(topology: Topology, sizes: Mapping[str, int], there: Mapping[str, int]) -> dict[str, TopicInfo]:
+def _missing(topology: Topology, sizes: Mapping[str, int], existing: Mapping[str, int]) -> dict[str, TopicInfo]:
     """The internal topics that do not exist, with the number of partitions that they need."""
     missing = {}
     for info in internal(topology):
         size = sizes[info.name]
-        if info.name not in there:
+        if info.name not in existing:
             missing[info.name] = TopicInfo(
                 name=info.name,
                 partitions=size,
                 replication_factor=info.replication_factor,
                 topic_configs=info.topic_configs,
             )
-        elif there[info.name] != size:
-            raise _Unfit(
+        elif existing[info.name] != size:
+            raise _TopicConfigurationError(
                 StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
-                f"topic {info.name} has {there[info.name]} partitions, and needs {size}",
+                f"topic {info.name} has {existing[info.name]} partitions, and needs {size}",
             )
     return missing

@@ -21,27 +21,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
-from aiokproto.broker.groups.member import (
+from aiokproto.broker.groups.classic_member import (
+    ClassicGroupState,
+    ClassicMember,
     Identity,
-    Join,
     JoinedMember,
+    JoinRequest,
     JoinResult,
-    Member,
-    State,
     SyncResult,
-    Ticket,
+    Waiter,
 )
 from aiokproto.broker.groups.protocols import common_protocols, select_protocol
 from aiokproto.error_codes import ErrorCode
 from aiokproto.runtime import current
 
-NEW_MEMBER_TIMEOUT = 300.0
+NEW_MEMBER_JOIN_TIMEOUT = 300.0
 """Seconds a new member may wait parked in its first JoinGroup: nothing else tells that its client has gone."""
 
-Reply = tuple[Ticket, JoinResult | SyncResult]
+Reply = tuple[Waiter, JoinResult | SyncResult]
 
 
-class Group:
+class ClassicGroup:
     """A classic group.
 
     Attributes:
@@ -68,12 +68,12 @@ class Group:
         make_id: Callable[[str], str] = lambda prefix: f"{prefix}-{current().uuid()}",
     ) -> None:
         self.group_id = group_id
-        self.state = State.EMPTY
+        self.state = ClassicGroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         self.empty_since: float | None = now
         self.changed = False
         self._initial_delay = initial_delay
@@ -85,8 +85,8 @@ class Group:
         self._join_deadline: float | None = None
         self._sync_deadline: float | None = None
         # The first round of an empty group waits for more members to come, in steps, up to this much in all (KIP-134).
-        self._initial_left: float | None = None
-        self._member_came = False
+        self._initial_delay_left: float | None = None
+        self._new_member_added = False
         self._replies: list[Reply] = []
 
     # ---- what the coordinator calls
@@ -96,60 +96,62 @@ class Group:
         replies, self._replies = self._replies, []
         return replies
 
-    def join(self, ticket: Ticket, request: Join, now: float) -> None:
+    def join(self, waiter: Waiter, request: JoinRequest, now: float) -> None:
         """JoinGroup. Answered at once or when the round is complete."""
-        result = self._join(ticket, request, now)
+        result = self._join(waiter, request, now)
         if result is not None:
-            self._replies.append((ticket, result))
+            self._replies.append((waiter, result))
 
     def sync(
         self,
-        ticket: Ticket,
-        who: Identity,
+        waiter: Waiter,
+        identity: Identity,
         assignments: dict[str, bytes],
         now: float,
         protocol_type: str | None = None,
         protocol: str | None = None,
     ) -> None:
         """SyncGroup; ``assignments`` are the leader's. Answered at once or when the leader has sent them."""
-        error = self._check(who)
+        error = self._check(identity)
         wrong = (protocol_type or self.protocol_type) != self.protocol_type or (
             protocol or self.protocol
         ) != self.protocol
         if not error and wrong:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if not error and self.state is State.PREPARING:
+        if not error and self.state is ClassicGroupState.PREPARING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error:
-            self._replies.append((ticket, SyncResult(error)))
+            self._replies.append((waiter, SyncResult(error)))
             return
-        member = self.members[who.member_id]
-        self._awaiting_sync.discard(who.member_id)
+        member = self.members[identity.member_id]
+        self._awaiting_sync.discard(identity.member_id)
         self._answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
-        member.sync_ticket = ticket
+        member.sync_waiter = waiter
         member.session_deadline = None
-        if self.state is State.STABLE:
+        if self.state is ClassicGroupState.STABLE:
             self._answer_sync(member, self._assigned(member), now)
-        elif who.member_id == self.leader:
+        elif identity.member_id == self.leader:
             for each in self.members.values():
                 each.assignment = assignments.get(each.member_id, b"")
-            self.state = State.STABLE
+            self.state = ClassicGroupState.STABLE
             self.changed = True
             for each in self.members.values():
                 self._answer_sync(each, self._assigned(each), now)
 
-    def heartbeat(self, who: Identity, now: float) -> ErrorCode:
+    def heartbeat(self, identity: Identity, now: float) -> ErrorCode:
         """Heartbeat: the member lives; it learns whether it should join anew."""
-        error = self._check(who)
+        error = self._check(identity)
         if error:
             return error
-        if self.members[who.member_id].session_deadline is not None:
-            self.members[who.member_id].alive(now)
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING else ErrorCode.NONE
+        if self.members[identity.member_id].session_deadline is not None:
+            self.members[identity.member_id].renew_session(now)
+        return (
+            ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE
+        )
 
     def leave(self, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
         """LeaveGroup for one member. A static one may be named by its instance id alone."""
-        if self.state is State.DEAD:
+        if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not member_id and instance_id is not None:
             member_id = self._static.get(instance_id, "")
@@ -162,20 +164,22 @@ class Group:
             self._remove(self.members[member_id], now)
         return error
 
-    def check_commit(self, who: Identity, now: float) -> ErrorCode:
+    def check_commit(self, identity: Identity, now: float) -> ErrorCode:
         """Whether this member may commit offsets; that it does counts as a heartbeat."""
-        if self.state is State.DEAD:
+        if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         # Without a generation: a consumer that assigns itself partitions and uses the group as a name for its offsets.
-        if who.generation < 0 and not self.members:
+        if identity.generation < 0 and not self.members:
             return ErrorCode.NONE
-        error = self._check(who)
+        error = self._check(identity)
         if error:
             return error
-        member = self.members[who.member_id]
+        member = self.members[identity.member_id]
         if member.session_deadline is not None:
-            member.alive(now)
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING else ErrorCode.NONE
+            member.renew_session(now)
+        return (
+            ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicGroupState.COMPLETING_REBALANCE else ErrorCode.NONE
+        )
 
     def next_deadline(self) -> float | None:
         """When :meth:`tick` has something to do; None if nothing can happen by time alone."""
@@ -198,7 +202,7 @@ class Group:
             ):
                 self._remove(member, now)
         if self._join_deadline is not None and self._join_deadline <= now:
-            self._join_time_is_up(now)
+            self._join_timeout_elapsed(now)
         if self._sync_deadline is not None and self._sync_deadline <= now:
             self._sync_deadline = None
             for member in [self.members[member_id] for member_id in self._awaiting_sync]:
@@ -215,7 +219,7 @@ class Group:
         self._static.clear()
         self._awaiting_sync.clear()
         self._join_deadline = self._sync_deadline = None
-        self.state = State.DEAD
+        self.state = ClassicGroupState.DEAD
 
     def rebalance(self, now: float) -> None:
         """Begin a round of joins."""
@@ -223,7 +227,7 @@ class Group:
 
     def restore(
         self,
-        members: Iterable[Member],
+        members: Iterable[ClassicMember],
         now: float,
         *,
         generation: int,
@@ -236,57 +240,58 @@ class Group:
         self._static = {m.instance_id: m.member_id for m in self.members.values() if m.instance_id is not None}
         self.generation, self.protocol_type = generation, protocol_type or None
         self.protocol, self.leader = protocol, leader
-        self.state = State.STABLE if self.members else State.EMPTY
+        self.state = ClassicGroupState.STABLE if self.members else ClassicGroupState.EMPTY
         self.empty_since = None if self.members else now
         for member in self.members.values():
-            member.alive(now)
+            member.renew_session(now)
 
     # ---- joining
 
-    def _join(self, ticket: Ticket, request: Join, now: float) -> JoinResult | None:
-        if self.state is State.DEAD:
+    def _join(self, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
+        if self.state is ClassicGroupState.DEAD:
             return JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
-        if not self._has_room(request.member_id):
+        if not self._accepts(request.member_id):
             return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
-        if not self._fits(request):
+        if not self._has_common_protocol(request):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if request.member_id in self._pending:
-            self._add(request.member_id, ticket, request, now)
+            self._add(request.member_id, waiter, request, now)
             return None
         if request.member_id:
             error = self._check_identity(Identity(request.member_id, instance_id=request.instance_id))
             if error:
                 return JoinResult(error, request.member_id)
-            return self._join_again(self.members[request.member_id], ticket, request, now)
-        return self._join_first(ticket, request, now)
+            return self._rejoin(self.members[request.member_id], waiter, request, now)
+        return self._join_new_member(waiter, request, now)
 
-    def _join_first(self, ticket: Ticket, request: Join, now: float) -> JoinResult | None:
+    def _join_new_member(self, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
         member_id = self._make_id(request.instance_id or request.client_id)
         if request.instance_id is not None:
             if request.instance_id in self._static:
-                return self._replace_static(member_id, ticket, request, now)
-        elif request.must_know_id:
+                return self._replace_static(member_id, waiter, request, now)
+        elif request.requires_known_member_id:
             self._pending[member_id] = now + request.session_timeout
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        self._add(member_id, ticket, request, now)
+        self._add(member_id, waiter, request, now)
         return None
 
-    def _join_again(self, member: Member, ticket: Ticket, request: Join, now: float) -> JoinResult | None:
+    def _rejoin(self, member: ClassicMember, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
         unchanged = member.protocols == request.protocols
         answered = unchanged and (
             # In CompletingRebalance it may have missed the answer to its JoinGroup; when stable, only the leader can
             # ask for a rebalance by joining as it is.
-            self.state is State.COMPLETING or (self.state is State.STABLE and member.member_id != self.leader)
+            self.state is ClassicGroupState.COMPLETING_REBALANCE
+            or (self.state is ClassicGroupState.STABLE and member.member_id != self.leader)
         )
         if answered:
-            member.alive(now)
+            member.renew_session(now)
             return self._joined(member)
         member.rejoin(request)
-        self._park(member, ticket)
+        self._park(member, waiter)
         self._prepare(now)
         return None
 
-    def _replace_static(self, member_id: str, ticket: Ticket, request: Join, now: float) -> JoinResult | None:
+    def _replace_static(self, member_id: str, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
         """A static member has restarted: it takes over what its predecessor had, if possible without a rebalance."""
         assert request.instance_id is not None
         member = self.members.pop(self._static[request.instance_id])
@@ -303,21 +308,21 @@ class Group:
         was_leader = self.leader == previous
         if was_leader:
             self.leader = member_id
-        if self.state is State.STABLE and select_protocol(self.members.values()) == self.protocol:
+        if self.state is ClassicGroupState.STABLE and select_protocol(self.members.values()) == self.protocol:
             self.changed = True
-            member.alive(now)
+            member.renew_session(now)
             if not was_leader:
                 return self._joined(member)
-            if request.can_skip_assignment:
+            if request.supports_skipping_assignment:
                 return self._joined(member)._replace(skip_assignment=True)
             # An old client must not think it leads: it would send an assignment for a generation that has one.
             return self._joined(member)._replace(leader=previous, members=())
-        self._park(member, ticket)
+        self._park(member, waiter)
         self._prepare(now)
         return None
 
-    def _add(self, member_id: str, ticket: Ticket, request: Join, now: float) -> None:
-        member = Member(
+    def _add(self, member_id: str, waiter: Waiter, request: JoinRequest, now: float) -> None:
+        member = ClassicMember(
             member_id,
             request.instance_id,
             request.client_id,
@@ -328,66 +333,66 @@ class Group:
         )
         if not self.members:
             self.protocol_type = request.protocol_type
-        if self.state is State.PREPARING and self._initial_left is not None:
-            self._member_came = True
+        if self.state is ClassicGroupState.PREPARING_REBALANCE and self._initial_delay_left is not None:
+            self._new_member_added = True
         self.members[member_id] = member
         self._pending.pop(member_id, None)
         if self.leader is None:
             self.leader = member_id
         if request.instance_id is not None:
             self._static[request.instance_id] = member_id
-        self._park(member, ticket)
-        member.session_deadline = now + NEW_MEMBER_TIMEOUT
+        self._park(member, waiter)
+        member.session_deadline = now + NEW_MEMBER_JOIN_TIMEOUT
         self._prepare(now)
 
-    def _park(self, member: Member, ticket: Ticket) -> None:
+    def _park(self, member: ClassicMember, waiter: Waiter) -> None:
         self._answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        member.join_ticket = ticket
+        member.join_waiter = waiter
         member.session_deadline = None
 
     # ---- the round of joins
 
     def _prepare(self, now: float) -> None:
-        if self.state is not State.PREPARING:
+        if self.state is not ClassicGroupState.PREPARING_REBALANCE:
             for member in self.members.values():
                 self._answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), now)
-            if self.state is State.COMPLETING:
+            if self.state is ClassicGroupState.COMPLETING_REBALANCE:
                 for member in self.members.values():
                     member.assignment = b""
             timeout = self._rebalance_timeout()
-            if self.state is State.EMPTY:
-                self._initial_left = max(timeout - self._initial_delay, 0.0)
-                self._member_came = False
+            if self.state is ClassicGroupState.EMPTY:
+                self._initial_delay_left = max(timeout - self._initial_delay, 0.0)
+                self._new_member_added = False
                 timeout = self._initial_delay
             self._join_deadline = now + timeout
             self._sync_deadline = None
             self._awaiting_sync.clear()
-            self.state = State.PREPARING
+            self.state = ClassicGroupState.PREPARING_REBALANCE
             self.empty_since = None
         self._try_complete_join(now)
 
     def _try_complete_join(self, now: float) -> None:
-        if self.state is not State.PREPARING or self._join_deadline is None:
+        if self.state is not ClassicGroupState.PREPARING_REBALANCE or self._join_deadline is None:
             return
-        if self._initial_left is not None:
+        if self._initial_delay_left is not None:
             if self._join_deadline <= now:
-                self._join_time_is_up(now)
-        elif not self._pending and all(member.join_ticket is not None for member in self.members.values()):
+                self._join_timeout_elapsed(now)
+        elif not self._pending and all(member.join_waiter is not None for member in self.members.values()):
             self._complete_join(now)
 
-    def _join_time_is_up(self, now: float) -> None:
-        if self._initial_left and self._member_came:
-            step = min(self._initial_delay, self._initial_left)
-            self._initial_left -= step
-            self._member_came = False
+    def _join_timeout_elapsed(self, now: float) -> None:
+        if self._initial_delay_left and self._new_member_added:
+            step = min(self._initial_delay, self._initial_delay_left)
+            self._initial_delay_left -= step
+            self._new_member_added = False
             self._join_deadline = now + step
         else:
             self._complete_join(now)
 
     def _complete_join(self, now: float) -> None:
-        self._initial_left = None
+        self._initial_delay_left = None
         for member in list(self.members.values()):
-            if member.join_ticket is None and member.instance_id is None:
+            if member.join_waiter is None and member.instance_id is None:
                 self._forget(member)
         if self.members and not self._elect_leader():
             # Only static members are left and none of them is back: their sessions will end this.
@@ -399,7 +404,7 @@ class Group:
             self._become_empty(now)
             return
         self.protocol = select_protocol(self.members.values())
-        self.state = State.COMPLETING
+        self.state = ClassicGroupState.COMPLETING_REBALANCE
         self._awaiting_sync = set(self.members)
         self._sync_deadline = now + self._rebalance_timeout()
         for member in self.members.values():
@@ -407,29 +412,29 @@ class Group:
 
     def _elect_leader(self) -> bool:
         """The leader stays if it has joined, else the first who has takes over."""
-        joined = [member.member_id for member in self.members.values() if member.join_ticket is not None]
+        joined = [member.member_id for member in self.members.values() if member.join_waiter is not None]
         if joined and self.leader not in joined:
             self.leader = joined[0]
         return bool(joined)
 
     def _become_empty(self, now: float) -> None:
-        self.state = State.EMPTY
+        self.state = ClassicGroupState.EMPTY
         self.protocol = self.leader = None
         self.empty_since = now
         self.changed = True
 
     # ---- leaving
 
-    def _remove(self, member: Member, now: float) -> None:
+    def _remove(self, member: ClassicMember, now: float) -> None:
         self._answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
         self._answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self._forget(member)
-        if self.state in (State.STABLE, State.COMPLETING):
+        if self.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             self._prepare(now)
         else:
             self._try_complete_join(now)
 
-    def _forget(self, member: Member) -> None:
+    def _forget(self, member: ClassicMember) -> None:
         del self.members[member.member_id]
         self._awaiting_sync.discard(member.member_id)
         if member.instance_id is not None:
@@ -439,21 +444,21 @@ class Group:
 
     # ---- answers
 
-    def _answer_join(self, member: Member, result: JoinResult, now: float | None = None) -> None:
-        if member.join_ticket is not None:
-            self._replies.append((member.join_ticket, result))
-            member.join_ticket = None
+    def _answer_join(self, member: ClassicMember, result: JoinResult, now: float | None = None) -> None:
+        if member.join_waiter is not None:
+            self._replies.append((member.join_waiter, result))
+            member.join_waiter = None
             if now is not None:
-                member.alive(now)
+                member.renew_session(now)
 
-    def _answer_sync(self, member: Member, result: SyncResult, now: float | None = None) -> None:
-        if member.sync_ticket is not None:
-            self._replies.append((member.sync_ticket, result))
-            member.sync_ticket = None
+    def _answer_sync(self, member: ClassicMember, result: SyncResult, now: float | None = None) -> None:
+        if member.sync_waiter is not None:
+            self._replies.append((member.sync_waiter, result))
+            member.sync_waiter = None
             if now is not None:
-                member.alive(now)
+                member.renew_session(now)
 
-    def _joined(self, member: Member) -> JoinResult:
+    def _joined(self, member: ClassicMember) -> JoinResult:
         members: tuple[JoinedMember, ...] = ()
         if member.member_id == self.leader:
             members = tuple(
@@ -469,30 +474,30 @@ class Group:
             members,
         )
 
-    def _assigned(self, member: Member) -> SyncResult:
+    def _assigned(self, member: ClassicMember) -> SyncResult:
         return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment)
 
     # ---- questions
 
-    def _check(self, who: Identity) -> ErrorCode:
+    def _check(self, identity: Identity) -> ErrorCode:
         """Whether that is a member of the current generation."""
-        if self.state is State.DEAD:
+        if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = self._check_identity(who)
-        if not error and who.generation != self.generation:
+        error = self._check_identity(identity)
+        if not error and identity.generation != self.generation:
             error = ErrorCode.ILLEGAL_GENERATION
         return error
 
-    def _check_identity(self, who: Identity) -> ErrorCode:
-        if who.instance_id is not None:
-            known = self._static.get(who.instance_id)
+    def _check_identity(self, identity: Identity) -> ErrorCode:
+        if identity.instance_id is not None:
+            known = self._static.get(identity.instance_id)
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            if known != who.member_id:
+            if known != identity.member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
-        return ErrorCode.NONE if who.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if identity.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def _fits(self, request: Join) -> bool:
+    def _has_common_protocol(self, request: JoinRequest) -> bool:
         """Whether the member's protocols leave the group at least one that all can do."""
         names = {name for name, _ in request.protocols}
         if not names or not request.protocol_type:
@@ -502,8 +507,8 @@ class Group:
             return True
         return request.protocol_type == self.protocol_type and bool(names & common_protocols(others))
 
-    def _has_room(self, member_id: str) -> bool:
-        if self.state is State.EMPTY or member_id in self.members:
+    def _accepts(self, member_id: str) -> bool:
+        if self.state is ClassicGroupState.EMPTY or member_id in self.members:
             return True
         return len(self.members) < self._max_size
 

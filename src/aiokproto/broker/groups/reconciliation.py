@@ -17,11 +17,11 @@ from typing import Generic, TypeVar
 
 P = TypeVar("P", bound=Hashable)
 
-LEFT_FOR_NOW = -2
+LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 """Epoch of a static member that has left and is expected back; also what it says to leave like that."""
 
-JOINING = 0
-LEAVING = -1
+JOIN_GROUP_MEMBER_EPOCH = 0
+LEAVE_GROUP_MEMBER_EPOCH = -1
 
 
 class MemberState(IntEnum):
@@ -33,7 +33,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(eq=False)
-class Reconciling(Generic[P]):
+class ReconciledMember(Generic[P]):
     """What is known of a member of any group whose coordinator assigns: it has partitions, or what else there is.
 
     Attributes:
@@ -55,15 +55,15 @@ class Reconciling(Generic[P]):
     previous_epoch: int = field(default=-1, kw_only=True)
     state: MemberState = field(default=MemberState.STABLE, kw_only=True)
     assigned: dict[P, int] = field(default_factory=dict, kw_only=True)
-    revoking: dict[P, int] = field(default_factory=dict, kw_only=True)
+    pending_revocation: dict[P, int] = field(default_factory=dict, kw_only=True)
     session_deadline: float | None = field(default=None, kw_only=True)
     rebalance_deadline: float | None = field(default=None, kw_only=True)
 
-    def reconciled(self, target_epoch: int) -> bool:
+    def is_reconciled_to(self, target_epoch: int) -> bool:
         """Whether it has arrived at that target."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def step(
+    def reconcile(
         self, target_epoch: int, target: frozenset[P], owned: frozenset[P] | None, free: Callable[[P], bool]
     ) -> bool:
         """Go as far towards the target as is possible now.
@@ -77,39 +77,39 @@ class Reconciling(Generic[P]):
         Returns:
             Whether anything changed.
         """
-        if self.reconciled(target_epoch):
+        if self.is_reconciled_to(target_epoch):
             return False
         epoch = self.epoch
         if self.state is MemberState.UNREVOKED_PARTITIONS:
-            if _holds_any(owned, self.revoking):
+            if _owns_any(owned, self.pending_revocation):
                 return False
             epoch += 1
-        before = (self.epoch, self.state, self.assigned, self.revoking)
-        self._advance(epoch, target_epoch, target, owned, free)
-        return before != (self.epoch, self.state, self.assigned, self.revoking)
+        before = (self.epoch, self.state, self.assigned, self.pending_revocation)
+        self._reconcile(epoch, target_epoch, target, owned, free)
+        return before != (self.epoch, self.state, self.assigned, self.pending_revocation)
 
-    def _advance(
+    def _reconcile(
         self, epoch: int, target_epoch: int, target: frozenset[P], owned: frozenset[P] | None, free: Callable[[P], bool]
     ) -> None:
         kept = {place: since for place, since in self.assigned.items() if place in target}
         surplus = {place: since for place, since in self.assigned.items() if place not in target}
-        if surplus and _holds_any(owned, surplus):
-            self.assigned, self.revoking = kept, surplus
+        if surplus and _owns_any(owned, surplus):
+            self.assigned, self.pending_revocation = kept, surplus
             self.state = MemberState.UNREVOKED_PARTITIONS
-            self._enter(epoch)
+            self._enter_epoch(epoch)
             return
         missing = target - kept.keys()
         given = {place for place in missing if free(place)}
         self.assigned = {**kept, **dict.fromkeys(given, target_epoch)}
-        self.revoking = {}
+        self.pending_revocation = {}
         self.state = MemberState.STABLE if given == missing else MemberState.UNRELEASED_PARTITIONS
-        self._enter(target_epoch)
+        self._enter_epoch(target_epoch)
 
-    def _enter(self, epoch: int) -> None:
+    def _enter_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.previous_epoch, self.epoch = self.epoch, epoch
 
 
-def _holds_any(owned: frozenset[P] | None, places: dict[P, int]) -> bool:
+def _owns_any(owned: frozenset[P] | None, places: dict[P, int]) -> bool:
     """Whether a member may still have some of these: it says so, or says nothing."""
     return owned is None or any(place in owned for place in places)

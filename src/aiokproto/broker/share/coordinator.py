@@ -13,7 +13,7 @@ from collections.abc import Callable
 from aiokproto.broker.internal_topics import numbered_records, partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
-from aiokproto.broker.share.persisted import Kept, initialized, replay
+from aiokproto.broker.share.persisted_state import PersistedState, initialized, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
 from aiokproto.broker.share.state import PartitionState
 from aiokproto.error_codes import ErrorCode
@@ -23,7 +23,7 @@ from aiokproto.records import BatchBuilder
 _SEGMENT_BYTES = "104857600"
 
 
-class ShareStates:
+class ShareCoordinator:
     """The states of all share partitions of the cluster, whichever node coordinates them.
 
     Attributes:
@@ -34,7 +34,7 @@ class ShareStates:
     def __init__(self, state: ClusterState) -> None:
         self.on_reset: Callable[[str, bytes, int], None] = lambda group, topic_id, partition: None
         self._state = state
-        self._kept: dict[SharePartitionKey, Kept] = {}
+        self._persisted: dict[SharePartitionKey, PersistedState] = {}
 
     def start(self) -> None:
         """Read the states from their topic, if there is one."""
@@ -44,7 +44,7 @@ class ShareStates:
 
     def close(self) -> None:
         """Forget everything."""
-        self._kept.clear()
+        self._persisted.clear()
 
     # ---- who coordinates what
 
@@ -66,21 +66,21 @@ class ShareStates:
             )
         return partition_for(key, topic.partitions)
 
-    def check(self, place: SharePartitionKey, node_id: int) -> None:
+    def check_coordinator(self, key: SharePartitionKey, node_id: int) -> None:
         """Whether a node coordinates a share partition.
 
         Raises:
             BrokerError: NOT_COORDINATOR.
         """
-        if self.partition_of(key_of(place)).leader != node_id:
+        if self.partition_of(key_of(key)).leader != node_id:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
 
     def leader_changed(self, partition: Partition) -> None:
         """A partition has a new leader: drop what the old one knew of its share partitions, and read it anew."""
         if partition.topic != SHARE_STATE_TOPIC:
             return
-        for place in self._places_in(partition):
-            del self._kept[place]
+        for key in self._keys_in(partition):
+            del self._persisted[key]
         if partition.leader != NO_LEADER:
             self._load(partition)
 
@@ -89,8 +89,8 @@ class ShareStates:
         if topic.name == SHARE_STATE_TOPIC:
             self.close()
             return
-        for place in [place for place in self._kept if place.topic_id == topic.topic_id]:
-            self._bury(place)
+        for key in [key for key in self._persisted if key.topic_id == topic.topic_id]:
+            self._write_tombstone(key)
 
     # ---- what the leaders of share partitions ask for: a SharePersister
 
@@ -101,13 +101,13 @@ class ShareStates:
             BrokerError: INVALID_REQUEST, also if it was not initialized; FENCED_LEADER_EPOCH;
                 UNKNOWN_TOPIC_OR_PARTITION; COORDINATOR_NOT_AVAILABLE.
         """
-        place = self._checked(group, topic_id, partition, leader_epoch=leader_epoch)
-        kept = self._known(place, "Read")
-        kept.check_leader(leader_epoch)
-        self._check_exists(place)
-        if leader_epoch > kept.leader_epoch:
-            self._append(place, kept.led_by(leader_epoch, self._updates_per_snapshot(), self._now()))
-        return self._kept[place].state
+        key = self._checked(group, topic_id, partition, leader_epoch=leader_epoch)
+        persisted = self._require_initialized(key, "Read")
+        persisted.check_leader(leader_epoch)
+        self._check_exists(key)
+        if leader_epoch > persisted.leader_epoch:
+            self._append(key, persisted.led_by(leader_epoch, self._updates_per_snapshot(), self._now()))
+        return self._persisted[key].state
 
     def write(self, group: str, topic_id: bytes, partition: int, state: PartitionState) -> None:
         """Keep a state; see :meth:`SharePersister.write`.
@@ -115,17 +115,15 @@ class ShareStates:
         Raises:
             BrokerError: As :meth:`read`, and FENCED_STATE_EPOCH.
         """
-        place = self._checked(
-            group, topic_id, partition, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch
-        )
+        key = self._checked(group, topic_id, partition, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch)
         for batch in state.batches:
             if not 0 <= batch.first_offset <= batch.last_offset:
                 raise _invalid(f"a batch from {batch.first_offset} to {batch.last_offset}")
-        kept = self._known(place, "Write")
-        kept.check_leader(state.leader_epoch)
-        kept.check_state(state.state_epoch)
-        self._check_exists(place)
-        self._append(place, kept.written(state, self._updates_per_snapshot(), self._now()))
+        persisted = self._require_initialized(key, "Write")
+        persisted.check_leader(state.leader_epoch)
+        persisted.check_state(state.state_epoch)
+        self._check_exists(key)
+        self._append(key, persisted.written(state, self._updates_per_snapshot(), self._now()))
 
     # ---- what the group coordinator asks for
 
@@ -142,15 +140,15 @@ class ShareStates:
         Raises:
             BrokerError: INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
         """
-        place = self._checked(group, topic_id, partition, state_epoch=state_epoch)
-        kept = self._kept.get(place)
-        if kept is not None:
-            kept.check_state(state_epoch)
-        self._check_exists(place)
+        key = self._checked(group, topic_id, partition, state_epoch=state_epoch)
+        persisted = self._persisted.get(key)
+        if persisted is not None:
+            persisted.check_state(state_epoch)
+        self._check_exists(key)
         now = self._now()
-        fresh = initialized if kept is None else kept.initialized
-        self._append(place, fresh(state_epoch, start_offset, now))
-        self.on_reset(*place)
+        fresh = initialized if persisted is None else persisted.initialized
+        self._append(key, fresh(state_epoch, start_offset, now))
+        self.on_reset(*key)
 
     def summary(self, group: str, topic_id: bytes, partition: int) -> PartitionState | None:
         """The state; None where there is none yet.
@@ -158,10 +156,10 @@ class ShareStates:
         Raises:
             BrokerError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
         """
-        place = self._checked(group, topic_id, partition)
-        self._check_exists(place)
-        kept = self._kept.get(place)
-        return kept.state if kept is not None else None
+        key = self._checked(group, topic_id, partition)
+        self._check_exists(key)
+        persisted = self._persisted.get(key)
+        return persisted.state if persisted is not None else None
 
     def delete(self, group: str, topic_id: bytes, partition: int) -> None:
         """Forget a state, if there is one.
@@ -169,10 +167,10 @@ class ShareStates:
         Raises:
             BrokerError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
         """
-        place = self._checked(group, topic_id, partition)
-        self._check_exists(place)
-        if place in self._kept:
-            self._bury(place)
+        key = self._checked(group, topic_id, partition)
+        self._check_exists(key)
+        if key in self._persisted:
+            self._write_tombstone(key)
 
     # ---- time
 
@@ -181,9 +179,9 @@ class ShareStates:
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         led = [each for each in topic.partitions if each.leader != NO_LEADER] if topic is not None else []
         needed = {partition.index: partition.log.end_offset for partition in led}
-        for place, kept in self._kept.items():
-            index = self.partition_of(key_of(place)).index
-            needed[index] = min(needed.get(index, kept.offset), kept.offset)
+        for key, persisted in self._persisted.items():
+            index = self.partition_of(key_of(key)).index
+            needed[index] = min(needed.get(index, persisted.offset), persisted.offset)
         superfluous = [each for each in led if each.log.start_offset < needed[each.index]]
         for partition in superfluous:
             partition.log.delete_before(needed[partition.index], self._now())
@@ -197,13 +195,13 @@ class ShareStates:
         It would keep all later records from being pruned. Where nothing happened at all since the last time, nothing
         is written.
         """
-        if all(kept.settled for kept in self._kept.values()):
+        if all(persisted.settled for persisted in self._persisted.values()):
             return
         now = self._now()
         before = now - self._state.options.number("share.coordinator.cold.partition.snapshot.interval.ms")
-        for place, kept in list(self._kept.items()):
-            if kept.snapshot.written <= before:
-                self._append(place, kept.again(now))
+        for key, persisted in list(self._persisted.items()):
+            if persisted.snapshot.written <= before:
+                self._append(key, persisted.again(now))
 
     # ---- inside
 
@@ -213,8 +211,8 @@ class ShareStates:
     def _updates_per_snapshot(self) -> int:
         return self._state.options.number("share.coordinator.snapshot.update.records.per.snapshot")
 
-    def _places_in(self, partition: Partition) -> list[SharePartitionKey]:
-        return [place for place in self._kept if self.partition_of(key_of(place)) is partition]
+    def _keys_in(self, partition: Partition) -> list[SharePartitionKey]:
+        return [key for key in self._persisted if self.partition_of(key_of(key)) is partition]
 
     def _checked(
         self, group: str, topic_id: bytes, partition: int, *, leader_epoch: int = 0, state_epoch: int = 0
@@ -222,57 +220,57 @@ class ShareStates:
         for name, number in (("partition", partition), ("leader epoch", leader_epoch), ("state epoch", state_epoch)):
             if number < 0:
                 raise _invalid(f"{name} {number} is negative")
-        place = SharePartitionKey(group, topic_id, partition)
-        if self.partition_of(key_of(place)).leader == NO_LEADER:
+        key = SharePartitionKey(group, topic_id, partition)
+        if self.partition_of(key_of(key)).leader == NO_LEADER:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return place
+        return key
 
-    def _check_exists(self, place: SharePartitionKey) -> None:
-        topic = self._state.topic_by_id(place.topic_id)
-        if topic is None or place.partition >= len(topic.partitions):
+    def _check_exists(self, key: SharePartitionKey) -> None:
+        topic = self._state.topic_by_id(key.topic_id)
+        if topic is None or key.partition >= len(topic.partitions):
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _known(self, place: SharePartitionKey, wanted: str) -> Kept:
-        kept = self._kept.get(place)
-        if kept is None:
-            raise _invalid(f"{wanted} of a share partition that was not initialized: {key_of(place)}")
-        return kept
+    def _require_initialized(self, key: SharePartitionKey, wanted: str) -> PersistedState:
+        persisted = self._persisted.get(key)
+        if persisted is None:
+            raise _invalid(f"{wanted} of a share partition that was not initialized: {key_of(key)}")
+        return persisted
 
-    def _append(self, place: SharePartitionKey, record: Snapshot | Update) -> None:
-        offset = self._write(place, type(record), encode_value(record))
-        self._adopt(place, record, offset)
+    def _append(self, key: SharePartitionKey, record: Snapshot | Update) -> None:
+        offset = self._write(key, type(record), encode_value(record))
+        self._replay(key, record, offset)
 
-    def _bury(self, place: SharePartitionKey) -> None:
-        self._write(place, Snapshot, None)
-        del self._kept[place]
-        self.on_reset(*place)
+    def _write_tombstone(self, key: SharePartitionKey) -> None:
+        self._write(key, Snapshot, None)
+        del self._persisted[key]
+        self.on_reset(*key)
 
-    def _write(self, place: SharePartitionKey, kind: type[Snapshot | Update], value: bytes | None) -> int:
+    def _write(self, key: SharePartitionKey, kind: type[Snapshot | Update], value: bytes | None) -> int:
         now = self._now()
         builder = BatchBuilder()
-        builder.append(now, encode_key(place, kind), value)
-        return self.partition_of(key_of(place)).append(builder.close(), now).base_offset
+        builder.append(now, encode_key(key, kind), value)
+        return self.partition_of(key_of(key)).append(builder.close(), now).base_offset
 
-    def _adopt(self, place: SharePartitionKey, record: Snapshot | Update, offset: int) -> None:
-        kept = replay(self._kept.get(place), record, offset)
-        if kept is not None:
-            self._kept[place] = kept
+    def _replay(self, key: SharePartitionKey, record: Snapshot | Update, offset: int) -> None:
+        persisted = replay(self._persisted.get(key), record, offset)
+        if persisted is not None:
+            self._persisted[key] = persisted
 
     def _load(self, partition: Partition) -> None:
         for offset, stored in numbered_records(partition):
             read = decode(stored.key, stored.value)
             if read is None:
                 continue
-            place, record = read
+            key, record = read
             if record is None:
-                self._kept.pop(place, None)
+                self._persisted.pop(key, None)
             else:
-                self._adopt(place, record, offset)
+                self._replay(key, record, offset)
 
 
-def key_of(place: SharePartitionKey) -> str:
+def key_of(key: SharePartitionKey) -> str:
     """What a share partition is called where its coordinator is looked for: ``group:topic id:partition``."""
-    group, topic_id, partition = place
+    group, topic_id, partition = key
     return f"{group}:{base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}:{partition}"
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-Place = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """A partition: its topic's id and its index."""
 
-Places = frozenset[Place]
+TopicIdPartitions = frozenset[TopicIdPartition]
 
 
-class Answer(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """The answer to a heartbeat: ``assigned`` is None if the member knows it already."""
 
     member_id: str
     epoch: int
-    assigned: Places | None = None
+    assigned: TopicIdPartitions | None = None
 
 
-def by_topic(places: Iterable[Place]) -> dict[bytes, list[int]]:
+def by_topic(places: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
     """Partitions by topic id, in order."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(places):

@@ -12,7 +12,7 @@ from aiokproto.errors import BrokerError
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PersistedState:
     """What is kept of a share partition.
 
     Attributes:
@@ -108,7 +108,7 @@ def initialized(state_epoch: int, start_offset: int, now: int) -> Snapshot:
     return Snapshot(0, state_epoch, 0, start_offset, done, now, now, ())
 
 
-def replay(before: Kept | None, record: Snapshot | Update, offset: int) -> Kept | None:
+def replay(before: PersistedState | None, record: Snapshot | Update, offset: int) -> PersistedState | None:
     """What is kept after a record at an offset; None after an update without a snapshot, of which nothing is known."""
     if isinstance(record, Snapshot):
         state = PartitionState(
@@ -119,7 +119,7 @@ def replay(before: Kept | None, record: Snapshot | Update, offset: int) -> Kept 
             record.delivery_complete_count,
         )
         newest = max(record.leader_epoch, before.leader_epoch) if before is not None else record.leader_epoch
-        return Kept(state, record, offset, 0, newest)
+        return PersistedState(state, record, offset, 0, newest)
     if before is None:
         return None
     start = before.state.start_offset if record.start_offset == -1 else record.start_offset

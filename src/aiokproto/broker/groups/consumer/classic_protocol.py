@@ -7,8 +7,10 @@ REBALANCE_IN_PROGRESS as long as joining again would bring it further.
 
 from __future__ import annotations
 
+from aiokproto.broker.groups.assignment import TopicIdPartitions
+from aiokproto.broker.groups.classic_member import Identity, JoinRequest, JoinResult, SyncResult
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
-from aiokproto.broker.groups.consumer.member import Beat, ClassicSide, ConsumerMember
+from aiokproto.broker.groups.consumer.member import ClassicProtocolMetadata, ConsumerHeartbeat, ConsumerMember
 from aiokproto.broker.groups.consumer.subscriptions import Topics
 from aiokproto.broker.groups.consumer_protocol import (
     CONSUMER,
@@ -17,29 +19,27 @@ from aiokproto.broker.groups.consumer_protocol import (
     flatten,
     version_of,
 )
-from aiokproto.broker.groups.member import Identity, Join, JoinResult, SyncResult
-from aiokproto.broker.groups.places import Places
-from aiokproto.broker.groups.reconciling import MemberState
+from aiokproto.broker.groups.reconciliation import MemberState
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.runtime import current
 
 
-def join(group: ConsumerGroup, request: Join, now: float) -> JoinResult:
+def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
     """JoinGroup."""
     member_id = request.member_id or str(current().uuid())
     try:
-        group.check_room(member_id)
-        if request.protocol_type != CONSUMER or not _fits(group, request):
+        group.check_not_full(member_id)
+        if request.protocol_type != CONSUMER or not _has_common_protocol(group, request):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         subscription = decode_subscription(request.protocols[0][1])
-        if request.must_know_id and not request.member_id and request.instance_id is None:
+        if request.requires_known_member_id and not request.member_id and request.instance_id is None:
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        member = _member_of(group, request, member_id)
+        member = _get_or_add_member(group, request, member_id)
     except BrokerError as error:
         return JoinResult(error.code, request.member_id)
-    member.classic = ClassicSide(request.session_timeout, request.protocols)
-    beat = Beat(
+    member.classic = ClassicProtocolMetadata(request.session_timeout, request.protocols)
+    heartbeat = ConsumerHeartbeat(
         member_id,
         member.epoch,
         request.instance_id,
@@ -51,18 +51,18 @@ def join(group: ConsumerGroup, request: Join, now: float) -> JoinResult:
         client_id=request.client_id,
         client_host=request.client_host,
     )
-    group.advance(member, beat, now)
+    group.advance(member, heartbeat, now)
     member.rebalance_deadline = now + request.rebalance_timeout
     return JoinResult(ErrorCode.NONE, member_id, member.epoch, CONSUMER, request.protocols[0][0])
 
 
 def sync(
-    group: ConsumerGroup, who: Identity, protocol_type: str | None, protocol: str | None, now: float
+    group: ConsumerGroup, identity: Identity, protocol_type: str | None, protocol: str | None, now: float
 ) -> SyncResult:
     """SyncGroup; whatever assignments come with it are not looked at."""
     try:
-        member, side = _classic_member(group, who)
-        name, metadata = side.protocols[0]
+        member, classic_metadata = _classic_member(group, identity)
+        name, metadata = classic_metadata.protocols[0]
         if (protocol_type or CONSUMER) != CONSUMER or (protocol or name) != name:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
@@ -71,18 +71,18 @@ def sync(
     except BrokerError as error:
         return SyncResult(error.code)
     member.rebalance_deadline = None
-    member.session_deadline = now + side.session_timeout
+    member.session_deadline = now + classic_metadata.session_timeout
     assignment = encode_assignment(names_of(frozenset(member.assigned), group.topics), version_of(metadata))
     return SyncResult(ErrorCode.NONE, CONSUMER, name, assignment)
 
 
-def heartbeat(group: ConsumerGroup, who: Identity, now: float) -> ErrorCode:
+def heartbeat(group: ConsumerGroup, identity: Identity, now: float) -> ErrorCode:
     """Heartbeat."""
     try:
-        member, side = _classic_member(group, who)
+        member, classic_metadata = _classic_member(group, identity)
     except BrokerError as error:
         return error.code
-    member.session_deadline = now + side.session_timeout
+    member.session_deadline = now + classic_metadata.session_timeout
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member)
     if member.epoch == group.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS and not released:
         return ErrorCode.NONE
@@ -103,29 +103,29 @@ def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Erro
     return ErrorCode.NONE
 
 
-def places_of(named: set[tuple[str, int]], topics: Topics) -> Places:
+def places_of(named: set[tuple[str, int]], topics: Topics) -> TopicIdPartitions:
     """Partitions by topic id, of the topics that exist."""
     found = {(topics.find(name), index) for name, index in named}
     return frozenset((topic[0], index) for topic, index in found if topic is not None)
 
 
-def names_of(places: Places, topics: Topics) -> set[tuple[str, int]]:
+def names_of(places: TopicIdPartitions, topics: Topics) -> set[tuple[str, int]]:
     """Partitions by topic name, of the topics that exist."""
     found = {(topics.name(topic_id), index) for topic_id, index in places}
     return {(name, index) for name, index in found if name is not None}
 
 
-def _fits(group: ConsumerGroup, request: Join) -> bool:
+def _has_common_protocol(group: ConsumerGroup, request: JoinRequest) -> bool:
     """Whether it has a protocol that all other classic members have."""
     names = {name for name, _ in request.protocols}
     sides = [member.classic for member in group.members.values() if member.member_id != request.member_id]
-    for side in sides:
-        if side is not None:
-            names &= {name for name, _ in side.protocols}
+    for classic_metadata in sides:
+        if classic_metadata is not None:
+            names &= {name for name, _ in classic_metadata.protocols}
     return bool(names)
 
 
-def _member_of(group: ConsumerGroup, request: Join, member_id: str) -> ConsumerMember:
+def _get_or_add_member(group: ConsumerGroup, request: JoinRequest, member_id: str) -> ConsumerMember:
     if request.instance_id is None:
         return group.members.get(member_id) or group.add(member_id)
     if request.member_id:
@@ -134,12 +134,12 @@ def _member_of(group: ConsumerGroup, request: Join, member_id: str) -> ConsumerM
     return group.add(member_id) if known is None else group.replace(known, member_id)
 
 
-def _classic_member(group: ConsumerGroup, who: Identity) -> tuple[ConsumerMember, ClassicSide]:
+def _classic_member(group: ConsumerGroup, identity: Identity) -> tuple[ConsumerMember, ClassicProtocolMetadata]:
     """A member of this epoch that speaks the classic protocol. Raises :class:`BrokerError` if it is none."""
-    member = group.find(who.member_id, who.instance_id)
+    member = group.find(identity.member_id, identity.instance_id)
     if member.classic is None:
         raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if member.epoch != who.generation:
+    if member.epoch != identity.generation:
         raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
     return member, member.classic
 

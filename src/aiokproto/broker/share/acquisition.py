@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from aiokproto.broker.share.flight import RecordState, Run, Runs
+from aiokproto.broker.share.in_flight import InFlightRun, InFlightRuns, RecordState
 
 
-class Terms(NamedTuple):
+class AcquisitionConfig(NamedTuple):
     """What a share group goes by.
 
     Attributes:
@@ -23,22 +23,22 @@ class Terms(NamedTuple):
         may_renew: Whether that can be made longer (``share.renew.acknowledge.enable``).
     """
 
-    max_locks: int
-    delivery_limit: int
-    lock_seconds: float
-    may_renew: bool = True
+    max_in_flight_records: int
+    max_delivery_count: int
+    lock_duration: float
+    renew_enabled: bool = True
 
     @property
-    def suspect(self) -> int:
+    def throttle_delivery_count(self) -> int:
         """The number of deliveries from which on a record is given out with fewer others."""
-        return max(2, -(-self.delivery_limit // 2))
+        return max(2, -(-self.max_delivery_count // 2))
 
-    def last_chance(self, deliveries: int) -> bool:
+    def is_last_delivery(self, delivery_count: int) -> bool:
         """Whether a record that was delivered so often is delivered once more, and alone."""
-        return self.delivery_limit > 2 and deliveries == self.delivery_limit - 1
+        return self.max_delivery_count > 2 and delivery_count == self.max_delivery_count - 1
 
 
-class Demand(NamedTuple):
+class AcquireRequest(NamedTuple):
     """Who wants how much.
 
     Attributes:
@@ -51,10 +51,10 @@ class Demand(NamedTuple):
     member: str
     max_records: int
     batch_size: int
-    by_record: bool = False
+    record_limit: bool = False
 
 
-class Extent(NamedTuple):
+class FetchedBatch(NamedTuple):
     """A batch of the log: its first offset, its last, and whether its transaction was aborted."""
 
     first: int
@@ -67,12 +67,17 @@ class Acquired(NamedTuple):
 
     first: int
     last: int
-    deliveries: int
+    delivery_count: int
 
 
 def acquire_known(
-    runs: Runs, batch_size: Callable[[int], int], lock: Run, demand: Demand, terms: Terms, most: int
-) -> tuple[list[Run], bool]:
+    runs: InFlightRuns,
+    batch_size: Callable[[int], int],
+    lock: InFlightRun,
+    acquire_request: AcquireRequest,
+    config: AcquisitionConfig,
+    most: int,
+) -> tuple[list[InFlightRun], bool]:
     """Acquire what is available of records that were delivered before.
 
     Args:
@@ -86,7 +91,7 @@ def acquire_known(
     Returns:
         What was acquired, and whether there may be more than that.
     """
-    taken: list[Run] = []
+    taken: list[InFlightRun] = []
     got = 0
     for batch, of_batch in groupby(runs, key=lambda run: run.batch):
         free = [run for run in of_batch if run.state is RecordState.AVAILABLE]
@@ -94,14 +99,17 @@ def acquire_known(
             continue
         if got >= most:
             return taken, False
-        suspicious = max(run.deliveries for run in free) >= terms.suspect
+        suspicious = max(run.delivery_count for run in free) >= config.throttle_delivery_count
         if suspicious and got:
             return taken, False
-        room = most - got if demand.by_record else free[-1].last - free[0].first + 1
-        some = list(_carefully(free, room, batch_size(batch), terms) if suspicious else _up_to(free, room))
+        room = most - got if acquire_request.record_limit else free[-1].last - free[0].first + 1
+        some = list(_carefully(free, room, batch_size(batch), config) if suspicious else _up_to(free, room))
         taken += [
             run._replace(
-                state=RecordState.ACQUIRED, deliveries=run.deliveries + 1, member=lock.member, deadline=lock.deadline
+                state=RecordState.ACQUIRED,
+                delivery_count=run.delivery_count + 1,
+                member=lock.member,
+                deadline=lock.deadline,
             )
             for run in some
         ]
@@ -111,7 +119,7 @@ def acquire_known(
     return taken, True
 
 
-def _up_to(runs: Iterable[Run], room: int) -> Iterator[Run]:
+def _up_to(runs: Iterable[InFlightRun], room: int) -> Iterator[InFlightRun]:
     for run in runs:
         if room <= 0:
             return
@@ -120,16 +128,18 @@ def _up_to(runs: Iterable[Run], room: int) -> Iterator[Run]:
         yield some
 
 
-def _carefully(runs: Iterable[Run], room: int, batch_size: int, terms: Terms) -> Iterator[Run]:
+def _carefully(
+    runs: Iterable[InFlightRun], room: int, batch_size: int, config: AcquisitionConfig
+) -> Iterator[InFlightRun]:
     """Fewer, the oftener they were delivered; for the last time, one."""
     got = 0
     limit: int | None = None
     for run in runs:
-        alone = terms.last_chance(run.deliveries)
+        alone = config.is_last_delivery(run.delivery_count)
         if alone and got:
             return
-        if limit is None and run.deliveries >= terms.suspect:
-            limit = max(1, batch_size >> (run.deliveries - terms.suspect + 1))
+        if limit is None and run.delivery_count >= config.throttle_delivery_count:
+            limit = max(1, batch_size >> (run.delivery_count - config.throttle_delivery_count + 1))
         most = 1 if alone else room - got if limit is None else min(room - got, limit - got)
         if most <= 0:
             return
@@ -140,7 +150,9 @@ def _carefully(runs: Iterable[Run], room: int, batch_size: int, terms: Terms) ->
             return
 
 
-def acquire_new(extents: Sequence[Extent], first: int, lock: Run, demand: Demand, most: int) -> list[Run]:
+def acquire_new(
+    batches: Sequence[FetchedBatch], first: int, lock: InFlightRun, acquire_request: AcquireRequest, most: int
+) -> list[InFlightRun]:
     """Acquire what nobody was given before.
 
     Args:
@@ -153,38 +165,38 @@ def acquire_new(extents: Sequence[Extent], first: int, lock: Run, demand: Demand
     Returns:
         What is in flight by that; of the last batch, what was too much is available.
     """
-    wanted = min(first + most - 1, extents[-1].last)
-    holder = next(extent for extent in extents if extent.last >= wanted)
+    wanted = min(first + most - 1, batches[-1].last)
+    holder = next(batch for batch in batches if batch.last >= wanted)
     last = holder.last if holder.first <= wanted else wanted
-    new = lock._replace(first=first, last=last, deliveries=1, batch=first)
-    if demand.by_record:
+    new = lock._replace(first=first, last=last, delivery_count=1, batch=first)
+    if acquire_request.record_limit:
         if wanted == last:
             return [new]
-        rest = Run(wanted + 1, last, RecordState.AVAILABLE, 0, first)
+        rest = InFlightRun(wanted + 1, last, RecordState.AVAILABLE, 0, first)
         return [new._replace(last=wanted), rest]
-    runs: list[Run] = []
-    for extent in extents:
-        if extent.first > last:
+    runs: list[InFlightRun] = []
+    for batch in batches:
+        if batch.first > last:
             break
-        if extent.first - new.first >= max(demand.batch_size, 1):
-            runs.append(new._replace(last=extent.first - 1))
-            new = new._replace(first=extent.first, batch=extent.first)
+        if batch.first - new.first >= max(acquire_request.batch_size, 1):
+            runs.append(new._replace(last=batch.first - 1))
+            new = new._replace(first=batch.first, batch=batch.first)
     return [*runs, new]
 
 
-def without(runs: Runs, extents: Sequence[Extent]) -> tuple[list[Run], list[Run]]:
+def without(runs: InFlightRuns, batches: Sequence[FetchedBatch]) -> tuple[list[InFlightRun], list[InFlightRun]]:
     """Divide runs in what is outside of some batches, and what is within."""
-    outside: list[Run] = []
-    inside: list[Run] = []
+    outside: list[InFlightRun] = []
+    inside: list[InFlightRun] = []
     for run in runs:
-        rest: Run | None = run
-        for extent in extents:
-            if rest is None or extent.last < rest.first or rest.last < extent.first:
+        rest: InFlightRun | None = run
+        for batch in batches:
+            if rest is None or batch.last < rest.first or rest.last < batch.first:
                 continue
-            if rest.first < extent.first:
-                outside.append(rest._replace(last=extent.first - 1))
-            inside.append(rest.within(extent.first, extent.last))
-            rest = rest._replace(first=extent.last + 1) if extent.last < rest.last else None
+            if rest.first < batch.first:
+                outside.append(rest._replace(last=batch.first - 1))
+            inside.append(rest.within(batch.first, batch.last))
+            rest = rest._replace(first=batch.last + 1) if batch.last < rest.last else None
         if rest is not None:
             outside.append(rest)
     return outside, inside

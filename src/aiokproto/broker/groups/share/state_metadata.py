@@ -19,7 +19,7 @@ Topics = dict[bytes, StateTopic]
 
 
 @dataclass
-class Initialization:
+class StatePartitionMetadata:
     """What was asked of the share coordinator, and what came of it: noted before and after, since either may be lost.
 
     Attributes:
@@ -32,7 +32,7 @@ class Initialization:
     initializing: Topics = field(default_factory=dict)
     initialized: Topics = field(default_factory=dict)
     deleting: dict[bytes, str] = field(default_factory=dict)
-    noted: bool = False
+    recorded: bool = False
 
     def missing(self, sizes: Mapping[bytes, int]) -> dict[bytes, frozenset[int]]:
         """The partitions of these topics, of which the numbers are given, that have no state yet."""
@@ -43,13 +43,13 @@ class Initialization:
         """The partitions of a topic that have a state."""
         return self.initialized[topic_id].partitions if topic_id in self.initialized else frozenset()
 
-    def begin(self, topic_id: bytes, name: str, partitions: Collection[int]) -> None:
+    def start_initializing(self, topic_id: bytes, name: str, partitions: Collection[int]) -> None:
         """States are to begin, or to be set anew."""
-        self.noted = True
+        self.recorded = True
         self.deleting.pop(topic_id, None)
         _add(self.initializing, topic_id, name, partitions)
 
-    def done(self, topic_id: bytes, partitions: Collection[int]) -> None:
+    def mark_initialized(self, topic_id: bytes, partitions: Collection[int]) -> None:
         """These have a state now."""
         name, waiting = self.initializing[topic_id]
         if partitions:
@@ -60,18 +60,18 @@ class Initialization:
         else:
             del self.initializing[topic_id]
 
-    def end(self, topic_id: bytes) -> frozenset[int]:
+    def start_deleting(self, topic_id: bytes) -> frozenset[int]:
         """All states of a topic are to end: returns the partitions that have one, or may have."""
         known = [topics.pop(topic_id) for topics in (self.initializing, self.initialized) if topic_id in topics]
         if known:
             self.deleting[topic_id] = known[0].name
         return frozenset().union(*(topic.partitions for topic in known))
 
-    def ended(self, topic_id: bytes) -> None:
+    def mark_deleted(self, topic_id: bytes) -> None:
         """A topic's states are gone."""
         self.deleting.pop(topic_id, None)
 
-    def forget(self, topic_id: bytes) -> bool:
+    def remove_topic(self, topic_id: bytes) -> bool:
         """A topic is no more, and so are its states; whether anything was known of it."""
         known = [each.pop(topic_id, None) for each in (self.initializing, self.initialized, self.deleting)]
         return any(each is not None for each in known)

@@ -20,12 +20,12 @@ class RecordState(IntEnum):
     ARCHIVED = 4
 
     @property
-    def done(self) -> bool:
+    def is_terminal(self) -> bool:
         """Whether it stays so."""
         return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
-class Run(NamedTuple):
+class InFlightRun(NamedTuple):
     """Offsets in a row, of one batch in flight, with one fate.
 
     Attributes:
@@ -41,7 +41,7 @@ class Run(NamedTuple):
     first: int
     last: int
     state: RecordState
-    deliveries: int
+    delivery_count: int
     batch: int
     member: str = ""
     deadline: float = FOREVER
@@ -51,20 +51,20 @@ class Run(NamedTuple):
         """How many offsets it has."""
         return self.last - self.first + 1
 
-    def within(self, first: int, last: int) -> Run:
+    def within(self, first: int, last: int) -> InFlightRun:
         """The part of it from one offset to another; it has offsets there."""
         return self._replace(first=max(self.first, first), last=min(self.last, last))
 
-    def ended(self, state: RecordState) -> Run:
+    def unlocked(self, state: RecordState) -> InFlightRun:
         """The same offsets, which nobody has any more."""
         return self._replace(state=state, member="", deadline=FOREVER)
 
 
-Runs = Sequence[Run]
+InFlightRuns = Sequence[InFlightRun]
 """In the order of their offsets. Where there is a gap between them the log has no records."""
 
 
-def overlapping(runs: Runs, first: int, last: int) -> Iterator[Run]:
+def overlapping(runs: InFlightRuns, first: int, last: int) -> Iterator[InFlightRun]:
     """The parts of runs that lie from one offset to another."""
     at = bisect_left(runs, first, key=lambda run: run.last)
     while at < len(runs) and runs[at].first <= last:
@@ -72,17 +72,17 @@ def overlapping(runs: Runs, first: int, last: int) -> Iterator[Run]:
         at += 1
 
 
-def replaced(runs: Runs, changed: Iterable[Run]) -> list[Run]:
+def replaced(runs: InFlightRuns, changed: Iterable[InFlightRun]) -> list[InFlightRun]:
     """Runs of which some, or parts of some, have changed.
 
     Args:
         runs: What there was.
         changed: What is in its place, in order; each lies within one of the runs.
     """
-    result: list[Run] = []
+    result: list[InFlightRun] = []
     todo = deque(changed)
     for run in runs:
-        rest: Run | None = run
+        rest: InFlightRun | None = run
         while rest is not None and todo and todo[0].first <= rest.last:
             new = todo.popleft()
             if rest.first < new.first:
@@ -94,13 +94,13 @@ def replaced(runs: Runs, changed: Iterable[Run]) -> list[Run]:
     return result
 
 
-def _add(runs: list[Run], run: Run) -> None:
+def _add(runs: list[InFlightRun], run: InFlightRun) -> None:
     """Append a run, to the last one where they are alike."""
     if runs and runs[-1].last + 1 == run.first and runs[-1][2:] == run[2:]:
         run = run._replace(first=runs.pop().first)
     runs.append(run)
 
 
-def done_in(runs: Runs) -> int:
+def count_terminal(runs: InFlightRuns) -> int:
     """How many of their offsets are done with."""
-    return sum(run.size for run in runs if run.state.done)
+    return sum(run.size for run in runs if run.state.is_terminal)

@@ -8,25 +8,25 @@ from typing import NamedTuple
 
 from aiokproto.error_codes import ErrorCode
 
-Ticket = object
+Waiter = object
 """A parked request: whatever the caller wants back together with the answer."""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Name and metadata of the protocols a member can do, the one it likes best first."""
 
 
-class State(Enum):
+class ClassicGroupState(Enum):
     """The states of a group, with the names DescribeGroups gives them."""
 
     EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 @dataclass(frozen=True)
-class Join:
+class JoinRequest:
     """A JoinGroup request. Times in seconds."""
 
     member_id: str = ""
@@ -37,9 +37,9 @@ class Join:
     rebalance_timeout: float = 300.0
     client_id: str = ""
     client_host: str = ""
-    must_know_id: bool = False
+    requires_known_member_id: bool = False
     """A member without an id is given one and must come back with it (KIP-394, JoinGroup v4)."""
-    can_skip_assignment: bool = False
+    supports_skipping_assignment: bool = False
     """It understands that a leader which only restarted need not assign again (KIP-814, JoinGroup v9)."""
 
 
@@ -82,7 +82,7 @@ class Identity(NamedTuple):
 
 
 @dataclass(eq=False)
-class Member:
+class ClassicMember:
     """A member of a group.
 
     A parked JoinGroup or SyncGroup is a sign of life: ``session_deadline`` is None while it lasts.
@@ -96,15 +96,15 @@ class Member:
     rebalance_timeout: float
     protocols: Protocols
     assignment: bytes = b""
-    join_ticket: Ticket | None = None
-    sync_ticket: Ticket | None = None
+    join_waiter: Waiter | None = None
+    sync_waiter: Waiter | None = None
     session_deadline: float | None = None
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = frozenset(name for name, _ in self.protocols)
 
-    def rejoin(self, request: Join) -> None:
+    def rejoin(self, request: JoinRequest) -> None:
         """Take over what a later JoinGroup says."""
         self.protocols = request.protocols
         self.names = frozenset(name for name, _ in request.protocols)
@@ -117,6 +117,6 @@ class Member:
         """Its metadata for a protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def alive(self, now: float) -> None:
+    def renew_session(self, now: float) -> None:
         """It was heard of: the session begins anew."""
         self.session_deadline = now + self.session_timeout

@@ -21,11 +21,16 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from aiokproto.broker.groups.reconciling import JOINING, LEFT_FOR_NOW, MemberState, Reconciling
+from aiokproto.broker.groups.reconciliation import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    MemberState,
+    ReconciledMember,
+)
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-M = TypeVar("M", bound=Reconciling[Any])
+M = TypeVar("M", bound=ReconciledMember[Any])
 P = TypeVar("P", bound=Hashable)
 P_co = TypeVar("P_co", bound=Hashable, covariant=True)
 
@@ -34,7 +39,7 @@ INITIAL_EPOCH = 1
 
 
 @dataclass(frozen=True)
-class Settings:
+class GroupSettings:
     """A group's options. Times in seconds."""
 
     session_timeout: float = 45.0
@@ -42,7 +47,7 @@ class Settings:
     max_size: int = (1 << 31) - 1
 
 
-class Caller(Protocol[P_co]):
+class Heartbeat(Protocol[P_co]):
     """What a heartbeat says of who sends it."""
 
     @property
@@ -99,39 +104,43 @@ class EpochGroup(ABC, Generic[M, P]):
     def _is_free(self, place: P, member: M) -> bool:
         """Whether nobody has what would be in that member's way."""
 
-    def _look_at_topics(self) -> None:
+    def _refresh_topics(self) -> None:
         """The members have changed: see which topics matter to them now."""
 
-    def _may_be_replaced(self, member: M) -> bool:
+    def _is_replaceable(self, member: M) -> bool:
         """Whether somebody with its instance id may take over from it."""
-        return member.epoch == LEFT_FOR_NOW
+        return member.epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
-    def _must_hurry(self, member: M) -> bool:
+    def _rebalance_timeout_applies(self, member: M) -> bool:
         """Whether it is given up if it does not give up in time what it must."""
         return member.state is MemberState.UNREVOKED_PARTITIONS
 
-    def _own(self, member: M) -> None:
+    def _register_owned(self, member: M) -> None:
         """What a member has is not what it was."""
-        self._touch(member)
+        self._mark_dirty(member)
 
-    def _disown(self, member: M) -> None:
+    def _unregister_owned(self, member: M) -> None:
         """A member is about to have something else, or nothing."""
-        self._touch(member)
+        self._mark_dirty(member)
 
     # ---- leaving, and what time does
 
-    def depart(self, member_id: str, instance_id: str | None, epoch: int) -> None:
+    def remove_or_keep_static(self, member_id: str, instance_id: str | None, epoch: int) -> None:
         """A member leaves, for good (-1) or to come back (-2; static members alone).
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
         member = self.find(member_id, instance_id)
-        if epoch == LEFT_FOR_NOW:
-            self._disown(member)
-            member.epoch, member.state, member.revoking = LEFT_FOR_NOW, MemberState.STABLE, {}
+        if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+            self._unregister_owned(member)
+            member.epoch, member.state, member.pending_revocation = (
+                LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+                MemberState.STABLE,
+                {},
+            )
             member.rebalance_deadline = None
-            self._own(member)
+            self._register_owned(member)
         else:
             self.remove(member)
 
@@ -155,12 +164,12 @@ class EpochGroup(ABC, Generic[M, P]):
     def restore(self, members: Iterable[M], targets: dict[str, frozenset[P]], now: float) -> None:
         """Become what was written down, or what another kind of group was. Sessions begin anew."""
         for member in members:
-            self._enter(member)
+            self._register(member)
             member.session_deadline = now + self._session_timeout(member)
-            if self._must_hurry(member):
+            if self._rebalance_timeout_applies(member):
                 member.rebalance_deadline = now + member.rebalance_timeout
         self.targets = {member_id: targets.get(member_id, frozenset()) for member_id in self.members}
-        self._look_at_topics()
+        self._refresh_topics()
 
     # ---- questions
 
@@ -171,7 +180,7 @@ class EpochGroup(ABC, Generic[M, P]):
             return "Empty"
         if self.epoch > self.assignment_epoch:
             return "Assigning"
-        settled = all(member.reconciled(self.assignment_epoch) for member in self.members.values())
+        settled = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
         return "Stable" if settled else "Reconciling"
 
     def static_member(self, instance_id: str | None) -> M | None:
@@ -186,15 +195,15 @@ class EpochGroup(ABC, Generic[M, P]):
         """
         member = self.members.get(member_id) if instance_id is None else self.static_member(instance_id)
         if member is None:
-            who = f"member {member_id!r}" if instance_id is None else f"instance {instance_id!r}"
-            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, detail=f"there is no {who} in group {self.group_id!r}")
+            identity = f"member {member_id!r}" if instance_id is None else f"instance {instance_id!r}"
+            raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID, detail=f"there is no {identity} in group {self.group_id!r}")
         if member.member_id != member_id:
             raise BrokerError(
                 ErrorCode.FENCED_INSTANCE_ID, detail=f"instance {instance_id!r} is member {member.member_id!r} now"
             )
         return member
 
-    def check_room(self, member_id: str) -> None:
+    def check_not_full(self, member_id: str) -> None:
         """Raise :class:`BrokerError` GROUP_MAX_SIZE_REACHED if there is no room for one more member."""
         if member_id not in self.members and len(self.members) >= self.max_size:
             raise BrokerError(
@@ -203,49 +212,50 @@ class EpochGroup(ABC, Generic[M, P]):
 
     # ---- joining and moving on
 
-    def _member_of(self, beat: Caller[P]) -> M:
-        if beat.epoch != JOINING:
-            member = self.find(beat.member_id, beat.instance_id)
-            _check_epoch(member, beat)
+    def _get_or_add_member(self, heartbeat: Heartbeat[P]) -> M:
+        if heartbeat.epoch != JOIN_GROUP_MEMBER_EPOCH:
+            member = self.find(heartbeat.member_id, heartbeat.instance_id)
+            _check_epoch(member, heartbeat)
             return member
-        known = self.static_member(beat.instance_id)
-        if known is None or known.member_id == beat.member_id:
-            return self.members.get(beat.member_id) or self.add(beat.member_id)
-        if not self._may_be_replaced(known):
+        known = self.static_member(heartbeat.instance_id)
+        if known is None or known.member_id == heartbeat.member_id:
+            return self.members.get(heartbeat.member_id) or self.add(heartbeat.member_id)
+        if not self._is_replaceable(known):
             raise BrokerError(
-                ErrorCode.UNRELEASED_INSTANCE_ID, detail=f"instance {beat.instance_id!r} is member {known.member_id!r}"
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                detail=f"instance {heartbeat.instance_id!r} is member {known.member_id!r}",
             )
-        if beat.member_id in self.members:
+        if heartbeat.member_id in self.members:
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, detail=f"member {beat.member_id!r} cannot take over from another one"
+                ErrorCode.INVALID_REQUEST, detail=f"member {heartbeat.member_id!r} cannot take over from another one"
             )
-        return self.replace(known, beat.member_id)
+        return self.replace(known, heartbeat.member_id)
 
     def add(self, member_id: str) -> M:
         """A new member, of which nothing is known yet."""
         member = self._new_member(member_id)
-        self._enter(member)
+        self._register(member)
         self.targets[member_id] = frozenset()
         return member
 
     def replace(self, old: M, member_id: str) -> M:
         """A static member has come back under another id: it has what it had."""
-        self._exit(old)
+        self._unregister(old)
         member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
-        self._enter(member)
+        self._register(member)
         self.targets[member_id] = self.targets.pop(old.member_id)
         return member
 
     def remove(self, member: M) -> None:
         """A member is gone for good. Who takes over what it had is decided at the next heartbeat."""
-        self._exit(member)
+        self._unregister(member)
         del self.targets[member.member_id]
         self.epoch += 1
-        self._look_at_topics()
+        self._refresh_topics()
         if not self.members:
             self._set_targets({})
 
-    def _name(self, member: M, instance_id: str | None) -> None:
+    def _set_instance_id(self, member: M, instance_id: str | None) -> None:
         """The member says that this is its instance id; None if it says nothing."""
         if instance_id is not None:
             if member.instance_id is not None:
@@ -253,15 +263,15 @@ class EpochGroup(ABC, Generic[M, P]):
             member.instance_id = instance_id
             self._static[instance_id] = member.member_id
 
-    def _follow(self, member: M, owned: frozenset[P] | None, now: float) -> None:
+    def _reconcile(self, member: M, owned: frozenset[P] | None, now: float) -> None:
         """Let a member go on towards its target as far as it can."""
         before = replace(member)
         target = self.targets[member.member_id]
-        if not member.step(self.assignment_epoch, target, owned, lambda place: self._is_free(place, member)):
+        if not member.reconcile(self.assignment_epoch, target, owned, lambda place: self._is_free(place, member)):
             return
-        self._disown(before)
-        self._own(member)
-        member.rebalance_deadline = now + member.rebalance_timeout if self._must_hurry(member) else None
+        self._unregister_owned(before)
+        self._register_owned(member)
+        member.rebalance_deadline = now + member.rebalance_timeout if self._rebalance_timeout_applies(member) else None
 
     def _set_targets(self, targets: dict[str, frozenset[P]]) -> None:
         self.dirty |= {member_id for member_id, target in targets.items() if target != self.targets[member_id]}
@@ -269,30 +279,34 @@ class EpochGroup(ABC, Generic[M, P]):
         self.assignment_epoch = self.epoch
         self.changed = True
 
-    def _enter(self, member: M) -> None:
+    def _register(self, member: M) -> None:
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self._static[member.instance_id] = member.member_id
-        self._own(member)
+        self._register_owned(member)
 
-    def _exit(self, member: M) -> None:
-        self._disown(member)
+    def _unregister(self, member: M) -> None:
+        self._unregister_owned(member)
         del self.members[member.member_id]
         if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
             del self._static[member.instance_id]
 
-    def _touch(self, member: M) -> None:
+    def _mark_dirty(self, member: M) -> None:
         self.changed = True
         self.dirty.add(member.member_id)
 
 
-def _check_epoch(member: Reconciling[P], beat: Caller[P]) -> None:
-    if beat.epoch == member.epoch:
+def _check_epoch(member: ReconciledMember[P], heartbeat: Heartbeat[P]) -> None:
+    if heartbeat.epoch == member.epoch:
         return
     # It may have missed the answer that told it of its new epoch.
-    missed = beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned.keys()
+    missed = (
+        heartbeat.epoch == member.previous_epoch
+        and heartbeat.owned is not None
+        and heartbeat.owned <= member.assigned.keys()
+    )
     if not missed:
         raise BrokerError(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            detail=f"the member's epoch is {member.epoch}, not {beat.epoch}: it has to join again",
+            detail=f"the member's epoch is {member.epoch}, not {heartbeat.epoch}: it has to join again",
         )
