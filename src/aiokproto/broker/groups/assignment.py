@@ -1,4 +1,4 @@
-"""Partitions, as the groups have them whose coordinator assigns; and how a member hears which are its."""
+"""Partitions by topic id, as KIP-848 and KIP-932 assign them, and the result of a heartbeat that carries them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 TopicIdPartition = tuple[bytes, int]
-"""A partition: its topic's id and its index."""
+"""A partition: the id of its topic and its index. By id, since a topic can be deleted and created again by name."""
 
 TopicIdPartitions = frozenset[TopicIdPartition]
 
 
 class HeartbeatResult(NamedTuple):
-    """The answer to a heartbeat: ``assigned`` is None if the member knows it already."""
+    """The result of a ConsumerGroupHeartbeat or ShareGroupHeartbeat.
+
+    Attributes:
+        member_id: The member.
+        epoch: Its epoch from now on; -1 or -2 when it has left.
+        assigned: Its assignment; None if the member has it already, which saves the bytes of most heartbeats.
+    """
 
     member_id: str
     epoch: int
@@ -20,7 +26,7 @@ class HeartbeatResult(NamedTuple):
 
 
 def by_topic(places: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
-    """Partitions by topic id, in order."""
+    """Return the partitions of each topic, topics and partitions in ascending order."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(places):
         topics.setdefault(topic_id, []).append(index)

@@ -1,19 +1,25 @@
-"""The classic group: who belongs to it, and the rebalances in which its members agree on a new generation.
+"""The classic group: its members, and the rebalances in which they agree on a new generation.
 
 Theory of operation::
 
-    Empty ──join──▶ PreparingRebalance ──all joined, or time is up──▶ CompletingRebalance ──leader synced──▶ Stable
-      ▲                    ▲   │                                              │                                │
-      └── nobody is left ──┼───┘                                              │                                │
-                           └────── somebody joins, leaves, expires or changes ┴────────────────────────────────┘
+    Empty ──join──▶ PreparingRebalance ──all joined, or timeout──▶ CompletingRebalance ──leader synced──▶ Stable
+      ▲                    ▲   │                                           │                                │
+      └── no member left ──┼───┘                                           │                                │
+                           └────── a member joins, leaves, expires ────────┴────────────────────────────────┘
+                                   or changes its protocols
 
-*PreparingRebalance* collects JoinGroup requests; they stay parked until every known member has sent one, or until the
-longest rebalance timeout among the members is over; who has not joined by then is out, save static members (KIP-345).
-Each such round is a generation. Then the leader, which alone is told all members, computes the assignment and sends it
-with SyncGroup, and the parked SyncGroup requests are answered from it (*CompletingRebalance* → *Stable*).
+*PreparingRebalance* collects JoinGroup requests. They wait until every known member has sent one, or until the longest
+rebalance timeout among the members has passed; members that have not joined by then are removed, except static ones
+(KIP-345). Completing this barrier starts a generation. The leader, the only member that receives the list of members,
+computes the assignment and sends it in SyncGroup. The other members' SyncGroup requests wait for it
+(*CompletingRebalance* → *Stable*).
 
-No I/O, no clock: requests come with a *ticket* and the time, answers are collected with :meth:`Group.drain`, and
-:meth:`Group.tick` must be called when :meth:`Group.next_deadline` has come. Times are seconds on any one clock.
+Only *PreparingRebalance* changes the generation, and only at its end: a member either joins the next generation or is
+fenced with ILLEGAL_GENERATION.
+
+The group does no I/O and has no clock: JoinGroup and SyncGroup are passed with a *waiter* and the time; results are
+collected with :meth:`ClassicGroup.drain`, each with its waiter. The caller must call :meth:`ClassicGroup.tick` when
+:meth:`ClassicGroup.next_deadline` has passed. Times are seconds on one monotonic clock.
 """
 
 from __future__ import annotations
@@ -36,7 +42,9 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.runtime import current
 
 NEW_MEMBER_JOIN_TIMEOUT = 300.0
-"""Seconds a new member may wait parked in its first JoinGroup: nothing else tells that its client has gone."""
+"""Seconds that the first JoinGroup of a new member can wait. It sends no heartbeats yet, so that nothing else would
+show that its client is gone.
+"""
 
 Reply = tuple[Waiter, JoinResult | SyncResult]
 
@@ -45,15 +53,15 @@ class ClassicGroup:
     """A classic group.
 
     Attributes:
-        group_id: Its name.
-        state: Where it is in the cycle above.
-        generation: Number of the last completed round of joins.
-        protocol_type: What its members call themselves, "consumer" nearly always; None before the first.
-        protocol: The protocol (assignor) chosen for this generation.
-        leader: Member id of the leader.
-        members: The members by id, in the order they came.
-        empty_since: When it became empty; None while it is not.
-        changed: Something that has to outlive this coordinator changed; who saves it clears the flag.
+        group_id: Its id.
+        state: Its state in the diagram above.
+        generation: The current generation; it grows with each completed rebalance.
+        protocol_type: The type of client, "consumer" or "connect" for example; None before the first member.
+        protocol: The protocol (assignor) of this generation.
+        leader: The leader's member id.
+        members: The members by id, in the order in which they joined.
+        empty_since: When it became empty; None while it has members.
+        changed: Whether the group has to be written to the offsets topic. The store resets it.
     """
 
     type: ClassVar = "classic"
@@ -79,25 +87,26 @@ class ClassicGroup:
         self._initial_delay = initial_delay
         self._max_size = max_size
         self._make_id = make_id
-        self._static: dict[str, str] = {}
-        self._pending: dict[str, float] = {}
-        self._awaiting_sync: set[str] = set()
+        self._static_members: dict[str, str] = {}
+        self._pending_join_members: dict[str, float] = {}
+        self._pending_sync_members: set[str] = set()
         self._join_deadline: float | None = None
         self._sync_deadline: float | None = None
-        # The first round of an empty group waits for more members to come, in steps, up to this much in all (KIP-134).
+        # The first rebalance of an empty group waits for more members, so that they do not each cause a rebalance
+        # (KIP-134). Each new member prolongs the wait by the initial delay, up to the rebalance timeout in all.
         self._initial_delay_left: float | None = None
         self._new_member_added = False
         self._replies: list[Reply] = []
 
-    # ---- what the coordinator calls
+    # ---- requests
 
     def drain(self) -> list[Reply]:
-        """The answers that became ready, each once."""
+        """Return the results that became ready, each once, with their waiters."""
         replies, self._replies = self._replies, []
         return replies
 
     def join(self, waiter: Waiter, request: JoinRequest, now: float) -> None:
-        """JoinGroup. Answered at once or when the round is complete."""
+        """Apply a JoinGroup. Its result is ready at once, or when the rebalance has collected all members."""
         result = self._join(waiter, request, now)
         if result is not None:
             self._replies.append((waiter, result))
@@ -111,8 +120,8 @@ class ClassicGroup:
         protocol_type: str | None = None,
         protocol: str | None = None,
     ) -> None:
-        """SyncGroup; ``assignments`` are the leader's. Answered at once or when the leader has sent them."""
-        error = self._check(identity)
+        """Apply a SyncGroup. Its result is ready at once, or when the leader has sent the ``assignments``."""
+        error = self._check_member(identity)
         wrong = (protocol_type or self.protocol_type) != self.protocol_type or (
             protocol or self.protocol
         ) != self.protocol
@@ -124,23 +133,23 @@ class ClassicGroup:
             self._replies.append((waiter, SyncResult(error)))
             return
         member = self.members[identity.member_id]
-        self._awaiting_sync.discard(identity.member_id)
-        self._answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        self._pending_sync_members.discard(identity.member_id)
+        self._complete_sync_request(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_waiter = waiter
         member.session_deadline = None
         if self.state is ClassicGroupState.STABLE:
-            self._answer_sync(member, self._assigned(member), now)
+            self._complete_sync_request(member, self._sync_result(member), now)
         elif identity.member_id == self.leader:
             for each in self.members.values():
                 each.assignment = assignments.get(each.member_id, b"")
             self.state = ClassicGroupState.STABLE
             self.changed = True
             for each in self.members.values():
-                self._answer_sync(each, self._assigned(each), now)
+                self._complete_sync_request(each, self._sync_result(each), now)
 
     def heartbeat(self, identity: Identity, now: float) -> ErrorCode:
-        """Heartbeat: the member lives; it learns whether it should join anew."""
-        error = self._check(identity)
+        """Apply a Heartbeat. REBALANCE_IN_PROGRESS asks the member to send JoinGroup again."""
+        error = self._check_member(identity)
         if error:
             return error
         if self.members[identity.member_id].session_deadline is not None:
@@ -150,28 +159,28 @@ class ClassicGroup:
         )
 
     def leave(self, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
-        """LeaveGroup for one member. A static one may be named by its instance id alone."""
+        """Apply LeaveGroup for one member. A static member can be named by its instance id alone."""
         if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not member_id and instance_id is not None:
-            member_id = self._static.get(instance_id, "")
-        if member_id in self._pending:
-            del self._pending[member_id]
+            member_id = self._static_members.get(instance_id, "")
+        if member_id in self._pending_join_members:
+            del self._pending_join_members[member_id]
             self._try_complete_join(now)
             return ErrorCode.NONE
         error = self._check_identity(Identity(member_id, instance_id=instance_id))
         if not error:
-            self._remove(self.members[member_id], now)
+            self._remove_member(self.members[member_id], now)
         return error
 
     def check_commit(self, identity: Identity, now: float) -> ErrorCode:
-        """Whether this member may commit offsets; that it does counts as a heartbeat."""
+        """Return the error of an OffsetCommit, or NONE. A valid commit counts as a heartbeat."""
         if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        # Without a generation: a consumer that assigns itself partitions and uses the group as a name for its offsets.
+        # Without a generation: a consumer with assigned partitions, which uses the group only to store offsets.
         if identity.generation < 0 and not self.members:
             return ErrorCode.NONE
-        error = self._check(identity)
+        error = self._check_member(identity)
         if error:
             return error
         member = self.members[identity.member_id]
@@ -182,16 +191,16 @@ class ClassicGroup:
         )
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` has something to do; None if nothing can happen by time alone."""
+        """Return when :meth:`tick` has to be called; None if no timeout is running."""
         deadlines = [member.session_deadline for member in self.members.values()]
-        deadlines += [*self._pending.values(), self._join_deadline, self._sync_deadline]
+        deadlines += [*self._pending_join_members.values(), self._join_deadline, self._sync_deadline]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def tick(self, now: float) -> None:
-        """Let what is overdue happen."""
-        late = [member_id for member_id, deadline in self._pending.items() if deadline <= now]
+        """Apply the timeouts that have expired."""
+        late = [member_id for member_id, deadline in self._pending_join_members.items() if deadline <= now]
         for member_id in late:
-            del self._pending[member_id]
+            del self._pending_join_members[member_id]
         if late:
             self._try_complete_join(now)
         for member in list(self.members.values()):
@@ -200,30 +209,30 @@ class ClassicGroup:
                 and member.session_deadline <= now
                 and member.member_id in self.members
             ):
-                self._remove(member, now)
+                self._remove_member(member, now)
         if self._join_deadline is not None and self._join_deadline <= now:
             self._join_timeout_elapsed(now)
         if self._sync_deadline is not None and self._sync_deadline <= now:
             self._sync_deadline = None
-            for member in [self.members[member_id] for member_id in self._awaiting_sync]:
+            for member in [self.members[member_id] for member_id in self._pending_sync_members]:
                 if member.member_id in self.members:
-                    self._remove(member, now)
+                    self._remove_member(member, now)
 
     def kill(self, error: ErrorCode) -> None:
-        """The group is deleted, or its coordinator moves: answer everything parked with ``error``."""
+        """End the group, since it is deleted, unloaded or upgraded: all waiting requests fail with ``error``."""
         for member in self.members.values():
-            self._answer_join(member, JoinResult(error, member.member_id))
-            self._answer_sync(member, SyncResult(error))
+            self._complete_join_request(member, JoinResult(error, member.member_id))
+            self._complete_sync_request(member, SyncResult(error))
         self.members.clear()
-        self._pending.clear()
-        self._static.clear()
-        self._awaiting_sync.clear()
+        self._pending_join_members.clear()
+        self._static_members.clear()
+        self._pending_sync_members.clear()
         self._join_deadline = self._sync_deadline = None
         self.state = ClassicGroupState.DEAD
 
     def rebalance(self, now: float) -> None:
-        """Begin a round of joins."""
-        self._prepare(now)
+        """Start a rebalance."""
+        self._prepare_rebalance(now)
 
     def restore(
         self,
@@ -235,9 +244,9 @@ class ClassicGroup:
         protocol: str | None,
         leader: str | None,
     ) -> None:
-        """Become what an earlier coordinator wrote down. Sessions begin anew."""
+        """Restore the group from its record or from a consumer group. Session timeouts start again."""
         self.members = {member.member_id: member for member in members}
-        self._static = {m.instance_id: m.member_id for m in self.members.values() if m.instance_id is not None}
+        self._static_members = {m.instance_id: m.member_id for m in self.members.values() if m.instance_id is not None}
         self.generation, self.protocol_type = generation, protocol_type or None
         self.protocol, self.leader = protocol, leader
         self.state = ClassicGroupState.STABLE if self.members else ClassicGroupState.EMPTY
@@ -254,57 +263,64 @@ class ClassicGroup:
             return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, request.member_id)
         if not self._has_common_protocol(request):
             return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-        if request.member_id in self._pending:
-            self._add(request.member_id, waiter, request, now)
+        if request.member_id in self._pending_join_members:
+            self._add_member(request.member_id, waiter, request, now)
             return None
         if request.member_id:
             error = self._check_identity(Identity(request.member_id, instance_id=request.instance_id))
             if error:
                 return JoinResult(error, request.member_id)
-            return self._rejoin(self.members[request.member_id], waiter, request, now)
+            return self._join_existing_member(self.members[request.member_id], waiter, request, now)
         return self._join_new_member(waiter, request, now)
 
     def _join_new_member(self, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
         member_id = self._make_id(request.instance_id or request.client_id)
         if request.instance_id is not None:
-            if request.instance_id in self._static:
+            if request.instance_id in self._static_members:
                 return self._replace_static(member_id, waiter, request, now)
         elif request.requires_known_member_id:
-            self._pending[member_id] = now + request.session_timeout
+            self._pending_join_members[member_id] = now + request.session_timeout
             return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        self._add(member_id, waiter, request, now)
+        self._add_member(member_id, waiter, request, now)
         return None
 
-    def _rejoin(self, member: ClassicMember, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
+    def _join_existing_member(
+        self, member: ClassicMember, waiter: Waiter, request: JoinRequest, now: float
+    ) -> JoinResult | None:
         unchanged = member.protocols == request.protocols
         answered = unchanged and (
-            # In CompletingRebalance it may have missed the answer to its JoinGroup; when stable, only the leader can
-            # ask for a rebalance by joining as it is.
+            # In CompletingRebalance the response to its JoinGroup may have been lost. In Stable, a follower that joins
+            # unchanged gets the current generation; the leader's JoinGroup asks for a rebalance, since it may have
+            # seen a change of topics.
             self.state is ClassicGroupState.COMPLETING_REBALANCE
             or (self.state is ClassicGroupState.STABLE and member.member_id != self.leader)
         )
         if answered:
             member.renew_session(now)
-            return self._joined(member)
+            return self._join_result(member)
         member.rejoin(request)
-        self._park(member, waiter)
-        self._prepare(now)
+        self._set_join_waiter(member, waiter)
+        self._prepare_rebalance(now)
         return None
 
     def _replace_static(self, member_id: str, waiter: Waiter, request: JoinRequest, now: float) -> JoinResult | None:
-        """A static member has restarted: it takes over what its predecessor had, if possible without a rebalance."""
+        """Replace a static member that restarted, and so has a new member id (KIP-345).
+
+        In a stable group whose protocol stays the same the new member gets the old one's assignment without a
+        rebalance. The old member id is fenced: two processes with one instance id cannot both stay.
+        """
         assert request.instance_id is not None
-        member = self.members.pop(self._static[request.instance_id])
+        member = self.members.pop(self._static_members[request.instance_id])
         previous = member.member_id
-        self._answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, previous))
-        self._answer_sync(member, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
+        self._complete_join_request(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, previous))
+        self._complete_sync_request(member, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
         member.member_id = member_id
         member.rejoin(request)
         self.members[member_id] = member
-        self._static[request.instance_id] = member_id
-        if previous in self._awaiting_sync:
-            self._awaiting_sync.remove(previous)
-            self._awaiting_sync.add(member_id)
+        self._static_members[request.instance_id] = member_id
+        if previous in self._pending_sync_members:
+            self._pending_sync_members.remove(previous)
+            self._pending_sync_members.add(member_id)
         was_leader = self.leader == previous
         if was_leader:
             self.leader = member_id
@@ -312,16 +328,17 @@ class ClassicGroup:
             self.changed = True
             member.renew_session(now)
             if not was_leader:
-                return self._joined(member)
+                return self._join_result(member)
             if request.supports_skipping_assignment:
-                return self._joined(member)._replace(skip_assignment=True)
-            # An old client must not think it leads: it would send an assignment for a generation that has one.
-            return self._joined(member)._replace(leader=previous, members=())
-        self._park(member, waiter)
-        self._prepare(now)
+                return self._join_result(member)._replace(skip_assignment=True)
+            # A client without KIP-814 must not learn that it is the leader: it would compute and send an assignment
+            # for a generation that has one.
+            return self._join_result(member)._replace(leader=previous, members=())
+        self._set_join_waiter(member, waiter)
+        self._prepare_rebalance(now)
         return None
 
-    def _add(self, member_id: str, waiter: Waiter, request: JoinRequest, now: float) -> None:
+    def _add_member(self, member_id: str, waiter: Waiter, request: JoinRequest, now: float) -> None:
         member = ClassicMember(
             member_id,
             request.instance_id,
@@ -336,27 +353,28 @@ class ClassicGroup:
         if self.state is ClassicGroupState.PREPARING_REBALANCE and self._initial_delay_left is not None:
             self._new_member_added = True
         self.members[member_id] = member
-        self._pending.pop(member_id, None)
+        self._pending_join_members.pop(member_id, None)
         if self.leader is None:
             self.leader = member_id
         if request.instance_id is not None:
-            self._static[request.instance_id] = member_id
-        self._park(member, waiter)
+            self._static_members[request.instance_id] = member_id
+        self._set_join_waiter(member, waiter)
         member.session_deadline = now + NEW_MEMBER_JOIN_TIMEOUT
-        self._prepare(now)
+        self._prepare_rebalance(now)
 
-    def _park(self, member: ClassicMember, waiter: Waiter) -> None:
-        self._answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    def _set_join_waiter(self, member: ClassicMember, waiter: Waiter) -> None:
+        self._complete_join_request(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.join_waiter = waiter
         member.session_deadline = None
 
-    # ---- the round of joins
+    # ---- the rebalance
 
-    def _prepare(self, now: float) -> None:
+    def _prepare_rebalance(self, now: float) -> None:
         if self.state is not ClassicGroupState.PREPARING_REBALANCE:
             for member in self.members.values():
-                self._answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), now)
+                self._complete_sync_request(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS), now)
             if self.state is ClassicGroupState.COMPLETING_REBALANCE:
+                # These assignments are of the generation before: a sync that is late must not return them.
                 for member in self.members.values():
                     member.assignment = b""
             timeout = self._rebalance_timeout()
@@ -366,7 +384,7 @@ class ClassicGroup:
                 timeout = self._initial_delay
             self._join_deadline = now + timeout
             self._sync_deadline = None
-            self._awaiting_sync.clear()
+            self._pending_sync_members.clear()
             self.state = ClassicGroupState.PREPARING_REBALANCE
             self.empty_since = None
         self._try_complete_join(now)
@@ -377,7 +395,7 @@ class ClassicGroup:
         if self._initial_delay_left is not None:
             if self._join_deadline <= now:
                 self._join_timeout_elapsed(now)
-        elif not self._pending and all(member.join_waiter is not None for member in self.members.values()):
+        elif not self._pending_join_members and all(member.join_waiter is not None for member in self.members.values()):
             self._complete_join(now)
 
     def _join_timeout_elapsed(self, now: float) -> None:
@@ -393,9 +411,9 @@ class ClassicGroup:
         self._initial_delay_left = None
         for member in list(self.members.values()):
             if member.join_waiter is None and member.instance_id is None:
-                self._forget(member)
+                self._forget_member(member)
         if self.members and not self._elect_leader():
-            # Only static members are left and none of them is back: their sessions will end this.
+            # Only static members are left, and none has joined. They stay until their sessions expire.
             self._join_deadline = now + self._rebalance_timeout()
             return
         self._join_deadline = None
@@ -405,13 +423,13 @@ class ClassicGroup:
             return
         self.protocol = select_protocol(self.members.values())
         self.state = ClassicGroupState.COMPLETING_REBALANCE
-        self._awaiting_sync = set(self.members)
+        self._pending_sync_members = set(self.members)
         self._sync_deadline = now + self._rebalance_timeout()
         for member in self.members.values():
-            self._answer_join(member, self._joined(member), now)
+            self._complete_join_request(member, self._join_result(member), now)
 
     def _elect_leader(self) -> bool:
-        """The leader stays if it has joined, else the first who has takes over."""
+        """Keep the leader if it has joined, else elect the first member that has. False if none has joined."""
         joined = [member.member_id for member in self.members.values() if member.join_waiter is not None]
         if joined and self.leader not in joined:
             self.leader = joined[0]
@@ -425,40 +443,40 @@ class ClassicGroup:
 
     # ---- leaving
 
-    def _remove(self, member: ClassicMember, now: float) -> None:
-        self._answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
-        self._answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
-        self._forget(member)
+    def _remove_member(self, member: ClassicMember, now: float) -> None:
+        self._complete_join_request(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
+        self._complete_sync_request(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        self._forget_member(member)
         if self.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
-            self._prepare(now)
+            self._prepare_rebalance(now)
         else:
             self._try_complete_join(now)
 
-    def _forget(self, member: ClassicMember) -> None:
+    def _forget_member(self, member: ClassicMember) -> None:
         del self.members[member.member_id]
-        self._awaiting_sync.discard(member.member_id)
+        self._pending_sync_members.discard(member.member_id)
         if member.instance_id is not None:
-            self._static.pop(member.instance_id, None)
+            self._static_members.pop(member.instance_id, None)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 
-    # ---- answers
+    # ---- results
 
-    def _answer_join(self, member: ClassicMember, result: JoinResult, now: float | None = None) -> None:
+    def _complete_join_request(self, member: ClassicMember, result: JoinResult, now: float | None = None) -> None:
         if member.join_waiter is not None:
             self._replies.append((member.join_waiter, result))
             member.join_waiter = None
             if now is not None:
                 member.renew_session(now)
 
-    def _answer_sync(self, member: ClassicMember, result: SyncResult, now: float | None = None) -> None:
+    def _complete_sync_request(self, member: ClassicMember, result: SyncResult, now: float | None = None) -> None:
         if member.sync_waiter is not None:
             self._replies.append((member.sync_waiter, result))
             member.sync_waiter = None
             if now is not None:
                 member.renew_session(now)
 
-    def _joined(self, member: ClassicMember) -> JoinResult:
+    def _join_result(self, member: ClassicMember) -> JoinResult:
         members: tuple[JoinedMember, ...] = ()
         if member.member_id == self.leader:
             members = tuple(
@@ -474,13 +492,13 @@ class ClassicGroup:
             members,
         )
 
-    def _assigned(self, member: ClassicMember) -> SyncResult:
+    def _sync_result(self, member: ClassicMember) -> SyncResult:
         return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment)
 
-    # ---- questions
+    # ---- checks
 
-    def _check(self, identity: Identity) -> ErrorCode:
-        """Whether that is a member of the current generation."""
+    def _check_member(self, identity: Identity) -> ErrorCode:
+        """Return the error of a request that claims this identity, or NONE for a member of the current generation."""
         if self.state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self._check_identity(identity)
@@ -490,7 +508,7 @@ class ClassicGroup:
 
     def _check_identity(self, identity: Identity) -> ErrorCode:
         if identity.instance_id is not None:
-            known = self._static.get(identity.instance_id)
+            known = self._static_members.get(identity.instance_id)
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != identity.member_id:
@@ -498,7 +516,7 @@ class ClassicGroup:
         return ErrorCode.NONE if identity.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def _has_common_protocol(self, request: JoinRequest) -> bool:
-        """Whether the member's protocols leave the group at least one that all can do."""
+        """Whether all members would still support one protocol in common with this one."""
         names = {name for name, _ in request.protocols}
         if not names or not request.protocol_type:
             return False

@@ -1,4 +1,4 @@
-"""What goes into a group and comes out of it, and a member as the group sees it."""
+"""Members of classic groups, and the requests and results of the classic protocol."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 from aiokproto.error_codes import ErrorCode
 
 Waiter = object
-"""A parked request: whatever the caller wants back together with the answer."""
+"""Identifies a waiting request: the group returns it together with the result. The coordinator passes a future."""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Name and metadata of the protocols a member can do, the one it likes best first."""
+"""Name and metadata of the protocols (assignors) that a member supports, in its order of preference."""
 
 
 class ClassicGroupState(Enum):
-    """The states of a group, with the names DescribeGroups gives them."""
+    """The states of a classic group, with their names in DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -38,13 +38,16 @@ class JoinRequest:
     client_id: str = ""
     client_host: str = ""
     requires_known_member_id: bool = False
-    """A member without an id is given one and must come back with it (KIP-394, JoinGroup v4)."""
+    """Whether a new member is refused with MEMBER_ID_REQUIRED and an id to join with (KIP-394, JoinGroup v4).
+
+    Without it, a client that retries a JoinGroup whose response was lost leaves a member behind that never heartbeats.
+    """
     supports_skipping_assignment: bool = False
-    """It understands that a leader which only restarted need not assign again (KIP-814, JoinGroup v9)."""
+    """Whether the client knows ``skip_assignment``, for a static leader that restarted (KIP-814, JoinGroup v9)."""
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of a member."""
+    """A member as the leader sees it in the JoinGroup response."""
 
     member_id: str
     instance_id: str | None
@@ -52,7 +55,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The answer to JoinGroup."""
+    """The result of JoinGroup. ``members`` is empty except for the leader."""
 
     error: ErrorCode
     member_id: str = ""
@@ -65,7 +68,7 @@ class JoinResult(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """The answer to SyncGroup."""
+    """The result of SyncGroup."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -74,7 +77,7 @@ class SyncResult(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who says it is a member, of which generation."""
+    """The member, generation and instance id that a request claims. ``generation`` -1 means no group membership."""
 
     member_id: str
     generation: int = -1
@@ -83,9 +86,9 @@ class Identity(NamedTuple):
 
 @dataclass(eq=False)
 class ClassicMember:
-    """A member of a group.
+    """A member of a classic group. Times in seconds.
 
-    A parked JoinGroup or SyncGroup is a sign of life: ``session_deadline`` is None while it lasts.
+    While its JoinGroup or SyncGroup waits, the client cannot send heartbeats: ``session_deadline`` is None then.
     """
 
     member_id: str
@@ -105,7 +108,7 @@ class ClassicMember:
         self.names = frozenset(name for name, _ in self.protocols)
 
     def rejoin(self, request: JoinRequest) -> None:
-        """Take over what a later JoinGroup says."""
+        """Update the member from a later JoinGroup."""
         self.protocols = request.protocols
         self.names = frozenset(name for name, _ in request.protocols)
         self.session_timeout = request.session_timeout
@@ -114,9 +117,9 @@ class ClassicMember:
         self.client_host = request.client_host
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its metadata for a protocol."""
+        """Return its metadata for a protocol; empty if it does not support the protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def renew_session(self, now: float) -> None:
-        """It was heard of: the session begins anew."""
+        """Start its session timeout again."""
         self.session_deadline = now + self.session_timeout

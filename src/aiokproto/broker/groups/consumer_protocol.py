@@ -1,6 +1,8 @@
-"""What members of classic consumer groups tell each other through the coordinator: subscriptions and assignments.
+"""The embedded consumer protocol: subscriptions and assignments, inside the bytes of JoinGroup and SyncGroup.
 
-int16 version, then the payload. A version from the future begins like the last known one, with more after it.
+Members of classic groups exchange them through the coordinator, which only needs them to expire offsets and to migrate
+groups (KIP-848). An int16 version, then the payload. Later versions append fields, so that a version newer than the
+highest one known is decoded as the highest one known, and the rest ignored.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, DecodeError
 
 CONSUMER = "consumer"
-"""The protocol type of the groups that do so."""
+"""The protocol type of the groups that use it. Kafka Connect has "connect", with other payloads."""
 
 _INT16 = struct.Struct(">h")
 
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """A member's subscription.
+    """Decode a member's subscription.
 
     Raises:
-        BrokerError: INCONSISTENT_GROUP_PROTOCOL: it is none.
+        BrokerError: INCONSISTENT_GROUP_PROTOCOL: it is malformed.
     """
     try:
         version = min(version_of(metadata), ConsumerProtocolSubscription.versions.highest)
@@ -37,7 +39,7 @@ def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def subscribed_topics(group: ClassicGroup) -> set[str]:
-    """The topics that a classic group's members read, as far as they tell."""
+    """Return the topics that members of a classic group subscribe to. Malformed subscriptions are ignored."""
     topics: set[str] = set()
     for member in group.members.values():
         for _, metadata in member.protocols:
@@ -49,10 +51,10 @@ def subscribed_topics(group: ClassicGroup) -> set[str]:
 
 
 def decode_assignment(data: bytes) -> set[tuple[str, int]]:
-    """The topics and partitions of an assignment; none of an empty one.
+    """Decode an assignment to topics and partitions. Empty bytes are an empty assignment.
 
     Raises:
-        BrokerError: INCONSISTENT_GROUP_PROTOCOL: it is none.
+        BrokerError: INCONSISTENT_GROUP_PROTOCOL: it is malformed.
     """
     if not data:
         return set()
@@ -65,7 +67,7 @@ def decode_assignment(data: bytes) -> set[tuple[str, int]]:
 
 
 def encode_assignment(places: Iterable[tuple[str, int]], version: int) -> bytes:
-    """An assignment, in the version that the member's subscription has."""
+    """Encode an assignment in a version, which should be that of the member's subscription."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(places):
         by_topic.setdefault(topic, []).append(index)
@@ -77,15 +79,15 @@ def encode_assignment(places: Iterable[tuple[str, int]], version: int) -> bytes:
 
 
 def flatten(topics: Iterable[TopicPartition]) -> set[tuple[str, int]]:
-    """Topics and partitions in pairs."""
+    """Return (topic, partition) pairs."""
     return {(each.topic, index) for each in topics for index in each.partitions}
 
 
 def version_of(data: bytes) -> int:
-    """The version of a subscription or an assignment."""
+    """Return the version of an encoded subscription or assignment."""
     version: int = _INT16.unpack_from(data)[0]
     return version
 
 
 def _malformed(what: str, error: Exception) -> BrokerError:
-    return BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, detail=f"the {what} cannot be read: {error}")
+    return BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, detail=f"the member's {what} is malformed: {error}")

@@ -1,4 +1,12 @@
-"""The group coordinator: what requests do to groups and their offsets. Where these are kept is :mod:`store`'s."""
+"""The group coordinator: what each request does to groups and their committed offsets.
+
+:class:`~aiokproto.broker.groups.store.GroupStore` holds the groups and writes their records. The coordinator finds or
+creates the group that a request names, converts it between the classic and the consumer protocol where the request and
+``group.consumer.migration.policy`` call for it, applies the request, and calls ``_finish_operation``.
+
+A request for a group of another type fails as in Kafka: JoinGroup and SyncGroup with INCONSISTENT_GROUP_PROTOCOL,
+Heartbeat and LeaveGroup with UNKNOWN_MEMBER_ID, the requests of the newer protocols with GROUP_ID_NOT_FOUND.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +34,19 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 _MODERN_COMMIT = 9
-"""The version of OffsetCommit since which it can tell a member's epoch."""
+"""The first version of OffsetCommit that carries a member epoch (KIP-848)."""
 
 
 class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
-    """All groups of the cluster, whichever node coordinates them, and what is asked of them."""
+    """The coordinator of all groups of the cluster, whichever node serves them."""
 
     # ---- members of the classic protocol
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
-        """JoinGroup: returns when the round of joins is complete, or at once with an error."""
+        """Apply a JoinGroup. Returns when the rebalance has collected all members, or at once with an error.
+
+        Cancelling does not withdraw the member: it stays in the group until its session expires.
+        """
         entry = self._entries.get(group_id)
         if entry is None:
             if request.member_id:
@@ -62,7 +73,10 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         protocol_type: str | None,
         protocol: str | None,
     ) -> SyncResult:
-        """SyncGroup: returns when the leader has sent the assignment, or at once with an error."""
+        """Apply a SyncGroup. Returns when the leader has sent the assignment, or at once with an error.
+
+        Cancelling does not withdraw the member: it stays in the group until its session expires.
+        """
         entry = self._entries.get(group_id)
         if entry is None:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -78,7 +92,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return await waiter
 
     def heartbeat(self, group_id: str, identity: Identity) -> ErrorCode:
-        """Heartbeat."""
+        """Apply a Heartbeat. REBALANCE_IN_PROGRESS asks the member to send JoinGroup again."""
         entry = self._entries.get(group_id)
         if entry is None or isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -90,7 +104,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return error
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """LeaveGroup for one member."""
+        """Apply LeaveGroup for one member. A static member can be named by its instance id alone."""
         entry = self._entries.get(group_id)
         if entry is None or isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -102,7 +116,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return error
 
     def expire_session(self, group_id: str, member_id: str) -> ErrorCode:
-        """End a member's session, of whichever protocol, as if it had been silent for too long."""
+        """Expire a member's session as if it had sent no heartbeat. Works for all group types."""
         entry = self._entries.get(group_id)
         member = entry.group.members.get(member_id) if entry is not None else None
         if entry is None or member is None:
@@ -115,10 +129,10 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     # ---- members of the consumer protocol
 
     def consumer_heartbeat(self, group_id: str, heartbeat: ConsumerHeartbeat) -> HeartbeatResult:
-        """ConsumerGroupHeartbeat of a member that joins or stays. A classic group becomes a consumer group by that.
+        """Apply a ConsumerGroupHeartbeat of a member that joins or stays. Joining can upgrade a classic group.
 
         Raises:
-            BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
+            BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ConsumerGroup.heartbeat`.
         """
         entry, group = self._consumer_group(group_id, joining=heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH)
         try:
@@ -127,10 +141,10 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             self._finish_operation(entry)
 
     def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
-        """ConsumerGroupHeartbeat of a member that leaves.
+        """Apply a ConsumerGroupHeartbeat of a member that leaves. The last consumer member may downgrade the group.
 
         Raises:
-            BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
+            BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ConsumerGroup.leave`.
         """
         entry, group = self._consumer_group(group_id, joining=False)
         answer = group.leave(member_id, instance_id, epoch)
@@ -142,7 +156,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         super()._tick(entry)
         self._downgrade(entry, rebalance=True)
 
-    # ---- from one kind of group to the other
+    # ---- migration between classic and consumer groups (KIP-848)
 
     def _consumer_group(self, group_id: str, joining: bool) -> tuple[Entry, ConsumerGroup]:
         entry = self._entries.get(group_id)
@@ -150,27 +164,34 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             return entry, entry.group
         if not joining or (entry is not None and isinstance(entry.group, (ShareGroup, StreamsGroup))):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no consumer group {group_id!r}")
-        fresh = ConsumerGroup(group_id, self._topics, self.consumer_settings(group_id))
+        new_group = ConsumerGroup(group_id, self._topics, self.consumer_settings(group_id))
         if entry is None:
-            entry = self._entries[group_id] = Entry(fresh)
-            return entry, fresh
+            entry = self._entries[group_id] = Entry(new_group)
+            return entry, new_group
         assert isinstance(entry.group, ClassicGroup)
         if entry.group.members:
             if not self._can_upgrade(entry.group):
-                raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"group {group_id!r} is a classic group")
-            fresh = upgrade(entry.group, self._topics, fresh.settings, self._now())
+                raise BrokerError(
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                    detail=f"group {group_id!r} is a classic group and cannot be upgraded"
+                    " (group.consumer.migration.policy, group.consumer.max.size)",
+                )
+            new_group = upgrade(entry.group, self._topics, new_group.settings, self._now())
         self._write_tombstones(entry)
         entry.group.kill(ErrorCode.REBALANCE_IN_PROGRESS)
         self._send_responses(entry.group)
-        entry.group = fresh
-        return entry, fresh
+        entry.group = new_group
+        return entry, new_group
 
     def _can_upgrade(self, group: ClassicGroup) -> bool:
         limit = self._state.options.number("group.consumer.max.size")
         return self._migration_allowed("upgrade") and group.protocol_type == CONSUMER and len(group.members) <= limit
 
     def _downgrade(self, entry: Entry, rebalance: bool) -> None:
-        """Make a consumer group classic if all its members are; ``rebalance``, if somebody has left what he had."""
+        """Convert a consumer group to a classic group if all its members speak the classic protocol.
+
+        With ``rebalance``, its members have to join again, since a member left and its partitions have to be assigned.
+        """
         group = entry.group
         if not (isinstance(group, ConsumerGroup) and self._migration_allowed("downgrade") and can_downgrade(group)):
             return
@@ -183,7 +204,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         self._finish_operation(entry)
 
     def _convert_to_classic(self, entry: Entry) -> ClassicGroup:
-        """The group as a classic one; a consumer group is replaced by one without members."""
+        """Return the entry's group if it is classic, else replace it by a new classic group without members."""
         if isinstance(entry.group, ClassicGroup):
             return entry.group
         self._write_tombstones(entry)
@@ -196,15 +217,20 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     # ---- offsets
 
     def check_commit(
-        self, group_id: str, identity: Identity, version: int = _MODERN_COMMIT, places: Iterable[TopicIdPartition] = ()
+        self,
+        group_id: str,
+        identity: Identity,
+        version: int = _MODERN_COMMIT,
+        partitions: Iterable[TopicIdPartition] = (),
     ) -> ErrorCode:
-        """Whether this member, or somebody without a group, may commit. The group comes into being by that.
+        """Return the error of an OffsetCommit, or NONE. Committing without a generation creates the group.
 
         Args:
             group_id: The group.
-            who: Who says it is a member of it.
+            identity: The member, and its generation or member epoch; -1 for a consumer with assigned partitions.
             version: The version of OffsetCommit.
-            places: What it wants to commit for, by topic id.
+            partitions: The partitions to commit for: a member can commit with an older epoch for those that it has
+                owned since then (KIP-1251).
         """
         entry = self._entries.get(group_id)
         if entry is None:
@@ -215,13 +241,13 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         if isinstance(entry.group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if isinstance(entry.group, (ConsumerGroup, StreamsGroup)):
-            return _check_commit(entry.group, identity, version, places)
+            return _check_commit(entry.group, identity, version, partitions)
         error = entry.group.check_commit(identity, self._now())
         self._finish_operation(entry)
         return error
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether a member may ask for committed offsets; of classic groups anybody may."""
+        """Return the error of an OffsetFetch, or NONE. Classic groups do not check the member."""
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, (ConsumerGroup, StreamsGroup)):
             try:
@@ -231,7 +257,11 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return ErrorCode.NONE
 
     def commit(self, group_id: str, offsets: dict[tuple[str, int], OffsetAndMetadata]) -> None:
-        """Write offsets; :meth:`check_commit` comes before."""
+        """Commit offsets of an existing group. The caller has called :meth:`check_commit`.
+
+        An offset that an open transaction has written before is superseded: this commit is later in the log, and the
+        transaction's COMMIT marker must not replace it.
+        """
         self._entries[group_id].offsets.update(offsets)
         partition = self.partition_of(group_id)
         self.pending.supersede(partition.index, group_id, offsets)
@@ -243,7 +273,11 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
     # ---- offsets in transactions
 
     def check_transactional_commit(self, group_id: str, identity: Identity) -> ErrorCode:
-        """As :meth:`check_commit`, for offsets in a transaction: old producers do not say for which member they act."""
+        """Return the error of a TxnOffsetCommit, or NONE.
+
+        As :meth:`check_commit`, with two differences. Before KIP-447 (v3) producers send no member, which is accepted
+        in an existing group. And a rebalance in progress does not fail the commit: the generation fences old members.
+        """
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ShareGroup):
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -255,27 +289,31 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return ErrorCode.NONE if error is ErrorCode.REBALANCE_IN_PROGRESS else error
 
     def pending_offsets(self, group_id: str) -> set[tuple[str, int]]:
-        """The topics and partitions whose offsets an open transaction is about to change."""
+        """Return the topics and partitions for which an open transaction has written offsets."""
         return self.pending.of_group(self.partition_of(group_id).index, group_id)
 
     def commit_pending(
         self, group_id: str, producer_id: int, producer_epoch: int, offsets: dict[tuple[str, int], OffsetAndMetadata]
     ) -> None:
-        """Write offsets as a part of a producer's transaction; they count when a marker commits it."""
+        """Write offsets as part of a producer's transaction. They become the group's when its COMMIT marker is written.
+
+        Raises:
+            BrokerError: The producer is fenced or the transaction unknown; nothing is written then.
+        """
         partition = self.partition_of(group_id)
         records = [(encode_offset_key(group_id, *where), encode_offset_value(what)) for where, what in offsets.items()]
         self._write(partition, records, producer_id, producer_epoch)
         self.pending.add(partition.index, producer_id, group_id, offsets)
 
     def transaction_ended(self, partition: Partition, producer_id: int, committed: bool) -> None:
-        """A marker was written to a partition of the offsets topic: what was pending there is decided."""
+        """Apply a transaction marker written to a partition of the offsets topic, to the offsets pending in it."""
         for group_id, offsets in self.pending.end(partition.index, producer_id).items():
             if committed:
                 entry = self._entries.get(group_id) or self._create(group_id)
                 entry.offsets.update(offsets)
 
     def delete_offsets(self, group_id: str, where: Iterable[tuple[str, int]]) -> None:
-        """Forget offsets of a group, as far as there are such."""
+        """Delete committed and pending offsets of a group. Partitions without an offset are ignored."""
         entry = self._entries[group_id]
         partition = self.partition_of(group_id)
         pending = self.pending.of_group(partition.index, group_id)
@@ -284,7 +322,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         self._write(partition, [(encode_offset_key(group_id, *each), None) for each in gone])
 
     def delete_group(self, group_id: str) -> ErrorCode:
-        """Forget a group without members and its offsets."""
+        """Delete a group with its offsets or share states. Returns NON_EMPTY_GROUP if it has members."""
         entry = self._entries.get(group_id)
         if entry is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -301,7 +339,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return ErrorCode.NONE
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Forget all groups' offsets of a topic."""
+        """Delete the offsets that all groups have for a deleted topic."""
         if topic.name == OFFSETS_TOPIC:
             self.close()
             return
@@ -312,9 +350,9 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 self._remove_share_topic(entry, entry.group, topic)
 
     def expire(self) -> None:
-        """Forget offsets older than ``offsets.retention.minutes``, and groups that have neither members nor offsets.
+        """Delete offsets older than ``offsets.retention.minutes``, and groups with neither members nor offsets.
 
-        Share groups have no such offsets, and stay until somebody deletes them.
+        Share groups have no committed offsets and do not expire: they are deleted by DeleteGroups only.
         """
         retention = self._state.options.number("offsets.retention.minutes") * 60
         age = Age(self._now(), self._state.clock.wall(), retention)
@@ -328,10 +366,10 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
 
 
 def _check_commit(
-    group: ConsumerGroup | StreamsGroup, identity: Identity, version: int, places: Iterable[TopicIdPartition]
+    group: ConsumerGroup | StreamsGroup, identity: Identity, version: int, partitions: Iterable[TopicIdPartition]
 ) -> ErrorCode:
     try:
-        group.check_commit(identity.member_id, identity.generation, version, places)
+        group.check_commit(identity.member_id, identity.generation, version, partitions)
     except BrokerError as error:
         stale = error.code is ErrorCode.STALE_MEMBER_EPOCH and version < _MODERN_COMMIT
         return ErrorCode.ILLEGAL_GENERATION if stale else error.code

@@ -1,17 +1,22 @@
-"""What the groups have in common whose coordinator assigns: epochs, members that follow at their own pace, fencing.
+"""The base of consumer and streams groups: members, epochs, fencing, and the target assignment (KIP-848, KIP-1071).
 
 There are three epochs::
 
     group epoch  ≥  assignment epoch  ≥  member epochs
 
-The group's grows whenever what is shared out or who shares it changes. The next heartbeat that notices computes a
-target assignment for it, and so the assignment's epoch catches up. Each member then follows at its own pace
-(:meth:`Reconciling.step`), so that a rebalance stops nobody who is not concerned. A member whose requests are of
-another epoch than its own is fenced, and has to join again with epoch 0.
+- The *group epoch* grows whenever the input of the assignor changes: members, subscriptions, or topic metadata.
+- The *assignment epoch* is the group epoch for which the target assignment was computed. The next heartbeat that finds
+  it behind computes a new target.
+- A *member epoch* is the assignment epoch that the member has been reconciled to. Members are reconciled one by one, at
+  their own heartbeats (:meth:`ReconciledMember.reconcile`): a rebalance does not interrupt members whose assignment
+  stays the same. This replaces the barrier of JoinGroup and SyncGroup in classic groups.
 
-No I/O, no clock: requests come with the time, refusals are raised, and :meth:`EpochGroup.tick` must be called when
-:meth:`EpochGroup.next_deadline` has come. Times are seconds on any one clock. What was touched since the last look
-is in ``dirty``, for whoever saves it.
+Fencing: a request whose member epoch is not the member's own fails with FENCED_MEMBER_EPOCH, and the client joins again
+with epoch 0. The one exception is a heartbeat with the previous epoch from a member whose last response was lost.
+
+The group does no I/O and has no clock: requests are passed with the time, and errors are raised. The caller must call
+:meth:`EpochGroup.tick` when :meth:`EpochGroup.next_deadline` has passed. Times are seconds on one monotonic clock. The
+ids of members that changed are in ``dirty`` until the store has written their records.
 """
 
 from __future__ import annotations
@@ -35,12 +40,12 @@ P = TypeVar("P", bound=Hashable)
 P_co = TypeVar("P_co", bound=Hashable, covariant=True)
 
 INITIAL_EPOCH = 1
-"""That of a group and its assignment before anybody has come."""
+"""The group epoch and the assignment epoch of a group that has not had members yet."""
 
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """A group's options. Times in seconds."""
+    """The options of a consumer or share group. Times in seconds."""
 
     session_timeout: float = 45.0
     heartbeat_interval: float = 5.0
@@ -48,7 +53,7 @@ class GroupSettings:
 
 
 class Heartbeat(Protocol[P_co]):
-    """What a heartbeat says of who sends it."""
+    """The fields that heartbeats of all group types have. ``owned`` is None if the member does not report it."""
 
     @property
     def member_id(self) -> str: ...
@@ -64,17 +69,17 @@ class Heartbeat(Protocol[P_co]):
 
 
 class EpochGroup(ABC, Generic[M, P]):
-    """A group of such members.
+    """A group whose assignment the coordinator computes.
 
     Attributes:
-        group_id: Its name.
-        epoch: Grows with each change of members and of what they share.
-        assignment_epoch: The epoch that the target assignment was computed for.
-        members: The members by id, in the order they came.
-        targets: What each of them should have.
-        metadata_hash: Hash of the topics at the time of ``epoch``.
-        changed: Something that has to outlive this coordinator changed; who saves it clears this and ``dirty``.
-        dirty: Ids of the members it concerns, some of which may be gone.
+        group_id: Its id.
+        epoch: The group epoch.
+        assignment_epoch: The group epoch for which ``targets`` was computed.
+        members: The members by id, in the order in which they joined.
+        targets: The target assignment: what each member should own.
+        metadata_hash: Hash of the subscribed topics as of ``epoch``.
+        changed: Whether something has to be written to the offsets topic. The store resets it, and ``dirty``.
+        dirty: Ids of members whose records changed. A member that was removed is in it too: it needs tombstones.
     """
 
     def __init__(self, group_id: str, epoch: int) -> None:
@@ -87,12 +92,12 @@ class EpochGroup(ABC, Generic[M, P]):
         self.dirty: set[str] = set()
         self._static: dict[str, str] = {}
 
-    # ---- what a kind of group decides
+    # ---- what subclasses define
 
     @property
     @abstractmethod
     def max_size(self) -> int:
-        """The most members it may have."""
+        """The maximum number of members."""
 
     @abstractmethod
     def _new_member(self, member_id: str) -> M: ...
@@ -101,32 +106,34 @@ class EpochGroup(ABC, Generic[M, P]):
     def _session_timeout(self, member: M) -> float: ...
 
     @abstractmethod
-    def _is_free(self, place: P, member: M) -> bool:
-        """Whether nobody has what would be in that member's way."""
+    def _is_free(self, wanted: P, member: M) -> bool:
+        """Whether a partition or task can be assigned to a member, since no other member owns it."""
 
     def _refresh_topics(self) -> None:
-        """The members have changed: see which topics matter to them now."""
+        """Resolve the topics that the members need, after members changed."""
 
     def _is_replaceable(self, member: M) -> bool:
-        """Whether somebody with its instance id may take over from it."""
+        """Whether a new member with the same instance id can take the member's place."""
         return member.epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
     def _rebalance_timeout_applies(self, member: M) -> bool:
-        """Whether it is given up if it does not give up in time what it must."""
+        """Whether the member is removed if it does not revoke within its rebalance timeout."""
         return member.state is MemberState.UNREVOKED_PARTITIONS
 
     def _register_owned(self, member: M) -> None:
-        """What a member has is not what it was."""
+        """Called after a member's assignment changed, to record it as owner."""
         self._mark_dirty(member)
 
     def _unregister_owned(self, member: M) -> None:
-        """A member is about to have something else, or nothing."""
+        """Called before a member's assignment changes, with the old one, to remove it as owner."""
         self._mark_dirty(member)
 
-    # ---- leaving, and what time does
+    # ---- leaving, and timeouts
 
     def remove_or_keep_static(self, member_id: str, instance_id: str | None, epoch: int) -> None:
-        """A member leaves, for good (-1) or to come back (-2; static members alone).
+        """Let a member leave: remove it (-1), or retain its assignment until it is back (-2; only static members).
+
+        A static member that is away has epoch -2, and its session timeout goes on.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -145,7 +152,7 @@ class EpochGroup(ABC, Generic[M, P]):
             self.remove(member)
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` has something to do; None if nothing can happen by time alone."""
+        """Return when :meth:`tick` has to be called; None if no timeout is running."""
         deadlines = [
             deadline
             for member in self.members.values()
@@ -155,14 +162,14 @@ class EpochGroup(ABC, Generic[M, P]):
         return min(deadlines, default=None)
 
     def tick(self, now: float) -> None:
-        """Give up members that were silent, or that do not give up what they must."""
+        """Remove members whose session or rebalance timeout has expired."""
         for member in list(self.members.values()):
             deadlines = (member.session_deadline, member.rebalance_deadline)
             if any(deadline is not None and deadline <= now for deadline in deadlines):
                 self.remove(member)
 
     def restore(self, members: Iterable[M], targets: dict[str, frozenset[P]], now: float) -> None:
-        """Become what was written down, or what another kind of group was. Sessions begin anew."""
+        """Restore members and target assignment from records or from a classic group. Session timeouts start again."""
         for member in members:
             self._register(member)
             member.session_deadline = now + self._session_timeout(member)
@@ -171,27 +178,27 @@ class EpochGroup(ABC, Generic[M, P]):
         self.targets = {member_id: targets.get(member_id, frozenset()) for member_id in self.members}
         self._refresh_topics()
 
-    # ---- questions
+    # ---- queries
 
     @property
     def state(self) -> str:
-        """Its state, as its kind's Describe request names it."""
+        """The group's state, as the Describe request of its type reports it."""
         if not self.members:
             return "Empty"
         if self.epoch > self.assignment_epoch:
             return "Assigning"
-        settled = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
-        return "Stable" if settled else "Reconciling"
+        stable = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
+        return "Stable" if stable else "Reconciling"
 
     def static_member(self, instance_id: str | None) -> M | None:
-        """The member with that instance id."""
+        """Return the member with an instance id, or None."""
         return self.members.get(self._static.get(instance_id, "")) if instance_id is not None else None
 
     def find(self, member_id: str, instance_id: str | None = None) -> M:
-        """A member, by both ids if it is static.
+        """Return a member, found by instance id if the request gives one.
 
         Raises:
-            BrokerError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, if another has that instance id.
+            BrokerError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID, if another member has this instance id.
         """
         member = self.members.get(member_id) if instance_id is None else self.static_member(instance_id)
         if member is None:
@@ -204,13 +211,13 @@ class EpochGroup(ABC, Generic[M, P]):
         return member
 
     def check_not_full(self, member_id: str) -> None:
-        """Raise :class:`BrokerError` GROUP_MAX_SIZE_REACHED if there is no room for one more member."""
+        """Raise :class:`BrokerError` GROUP_MAX_SIZE_REACHED if this is a new member and the group is full."""
         if member_id not in self.members and len(self.members) >= self.max_size:
             raise BrokerError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED, detail=f"the group has {len(self.members)} members, its maximum"
             )
 
-    # ---- joining and moving on
+    # ---- joining and reconciliation
 
     def _get_or_add_member(self, heartbeat: Heartbeat[P]) -> M:
         if heartbeat.epoch != JOIN_GROUP_MEMBER_EPOCH:
@@ -232,14 +239,14 @@ class EpochGroup(ABC, Generic[M, P]):
         return self.replace(known, heartbeat.member_id)
 
     def add(self, member_id: str) -> M:
-        """A new member, of which nothing is known yet."""
+        """Add a member with an empty target assignment."""
         member = self._new_member(member_id)
         self._register(member)
         self.targets[member_id] = frozenset()
         return member
 
     def replace(self, old: M, member_id: str) -> M:
-        """A static member has come back under another id: it has what it had."""
+        """Replace a static member by one with another member id, which gets its assignment and target assignment."""
         self._unregister(old)
         member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
         self._register(member)
@@ -247,7 +254,7 @@ class EpochGroup(ABC, Generic[M, P]):
         return member
 
     def remove(self, member: M) -> None:
-        """A member is gone for good. Who takes over what it had is decided at the next heartbeat."""
+        """Remove a member. The next heartbeat of any member computes the new target assignment."""
         self._unregister(member)
         del self.targets[member.member_id]
         self.epoch += 1
@@ -256,7 +263,7 @@ class EpochGroup(ABC, Generic[M, P]):
             self._set_targets({})
 
     def _set_instance_id(self, member: M, instance_id: str | None) -> None:
-        """The member says that this is its instance id; None if it says nothing."""
+        """Set a member's instance id from its heartbeat; None leaves it as it is."""
         if instance_id is not None:
             if member.instance_id is not None:
                 self._static.pop(member.instance_id, None)
@@ -264,10 +271,10 @@ class EpochGroup(ABC, Generic[M, P]):
             self._static[instance_id] = member.member_id
 
     def _reconcile(self, member: M, owned: frozenset[P] | None, now: float) -> None:
-        """Let a member go on towards its target as far as it can."""
+        """Reconcile a member with its target assignment, and start or stop its rebalance timeout."""
         before = replace(member)
         target = self.targets[member.member_id]
-        if not member.reconcile(self.assignment_epoch, target, owned, lambda place: self._is_free(place, member)):
+        if not member.reconcile(self.assignment_epoch, target, owned, lambda each: self._is_free(each, member)):
             return
         self._unregister_owned(before)
         self._register_owned(member)
@@ -299,7 +306,7 @@ class EpochGroup(ABC, Generic[M, P]):
 def _check_epoch(member: ReconciledMember[P], heartbeat: Heartbeat[P]) -> None:
     if heartbeat.epoch == member.epoch:
         return
-    # It may have missed the answer that told it of its new epoch.
+    # The response with the new epoch may have been lost. The member can go on if it owns nothing beyond its assignment.
     missed = (
         heartbeat.epoch == member.previous_epoch
         and heartbeat.owned is not None
@@ -308,5 +315,5 @@ def _check_epoch(member: ReconciledMember[P], heartbeat: Heartbeat[P]) -> None:
     if not missed:
         raise BrokerError(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            detail=f"the member's epoch is {member.epoch}, not {heartbeat.epoch}: it has to join again",
+            detail=f"the member epoch is {member.epoch}, not {heartbeat.epoch}: join again with epoch 0",
         )

@@ -1,4 +1,4 @@
-"""Which committed offsets have grown too old (KIP-211)."""
+"""Expiration of committed offsets (KIP-211)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TopicPartition = tuple[str, int]
 
 
 class Age(NamedTuple):
-    """The time by the group's clock (s) and by the wall clock (ms), and how long offsets are kept (s)."""
+    """The time on the group's clock (s) and on the wall clock (ms), and ``offsets.retention.minutes`` (s)."""
 
     now: float
     wall: int
@@ -26,11 +26,12 @@ class Age(NamedTuple):
 def expired(
     group: ClassicGroup | ConsumerGroup | StreamsGroup, offsets: Mapping[TopicPartition, OffsetAndMetadata], age: Age
 ) -> list[TopicPartition]:
-    """The offsets to forget.
+    """Return the partitions whose offsets have expired.
 
-    An offset lives for the retention, counted from when it was committed; in a classic group that had members, from
-    when the last of them left. While there are members only topics that none of them reads are looked at, and in the
-    middle of a rebalance none. An expiry that came with the commit goes before all that.
+    The retention starts with the commit; in a classic group that has had members, when the last member left. While a
+    group has members, only offsets of topics that no member subscribes to expire; during a classic rebalance none do,
+    since the subscriptions are incomplete. An expiry that the commit itself set (OffsetCommit v2-4) replaces the
+    retention.
     """
     if isinstance(group, ClassicGroup) and group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
         return []
@@ -47,7 +48,10 @@ def expired(
 
 
 def _reads(group: ClassicGroup | ConsumerGroup | StreamsGroup) -> Callable[[str], bool]:
-    """Whether the group has a member that reads a topic; of what others than consumers do nothing is known."""
+    """Return whether a member subscribes to a topic, as a function of the topic.
+
+    Subscriptions of other protocol types than "consumer" cannot be decoded: with members, all topics count as read.
+    """
     if isinstance(group, (ConsumerGroup, StreamsGroup)):
         return group.subscribed
     if group.members and group.protocol_type != CONSUMER:

@@ -1,4 +1,9 @@
-"""Groups of the newer protocols in the offsets topic: each record an int16, type or version, and then the payload."""
+"""Records of consumer, share and streams groups in the offsets topic.
+
+A key is an int16 record type and the payload, a value an int16 version and the payload. A group is many records: one
+for the group, one for the target assignment's epoch, three for each member. A group's *image* is the newest value of
+each key, which is what a reader of the compacted topic would know; comparing with it finds the records to write.
+"""
 
 from __future__ import annotations
 
@@ -10,51 +15,56 @@ from aiokproto.codec.schema import Payload
 
 _INT16 = struct.Struct(">h")
 _VERSION = 0
-"""Version of all keys and values: they have only had one."""
+"""Version of all keys and values: each has had only this one so far."""
 
 V = TypeVar("V", bound=Payload)
 
 Image = dict[bytes, bytes]
-"""A group's records: what a reader of the topic knows of it."""
+"""The newest value of each key of a group."""
 
 
 class Keys:
-    """The keys of one kind of group, by record type."""
+    """The key classes of one type of group, by record type."""
 
     def __init__(self, types: Mapping[int, type[Payload]]) -> None:
         self._types = types
         self._numbers = {key: number for number, key in types.items()}
 
     def prefix(self, kind: type[Payload]) -> bytes:
-        """What the keys of a type begin with."""
+        """Return the record type of a key class, encoded: all its keys begin with it."""
         return _INT16.pack(self._numbers[kind])
 
     def encode(self, key: Payload) -> bytes:
-        """A record's key."""
+        """Encode a record's key."""
         return self.prefix(type(key)) + key.encode(_VERSION)
 
     def decode(self, key: bytes) -> Payload | None:
-        """What a record is about; None if it is about something else."""
+        """Decode a record's key; None for a record of another type."""
         found = self._types.get(_INT16.unpack_from(key)[0])
         return found.decode(key[_INT16.size :], _VERSION) if found is not None else None
 
     def group_of(self, key: bytes) -> str | None:
-        """The group that a record is about; None if it is about something else."""
+        """Return the group id in a record's key; None for a record of another type."""
         return getattr(self.decode(key), "group_id", None)
 
 
 def encode_value(value: Payload) -> bytes:
-    """A record's value."""
+    """Encode a record's value."""
     return _INT16.pack(_VERSION) + value.encode(_VERSION)
 
 
 def decode_value(kind: type[V], value: bytes) -> V:
-    """A record's value, of a type that its key tells."""
+    """Decode a record's value, whose class follows from the key."""
     return kind.decode(value[_INT16.size :], _INT16.unpack_from(value)[0])
 
 
 def update(written: Image, current: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
-    """The records that bring what is written up to date, and ``written`` with them."""
+    """Return the records that differ from those written, and update ``written``.
+
+    Args:
+        written: The image of the group in the topic.
+        current: The records as they have to be; None for a tombstone. Keys that are not in it are left as they are.
+    """
     fresh = [(key, value) for key, value in current.items() if written.get(key) != value]
     for key, value in fresh:
         if value is None:

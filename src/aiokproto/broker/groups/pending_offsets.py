@@ -1,4 +1,8 @@
-"""Offsets committed in transactions that are still open: not in force yet, and in doubt for whoever asks (KIP-447)."""
+"""Offsets committed by TxnOffsetCommit in transactions that are still open (KIP-98).
+
+They become the group's offsets when a COMMIT marker is written to their partition of the offsets topic, and are dropped
+on an ABORT marker. Until then a fetch with ``require_stable`` reports them as unstable (KIP-447).
+"""
 
 from __future__ import annotations
 
@@ -12,24 +16,27 @@ T = TypeVar("T")
 
 
 class PendingTransactionalOffsets(Generic[T]):
-    """By the partition of the offsets topic and the producer, which is how the marker that decides them names them."""
+    """The pending offsets, by partition of the offsets topic and producer id: a marker names just these two."""
 
     def __init__(self) -> None:
         self._pending: dict[tuple[int, int], dict[tuple[str, TopicPartition], T | None]] = {}
 
     def add(self, partition: int, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, T]) -> None:
-        """Note offsets that a producer has sent to a partition of the offsets topic."""
+        """Add offsets that a producer has committed to a group in a partition of the offsets topic."""
         pending = self._pending.setdefault((partition, producer_id), {})
         pending.update({(group_id, where): what for where, what in offsets.items()})
 
     def supersede(self, partition: int, group_id: str, offsets: Iterable[TopicPartition]) -> None:
-        """Something newer was written for these: they stay in doubt, but a commit will not bring the older back."""
+        """Discard the pending values of offsets for which a later record was written outside the transaction.
+
+        They stay unstable until the marker, but the COMMIT must not replace the newer offset by the older one.
+        """
         for (at, _), pending in self._pending.items():
             if at == partition:
                 pending.update({(group_id, where): None for where in offsets if (group_id, where) in pending})
 
     def end(self, partition: int, producer_id: int) -> dict[str, dict[TopicPartition, T]]:
-        """The transaction is over: what was pending by it, by group."""
+        """Remove the offsets of a transaction that has ended and return them, by group."""
         ended: dict[str, dict[TopicPartition, T]] = {}
         for (group_id, where), what in self._pending.pop((partition, producer_id), {}).items():
             if what is not None:
@@ -37,7 +44,7 @@ class PendingTransactionalOffsets(Generic[T]):
         return ended
 
     def of_group(self, partition: int, group_id: str) -> set[TopicPartition]:
-        """Where offsets of a group are in doubt."""
+        """Return the partitions for which a group has pending offsets."""
         return {
             where
             for (at, _), pending in self._pending.items()
@@ -47,6 +54,6 @@ class PendingTransactionalOffsets(Generic[T]):
         }
 
     def drop(self, partition: int) -> None:
-        """Forget all that was sent to a partition: its coordinator moves."""
+        """Remove everything in a partition of the offsets topic: its leader changes, and it is read again."""
         for key in [key for key in self._pending if key[0] == partition]:
             del self._pending[key]

@@ -1,4 +1,4 @@
-"""Which of its members' protocols (assignors) a group uses."""
+"""The choice of a classic group's protocol, which for consumers is the assignor."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from aiokproto.broker.groups.classic_member import ClassicMember
 
 
 def common_protocols(members: Collection[ClassicMember]) -> frozenset[str]:
-    """The protocols that every member can do."""
+    """Return the protocols that every member supports."""
     return frozenset.intersection(*(member.names for member in members)) if members else frozenset()
 
 
 def select_protocol(members: Collection[ClassicMember]) -> str | None:
-    """The protocol for the next generation: each member votes for the one it likes best of those that all can do."""
+    """Return the protocol of the next generation.
+
+    Each member votes for the first in its list that all members support; the one with the most votes wins.
+    """
     candidates = common_protocols(members)
     votes = Counter(
         next(name for name, _ in member.protocols if name in candidates) for member in members if candidates

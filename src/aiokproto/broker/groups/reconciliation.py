@@ -1,11 +1,18 @@
-"""A member of any group whose coordinator assigns, and how it gets from what it has to what it should have.
+"""Reconciliation: how a member gets from its current assignment to its target assignment (KIP-848).
 
-Each member walks to the target assignment by itself, in steps that its heartbeats drive::
+Each member is reconciled on its own, one step at each of its heartbeats::
 
-    STABLE ──a new target──▶ UNREVOKED_PARTITIONS ──given up──▶ UNRELEASED_PARTITIONS ──others have, too──▶ STABLE
+    STABLE ──new target──▶ UNREVOKED_PARTITIONS ──revoked──▶ UNRELEASED_PARTITIONS ──released by others──▶ STABLE
 
-It first gives up what it should not have, in its old epoch; then it enters the target's epoch, and receives what it
-lacks as the others let go of it. Nothing is ever at two members that must not be.
+1. *Revoke.* What is not in the target moves from ``assigned`` to ``pending_revocation``. The member stays in its old
+   epoch, so that it can still commit the offsets of what it revokes.
+2. *Enter the target's epoch* once a heartbeat reports that it owns nothing of that any more.
+3. *Assign* what it lacks, as far as it is free. What another member still owns, or has pending revocation, is assigned
+   by a later heartbeat, when that member has released it.
+
+States that are not needed are skipped: a member that has nothing to revoke enters the new epoch at once. A partition or
+task therefore never has two owners. A heartbeat that does not say what the member owns (``owned`` is None) proves
+nothing, and does not end the first step.
 """
 
 from __future__ import annotations
@@ -18,14 +25,16 @@ from typing import Generic, TypeVar
 P = TypeVar("P", bound=Hashable)
 
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
-"""Epoch of a static member that has left and is expected back; also what it says to leave like that."""
+"""Epoch by which a static member leaves and keeps its assignment, and its epoch until it is back (KIP-345, KIP-848)."""
 
 JOIN_GROUP_MEMBER_EPOCH = 0
+"""Epoch by which a member joins."""
 LEAVE_GROUP_MEMBER_EPOCH = -1
+"""Epoch by which a member leaves for good."""
 
 
 class MemberState(IntEnum):
-    """Where a member is on its way, with the numbers that its records give these states."""
+    """The states of the reconciliation, with their numbers in the records of consumer groups."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -34,15 +43,15 @@ class MemberState(IntEnum):
 
 @dataclass(eq=False)
 class ReconciledMember(Generic[P]):
-    """What is known of a member of any group whose coordinator assigns: it has partitions, or what else there is.
+    """A member of a consumer or streams group. Times in seconds. ``P`` is a partition or a task.
 
     Attributes:
-        epoch: The epoch of the target assignment that it follows.
-        previous_epoch: The one before: a heartbeat of that epoch may have missed its answer.
-        assigned: What it has, and the epochs in which it was given that.
-        revoking: What it had and must give up.
-        session_deadline: When it is given up for lost.
-        rebalance_deadline: When it must have done what the rebalance asks of it; None while it owes nothing.
+        epoch: The member epoch: that of the target assignment it has been reconciled to, as far as it could be.
+        previous_epoch: The epoch before. A heartbeat with it is accepted when the response with the new one was lost.
+        assigned: What it owns, and the epoch in which each was assigned.
+        pending_revocation: What it has to revoke, and still owns.
+        session_deadline: When it is removed unless it sends a heartbeat.
+        rebalance_deadline: When it is removed unless it has revoked; None while it has nothing to revoke.
     """
 
     member_id: str
@@ -60,19 +69,19 @@ class ReconciledMember(Generic[P]):
     rebalance_deadline: float | None = field(default=None, kw_only=True)
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether it has arrived at that target."""
+        """Whether the reconciliation with the target of this epoch is complete."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def reconcile(
         self, target_epoch: int, target: frozenset[P], owned: frozenset[P] | None, free: Callable[[P], bool]
     ) -> bool:
-        """Go as far towards the target as is possible now.
+        """Take one step towards the target assignment.
 
         Args:
-            target_epoch: The target's epoch.
-            target: What it should have.
-            owned: What it says that it has; None if it does not say.
-            free: Whether nobody has a partition.
+            target_epoch: The epoch of the target assignment.
+            target: What the member should own.
+            owned: What its heartbeat reports that it owns; None if it does not report it.
+            free: Whether a partition or task can be assigned, since no other member owns it.
 
         Returns:
             Whether anything changed.
@@ -83,6 +92,8 @@ class ReconciledMember(Generic[P]):
         if self.state is MemberState.UNREVOKED_PARTITIONS:
             if _owns_any(owned, self.pending_revocation):
                 return False
+            # As in Kafka's CurrentAssignmentBuilder: having revoked moves the member to the next epoch even if a newer
+            # target makes it revoke more, so that each round of revocations has its own epoch.
             epoch += 1
         before = (self.epoch, self.state, self.assigned, self.pending_revocation)
         self._reconcile(epoch, target_epoch, target, owned, free)
@@ -91,18 +102,18 @@ class ReconciledMember(Generic[P]):
     def _reconcile(
         self, epoch: int, target_epoch: int, target: frozenset[P], owned: frozenset[P] | None, free: Callable[[P], bool]
     ) -> None:
-        kept = {place: since for place, since in self.assigned.items() if place in target}
-        surplus = {place: since for place, since in self.assigned.items() if place not in target}
-        if surplus and _owns_any(owned, surplus):
-            self.assigned, self.pending_revocation = kept, surplus
+        retained = {each: since for each, since in self.assigned.items() if each in target}
+        to_revoke = {each: since for each, since in self.assigned.items() if each not in target}
+        if to_revoke and _owns_any(owned, to_revoke):
+            self.assigned, self.pending_revocation = retained, to_revoke
             self.state = MemberState.UNREVOKED_PARTITIONS
             self._enter_epoch(epoch)
             return
-        missing = target - kept.keys()
-        given = {place for place in missing if free(place)}
-        self.assigned = {**kept, **dict.fromkeys(given, target_epoch)}
+        missing = target - retained.keys()
+        added = {each for each in missing if free(each)}
+        self.assigned = {**retained, **dict.fromkeys(added, target_epoch)}
         self.pending_revocation = {}
-        self.state = MemberState.STABLE if given == missing else MemberState.UNRELEASED_PARTITIONS
+        self.state = MemberState.STABLE if added == missing else MemberState.UNRELEASED_PARTITIONS
         self._enter_epoch(target_epoch)
 
     def _enter_epoch(self, epoch: int) -> None:
@@ -110,6 +121,6 @@ class ReconciledMember(Generic[P]):
             self.previous_epoch, self.epoch = self.epoch, epoch
 
 
-def _owns_any(owned: frozenset[P] | None, places: dict[P, int]) -> bool:
-    """Whether a member may still have some of these: it says so, or says nothing."""
-    return owned is None or any(place in owned for place in places)
+def _owns_any(owned: frozenset[P] | None, revoked: dict[P, int]) -> bool:
+    """Whether a member can still own some of these: it reports so, or reports nothing."""
+    return owned is None or any(each in owned for each in revoked)

@@ -1,4 +1,8 @@
-"""The records of the offsets topic, in Kafka's own format: int16 record type or version, then the payload."""
+"""Records of committed offsets and classic groups in the offsets topic, in Kafka's format.
+
+A key is an int16 record type and the payload, a value an int16 version and the payload. A classic group is one record,
+which holds all members.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +21,24 @@ from aiokproto.codec.payloads.offsets_topic import (
 
 _INT16 = struct.Struct(">h")
 
-# Key types. Up to Kafka 4.0 they counted as versions of one key; 0 is an offset as well, written by Kafka before 0.9.
+# Record types. Before Kafka 4.0 they were versions of one key schema. Kafka 0.8 wrote offsets with type 0.
 _OFFSET_KEYS = (0, 1)
 _OFFSET_KEY = 1
 _GROUP_KEY = 2
 _VALUE_VERSION = 3
-"""Version of both values, the one every Kafka since 2.3 reads."""
+"""Version in which both values are written: every Kafka since 2.3 can read it."""
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset. ``timestamp`` (ms) is when; ``expires`` (ms) is -1 unless the client set it."""
+    """A committed offset.
+
+    Attributes:
+        offset: The offset of the next record to read.
+        leader_epoch: The leader epoch of the last record read; -1 for unknown.
+        metadata: The client's own text.
+        timestamp: When it was committed (ms).
+        expires: When it expires (ms), from OffsetCommit v2-4's retention; -1: ``offsets.retention.minutes`` applies.
+    """
 
     offset: int
     leader_epoch: int
@@ -36,12 +48,12 @@ class OffsetAndMetadata(NamedTuple):
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The key of an offset's record."""
+    """Encode the key of a committed offset."""
     return _INT16.pack(_OFFSET_KEY) + OffsetCommitKey(group=group_id, topic=topic, partition=partition).encode(0)
 
 
 def encode_offset_value(committed: OffsetAndMetadata) -> bytes:
-    """The value of an offset's record. Only version 1 can carry an expiry."""
+    """Encode a committed offset. An expiry needs version 1: later versions lack the field."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -54,12 +66,12 @@ def encode_offset_value(committed: OffsetAndMetadata) -> bytes:
 
 
 def encode_group_key(group_id: str) -> bytes:
-    """The key of a group's record."""
+    """Encode the key of a classic group."""
     return _INT16.pack(_GROUP_KEY) + GroupMetadataKey(group=group_id).encode(0)
 
 
 def encode_group_value(group: ClassicGroup, now: int) -> bytes:
-    """The value of a group's record. ``now`` in ms."""
+    """Encode a classic group with its members. ``now`` in ms."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,
@@ -85,7 +97,7 @@ def _encode_member(member: ClassicMember, protocol: str | None) -> MemberMetadat
 
 
 def decode_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
-    """What a record is about: an offset or a classic group; None if it is about something else."""
+    """Decode the key of a committed offset or a classic group; None for a record of another type."""
     (kind,) = _INT16.unpack_from(key)
     if kind in _OFFSET_KEYS:
         return OffsetCommitKey.decode(key[2:], 0)
@@ -93,7 +105,7 @@ def decode_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
 
 
 def decode_offset_value(value: bytes) -> OffsetAndMetadata:
-    """A committed offset from its record."""
+    """Decode a committed offset."""
     (version,) = _INT16.unpack_from(value)
     read = OffsetCommitValue.decode(value[2:], version)
     return OffsetAndMetadata(
@@ -102,7 +114,14 @@ def decode_offset_value(value: bytes) -> OffsetAndMetadata:
 
 
 def restore_group(group: ClassicGroup, value: bytes, now: float, wall: int) -> None:
-    """Have a group become what its record says. ``now`` by the group's clock (s), ``wall`` by the wall clock (ms)."""
+    """Restore a classic group from its record.
+
+    Args:
+        group: A new group, which is changed.
+        value: The record's value.
+        now: The time on the group's clock (s), from which sessions start.
+        wall: The wall-clock time (ms), which the record's timestamps are compared with.
+    """
     (version,) = _INT16.unpack_from(value)
     read = GroupMetadataValue.decode(value[2:], version)
     members = [
@@ -112,7 +131,7 @@ def restore_group(group: ClassicGroup, value: bytes, now: float, wall: int) -> N
             member.client_id,
             member.client_host,
             member.session_timeout / 1000,
-            # Records of version 0 have no rebalance timeout; then the session's counts, as in JoinGroup v0.
+            # Version 0 has no rebalance timeout; as in JoinGroup v0, the session timeout applies.
             (member.rebalance_timeout if member.rebalance_timeout >= 0 else member.session_timeout) / 1000,
             ((read.protocol or "", member.subscription),),
             member.assignment,

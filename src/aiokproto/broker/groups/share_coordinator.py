@@ -1,4 +1,8 @@
-"""What requests do to share groups, and to the states of their partitions."""
+"""The requests of share groups (KIP-932), and the initialization and deletion of their partitions' states.
+
+The states are stored by the share coordinator, in another topic. Each change to them is therefore written to the group
+first as an intent, then made, then written to the group as done: see :mod:`aiokproto.broker.groups.share`.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,19 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 StartOffsets = Mapping[int, int]
-"""Start offsets by partition."""
+"""Start offset by partition index; -1: ``share.auto.offset.reset`` decides."""
 
 
 class ShareGroupCoordinator(GroupStore):
-    """The share groups among all groups."""
+    """The part of the group coordinator that serves share groups."""
 
     def __init__(self, state: ClusterState, states: ShareCoordinator | None = None) -> None:
-        """Have no groups yet; ``states`` keeps those of their partitions."""
+        """Start without groups. ``states`` stores the states of share partitions."""
         super().__init__(state)
         self._states = states if states is not None else ShareCoordinator(state)
 
     def share_group(self, group_id: str) -> ShareGroup:
-        """A share group.
+        """Return a share group.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND.
@@ -38,10 +42,10 @@ class ShareGroupCoordinator(GroupStore):
     # ---- members
 
     def share_heartbeat(self, group_id: str, heartbeat: ShareHeartbeat) -> HeartbeatResult:
-        """ShareGroupHeartbeat of a member that joins or stays.
+        """Apply a ShareGroupHeartbeat of a member that joins or stays. Joining creates the group.
 
         Raises:
-            BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
+            BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ShareGroup.update_member`.
         """
         if heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH and group_id not in self._entries:
             self._new_share_group(group_id)
@@ -54,7 +58,7 @@ class ShareGroupCoordinator(GroupStore):
             self._finish_operation(entry)
 
     def share_leave(self, group_id: str, member_id: str) -> HeartbeatResult:
-        """ShareGroupHeartbeat of a member that leaves.
+        """Apply a ShareGroupHeartbeat of a member that leaves.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID.
@@ -67,23 +71,23 @@ class ShareGroupCoordinator(GroupStore):
     # ---- offsets
 
     def initialized_share_partitions(self, group_id: str) -> dict[bytes, list[int]]:
-        """The partitions of which a group has a state, by topic id; none, if it is no share group."""
+        """Return the partitions of a group that have a state, by topic id. Empty if it is not a share group."""
         entry = self._entries.get(group_id)
         if entry is None or not isinstance(entry.group, ShareGroup):
             return {}
         return {topic_id: sorted(topic.partitions) for topic_id, topic in entry.group.states.initialized.items()}
 
     def alter_share_offsets(
-        self, group_id: str, wanted: Mapping[str, StartOffsets]
+        self, group_id: str, start_offsets: Mapping[str, StartOffsets]
     ) -> dict[tuple[str, int], ErrorCode]:
-        """Set where a group without members begins; it comes into being by that.
+        """Reset the start offsets of a group without members (AlterShareGroupOffsets). Creates the group.
 
         Args:
             group_id: The group.
-            wanted: The start offset of each partition, by topic.
+            start_offsets: The start offset of each partition, by topic name.
 
         Returns:
-            What came of it for each of them.
+            The error of each topic and partition, or NONE.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -92,13 +96,13 @@ class ShareGroupCoordinator(GroupStore):
             self._check_empty(self.share_group(group_id))
         results = {
             (name, index): self._check_start(name, index, start)
-            for name, offsets in wanted.items()
+            for name, offsets in start_offsets.items()
             for index, start in offsets.items()
         }
         accepted: dict[str, dict[int, int]] = {}
         for (name, index), error in results.items():
             if error is ErrorCode.NONE:
-                accepted.setdefault(name, {})[index] = wanted[name][index]
+                accepted.setdefault(name, {})[index] = start_offsets[name][index]
         if not accepted:
             return results
         if group_id not in self._entries:
@@ -109,16 +113,16 @@ class ShareGroupCoordinator(GroupStore):
             group.states.start_initializing(topics[name].topic_id, name, offsets)
         self._write_changes(entry)
         for name, offsets in accepted.items():
-            refused = self._initialize_states(group, topics[name].topic_id, offsets)
-            results.update({(name, index): error for index, error in refused.items()})
+            failed = self._initialize_states(group, topics[name].topic_id, offsets)
+            results.update({(name, index): error for index, error in failed.items()})
         self._write_changes(entry)
         return results
 
     def delete_share_offsets(self, group_id: str, topics: Collection[Topic]) -> dict[str, ErrorCode]:
-        """Forget the states of a group without members.
+        """Delete the states of some topics of a group without members (DeleteShareGroupOffsets).
 
         Returns:
-            What came of it for each topic, by name: UNKNOWN_TOPIC_OR_PARTITION, if there was nothing to forget.
+            The error of each topic by name, or NONE; UNKNOWN_TOPIC_OR_PARTITION if the group has no state of it.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -127,10 +131,14 @@ class ShareGroupCoordinator(GroupStore):
         self._check_empty(group)
         return {topic.name: self._delete_states(entry, group, topic) for topic in topics}
 
-    # ---- for the coordinator of all groups
+    # ---- for GroupCoordinator
 
     def _delete_share_states(self, entry: Entry, group: ShareGroup) -> None:
-        """Forget all states of a group that is to be deleted. Raises :class:`BrokerError` if that cannot be done."""
+        """Delete all states of a group, before the group is deleted.
+
+        Raises:
+            BrokerError: The share coordinator failed. The group stays, and a later DeleteGroups continues.
+        """
         known = {*group.states.initializing, *group.states.initialized, *group.states.deleting}
         for topic in [self._state.topic_by_id(topic_id) for topic_id in known]:
             error = self._delete_states(entry, group, topic) if topic is not None else ErrorCode.NONE
@@ -138,11 +146,11 @@ class ShareGroupCoordinator(GroupStore):
                 raise BrokerError(error)
 
     def _remove_share_topic(self, entry: Entry, group: ShareGroup, topic: Topic) -> None:
-        """A topic was deleted."""
+        """Remove a deleted topic from a group. The share coordinator deletes its states by itself."""
         if group.states.remove_topic(topic.topic_id):
             self._write_changes(entry)
 
-    # ---- inside
+    # ---- internals
 
     def _new_share_group(self, group_id: str) -> None:
         self._entries[group_id] = Entry(ShareGroup(group_id, self._topics, self.share_settings(group_id)))
@@ -163,28 +171,29 @@ class ShareGroupCoordinator(GroupStore):
         return ErrorCode.NONE if start >= -1 else ErrorCode.INVALID_REQUEST
 
     def _initialize(self, entry: Entry, group: ShareGroup) -> None:
-        """Begin the states that are missing. What cannot be had now is tried again at the next heartbeat."""
+        """Initialize the states that are missing. What fails is tried again at the next heartbeat."""
         missing = group.missing()
         for topic_id, partitions in missing.items():
             group.states.start_initializing(topic_id, self._topics.name(topic_id) or "", partitions)
         if missing:
             self._write_changes(entry)
         for topic_id, partitions in missing.items():
-            # All that is in a partition which was added to a topic came after the group began to read the topic.
+            # Partitions added to a topic that the group reads already start at 0, whatever share.auto.offset.reset
+            # says: all their records are newer than the subscription, and "latest" would skip some.
             start = 0 if topic_id in group.states.initialized else -1
             self._initialize_states(group, topic_id, dict.fromkeys(sorted(partitions), start))
             group.changed = True
 
     def _initialize_states(self, group: ShareGroup, topic_id: bytes, offsets: StartOffsets) -> dict[int, ErrorCode]:
-        """Begin states that were noted; returns those that could not be, and why."""
-        refused: dict[int, ErrorCode] = {}
+        """Initialize states whose intent is written; returns the errors by partition."""
+        failed: dict[int, ErrorCode] = {}
         for index, start in offsets.items():
             try:
                 self._states.initialize(group.group_id, topic_id, index, group.epoch, start)
             except BrokerError as error:
-                refused[index] = error.code
-        group.states.mark_initialized(topic_id, offsets.keys() - refused.keys())
-        return refused
+                failed[index] = error.code
+        group.states.mark_initialized(topic_id, offsets.keys() - failed.keys())
+        return failed
 
     def _delete_states(self, entry: Entry, group: ShareGroup, topic: Topic) -> ErrorCode:
         partitions = group.states.start_deleting(topic.topic_id)
@@ -192,7 +201,7 @@ class ShareGroupCoordinator(GroupStore):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self._write_changes(entry)
         try:
-            # All of them: an earlier attempt may have been left half done.
+            # All partitions of the topic, since an earlier attempt may have deleted only some before it failed.
             for index in range(len(topic.partitions)):
                 self._states.delete(group.group_id, topic.topic_id, index)
         except BrokerError as error:

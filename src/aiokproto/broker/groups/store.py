@@ -1,8 +1,12 @@
-"""The groups, in memory and in the offsets topic: written when something changed, and read when a leader changed.
+"""The groups in memory, and their records in the offsets topic.
 
-A group belongs to the partition of the offsets topic which its name hashes to, and is coordinated by that partition's
-leader. When the leader moves, the group is dropped and read back from the log, as the new coordinator of a real cluster
-would: requests parked at the old one are answered NOT_COORDINATOR.
+A group belongs to the partition of the offsets topic that its id hashes to, and is coordinated by that partition's
+leader. When the leader changes, the group is unloaded and read from the log again, as the new coordinator of a real
+cluster would read it: JoinGroup and SyncGroup requests that wait at the old one fail with NOT_COORDINATOR.
+
+Every operation on a group ends with :meth:`GroupStore._finish_operation`, which writes the records that changed, sends
+the responses that became ready, and sets the timer for the group's next timeout, in this order: a response must not
+report a state that is not in the log yet.
 """
 
 from __future__ import annotations
@@ -42,10 +46,10 @@ from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
 
 _METADATA = "group"
-"""Kind of metadata: the options of groups."""
+"""The section of the metadata log that stores the options of groups."""
 
 _RECORDS = (consumer_records, share_records, streams_records)
-"""How groups that are no classic ones are written down."""
+"""The record formats of groups that are stored as an :data:`Image`: all but classic ones."""
 
 
 AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
@@ -53,10 +57,13 @@ AnyGroup = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 @dataclass(eq=False)
 class Entry:
-    """A group, its committed offsets by topic and partition, and the timer for its next deadline.
+    """A group with what the store knows about it.
 
     Attributes:
-        written: Of a group that is no classic one, the records that the offsets topic has.
+        group: The group. It is replaced when the group changes its type.
+        offsets: The committed offsets by topic and partition.
+        timer: Set for the group's next timeout.
+        written: The image of the group in the offsets topic; empty for a classic group.
     """
 
     group: AnyGroup
@@ -66,7 +73,7 @@ class Entry:
 
 
 class _GroupWaiter(NamedTuple):
-    """Somebody waits for something to hold for a group."""
+    """A caller of :meth:`GroupStore.wait_for`."""
 
     group_id: str
     predicate: Callable[[AnyGroup], bool]
@@ -78,23 +85,23 @@ class _GroupWaiter(NamedTuple):
 
 
 class ClusterTopics:
-    """The cluster's topics, as groups see them."""
+    """The cluster's topics: what groups need to know of them."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
 
     def find(self, name: str) -> tuple[bytes, int] | None:
-        """A topic's id and number of partitions; None if there is no such topic."""
+        """Return a topic's id and number of partitions; None if it does not exist."""
         topic = self._state.topics.get(name)
         return (topic.topic_id, len(topic.partitions)) if topic is not None else None
 
     def name(self, topic_id: bytes) -> str | None:
-        """A topic's name."""
+        """Return a topic's name; None if no topic has this id."""
         topic = self._state.topic_by_id(topic_id)
         return topic.name if topic is not None else None
 
     def names(self) -> Iterable[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         return self._state.topics
 
 
@@ -102,9 +109,9 @@ class GroupStore:
     """All groups of the cluster, whichever node coordinates them.
 
     Attributes:
-        pending: The offsets in open transactions.
-        holding: While set, partitions of the offsets topic that are to be read wait for :meth:`release`, and the groups
-            in them answer COORDINATOR_LOAD_IN_PROGRESS.
+        pending: The offsets of open transactions.
+        loading_paused: For tests: while it is set, partitions of the offsets topic are not loaded, and requests for
+            their groups fail with COORDINATOR_LOAD_IN_PROGRESS, until :meth:`resume_loading`.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -118,14 +125,14 @@ class GroupStore:
         self.loading_paused = False
 
     def start(self) -> None:
-        """Read the groups from the offsets topic, if there is one."""
+        """Load all groups from the offsets topic, if it exists."""
         self._loop = asyncio.get_running_loop()
         if OFFSETS_TOPIC in self._state.topics:
             for partition in self._state.offsets_topic().partitions:
                 self._load(partition)
 
     def close(self) -> None:
-        """Stop the timers, and answer what is parked and who waits."""
+        """Unload all groups: stop timers, and fail waiting requests and callers of :meth:`wait_for`."""
         for entry in self._entries.values():
             self._unload(entry)
         self._entries.clear()
@@ -137,14 +144,16 @@ class GroupStore:
                 )
 
     def resume_loading(self) -> None:
-        """Read what was held back, and hold nothing back from now on."""
+        """Load the partitions that were not loaded, and end ``loading_paused``."""
         self.loading_paused = False
         unread, self._not_loaded = self._not_loaded, {}
         for partition in unread.values():
             self._load(partition)
 
     async def wait_for(self, group_id: str, predicate: Callable[[AnyGroup], bool]) -> AnyGroup:
-        """Return a group once something holds for it, at the latest after the step that makes it hold.
+        """Wait until a predicate is true of a group, and return the group.
+
+        It is checked at once and after each operation on the group. Cancelling has no effect on the group.
 
         Raises:
             RuntimeError: The cluster was closed.
@@ -159,15 +168,15 @@ class GroupStore:
         finally:
             self._waiters.remove(waiting)
 
-    # ---- who coordinates what
+    # ---- which node coordinates a group
 
     def partition_of(self, group_id: str) -> Partition:
-        """The partition of the offsets topic that a group belongs to."""
+        """Return the partition of the offsets topic that a group belongs to. The topic is created on first use."""
         partitions = self._state.offsets_topic().partitions
         return partition_for(group_id, partitions)
 
     def check_coordinator(self, group_id: str, node_id: int) -> None:
-        """Whether this node coordinates the group.
+        """Check that a node coordinates a group. Every handler of a group's request calls this first.
 
         Raises:
             BrokerError: INVALID_GROUP_ID, NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS.
@@ -181,7 +190,7 @@ class GroupStore:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def check_loaded(self, node_id: int) -> None:
-        """Whether this node has read all groups that it coordinates.
+        """Check that a node has loaded all groups that it coordinates.
 
         Raises:
             BrokerError: COORDINATOR_LOAD_IN_PROGRESS.
@@ -190,7 +199,7 @@ class GroupStore:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def leader_changed(self, partition: Partition) -> None:
-        """The offsets topic has a new leader there: drop what the old one knew, and read it anew."""
+        """Unload the groups of a partition of the offsets topic whose leader changed, and load them from the log."""
         for group_id in [group_id for group_id in self._entries if self.partition_of(group_id) is partition]:
             self._unload(self._entries.pop(group_id))
         self._not_loaded.pop(partition.index, None)
@@ -198,14 +207,14 @@ class GroupStore:
             self._load(partition)
 
     def entry(self, group_id: str) -> Entry | None:
-        """A group, or None."""
+        """Return a group's entry; None if there is no such group."""
         return self._entries.get(group_id)
 
     def entries_of(self, node_id: int) -> Iterable[Entry]:
-        """The groups that a node coordinates."""
+        """Return the groups that a node coordinates."""
         return [entry for group_id, entry in self._entries.items() if self.partition_of(group_id).leader == node_id]
 
-    # ---- inside
+    # ---- internals
 
     def _running(self) -> asyncio.AbstractEventLoop:
         assert self._loop is not None, "the coordinator was not started"
@@ -229,15 +238,15 @@ class GroupStore:
     # ---- options
 
     def options(self, group_id: str) -> GroupOptions:
-        """The options of a group, whether it exists or not."""
+        """Return the options of a group. Options can be set before the group exists."""
         return GroupOptions(self._state.metadata.get(_METADATA).get(group_id, {}), self._state.options)
 
     def configured(self) -> list[str]:
-        """The groups that have options of their own."""
+        """Return the ids of groups for which options are set."""
         return list(self._state.metadata.get(_METADATA))
 
     def configure(self, group_id: str, options: GroupOptions) -> None:
-        """Give a group other options."""
+        """Replace the options of a group. They apply from the next heartbeat on."""
         self._state.metadata.put(_METADATA, group_id, options.own or None)
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ConsumerGroup):
@@ -248,15 +257,15 @@ class GroupStore:
             entry.group.settings = self.streams_settings(group_id)
 
     def consumer_settings(self, group_id: str) -> GroupSettings:
-        """What a consumer group of that name goes by."""
+        """Return the options of a group, as a consumer group needs them."""
         return self._group_settings(group_id, "consumer")
 
     def share_settings(self, group_id: str) -> GroupSettings:
-        """What a share group of that name goes by."""
+        """Return the options of a group, as a share group needs them."""
         return self._group_settings(group_id, "share")
 
     def streams_settings(self, group_id: str) -> StreamsGroupSettings:
-        """What a streams group of that name goes by."""
+        """Return the options of a group, as a streams group needs them."""
         standbys = self.options(group_id).number("streams.num.standby.replicas")
         return StreamsGroupSettings(**vars(self._group_settings(group_id, "streams")), standbys=standbys)
 
@@ -269,7 +278,7 @@ class GroupStore:
         )
 
     def _finish_operation(self, entry: Entry) -> None:
-        """After each step of a group: save what changed, send the answers, set the timer."""
+        """Write what changed, send the responses that became ready, and set the timer."""
         group = entry.group
         if group.changed:
             self._write_changes(entry)
@@ -287,7 +296,7 @@ class GroupStore:
     def _send_responses(self, group: ClassicGroup) -> None:
         for waiter, result in group.drain():
             assert isinstance(waiter, asyncio.Future)
-            # The connection that waited for it may be gone.
+            # The future is cancelled if the client's connection was closed meanwhile.
             if not waiter.done():
                 waiter.set_result(result)
 
@@ -309,14 +318,15 @@ class GroupStore:
         self._write(self.partition_of(group.group_id), records)
 
     def _write_tombstones(self, entry: Entry) -> None:
-        """Write that a group of this kind is no more; its offsets stay."""
+        """Write tombstones for a group's records, since it is deleted or changes its type. Its offsets stay."""
         group_id = entry.group.group_id
         keys = [encode_group_key(group_id)] if isinstance(entry.group, ClassicGroup) else list(entry.written)
         self._write(self.partition_of(group_id), [(key, None) for key in keys])
         entry.written.clear()
 
     def _tick(self, entry: Entry) -> None:
-        # The loop may call a timer early by its clock's resolution.
+        # An event loop may call a timer early by up to its clock's resolution. Ticking before the deadline would do
+        # nothing, and set the same timer again.
         deadline = entry.group.next_deadline()
         entry.group.tick(max(self._now(), deadline) if deadline is not None else self._now())
         self._finish_operation(entry)
@@ -354,6 +364,7 @@ class GroupStore:
         images: dict[str, Image] = {}
         offsets: dict[str, dict[tuple[str, int], OffsetAndMetadata]] = {}
         self.pending.drop(partition.index)
+        # Without records of aborted transactions. ``producer_id`` is -1 unless the transaction is still open.
         for key, value, producer_id in stored_records(partition):
             read = decode_key(key)
             if isinstance(read, GroupMetadataKey):
@@ -362,6 +373,7 @@ class GroupStore:
                 where = (read.topic, read.partition)
                 self.pending.add(partition.index, producer_id, read.group, {where: decode_offset_value(value)})
             elif isinstance(read, OffsetCommitKey):
+                # The same order of precedence as when the records were written: see GroupCoordinator.commit.
                 self.pending.supersede(partition.index, read.group, [(read.topic, read.partition)])
                 of_group = offsets.setdefault(read.group, {})
                 if value is None:
@@ -393,9 +405,11 @@ class GroupStore:
             group.dirty.clear()
         elif metadata is not None and isinstance(entry.group, ClassicGroup):
             restore_group(entry.group, metadata, self._now(), self._state.clock.wall())
+        # Nothing has changed, so that this only sets the timer for the members' sessions.
         self._finish_operation(entry)
 
     def _restore_image(self, group_id: str, image: Image) -> ConsumerGroup | ShareGroup | StreamsGroup:
+        # A group is of one type at a time, and a change of type writes tombstones: one key is enough to tell.
         if any(share_records.KEYS.decode(key) for key in image):
             shared = ShareGroup(group_id, self._topics, self.share_settings(group_id))
             share_records.restore(shared, image, self._now())

@@ -1,4 +1,4 @@
-"""What requests do to streams groups."""
+"""The requests of streams groups (KIP-1071): find or create the group, apply the request, write what changed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from aiokproto.errors import BrokerError
 
 
 class StreamsGroupCoordinator(GroupStore):
-    """The streams groups among all groups."""
+    """The part of the group coordinator that serves streams groups."""
 
     def streams_group(self, group_id: str) -> StreamsGroup:
-        """A streams group.
+        """Return a streams group.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND.
@@ -22,13 +22,13 @@ class StreamsGroupCoordinator(GroupStore):
         return self._streams_group(group_id)[1]
 
     def streams_heartbeat(self, group_id: str, heartbeat: StreamsHeartbeat) -> StreamsHeartbeatResult:
-        """StreamsGroupHeartbeat of a member that joins or stays.
+        """Apply a StreamsGroupHeartbeat of a member that joins or stays. Joining creates the group.
 
         Raises:
-            BrokerError: GROUP_ID_NOT_FOUND, or why the group refuses it.
+            BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`StreamsGroup.heartbeat`.
         """
         if heartbeat.joins:
-            self._make_room_for_streams(group_id)
+            self._create_streams_group(group_id)
         entry, group = self._streams_group(group_id)
         try:
             return group.heartbeat(heartbeat, self._now())
@@ -36,7 +36,7 @@ class StreamsGroupCoordinator(GroupStore):
             self._finish_operation(entry)
 
     def streams_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> None:
-        """StreamsGroupHeartbeat of a member that leaves, for good (-1) or to come back (-2).
+        """Apply a StreamsGroupHeartbeat of a member that leaves: for good (-1), or as a static member (-2).
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -45,20 +45,18 @@ class StreamsGroupCoordinator(GroupStore):
         group.remove_or_keep_static(member_id, instance_id, epoch)
         self._finish_operation(entry)
 
-    # ---- inside
-
     def _streams_group(self, group_id: str) -> tuple[Entry, StreamsGroup]:
         entry = self._entries.get(group_id)
         if entry is None or not isinstance(entry.group, StreamsGroup):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no streams group {group_id!r}")
         return entry, entry.group
 
-    def _make_room_for_streams(self, group_id: str) -> None:
-        """Have a streams group where there is no group, or a classic one without members, whose offsets stay."""
+    def _create_streams_group(self, group_id: str) -> None:
+        """Create the group if there is none. An empty classic group is replaced, and its committed offsets stay."""
         entry = self._entries.get(group_id)
-        fresh = StreamsGroup(group_id, self._topics, self.streams_settings(group_id))
+        new_group = StreamsGroup(group_id, self._topics, self.streams_settings(group_id))
         if entry is None:
-            self._entries[group_id] = Entry(fresh)
+            self._entries[group_id] = Entry(new_group)
         elif isinstance(entry.group, ClassicGroup) and not entry.group.members:
             self._write_tombstones(entry)
-            entry.group = fresh
+            entry.group = new_group

@@ -1,6 +1,6 @@
-"""The assignors that the coordinator has: who should have which partition.
+"""The server-side assignors of consumer groups: "uniform" and "range".
 
-Both are pure functions of the members' topics, of the partitions these have, and of the last target.
+Both are pure functions of the members' subscriptions, the topics' numbers of partitions, and the last target.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitio
 
 
 class MemberSpec(NamedTuple):
-    """What an assignor knows of a member: the ids of its topics, what it was to have so far, its instance id."""
+    """A member as assignors see it: its subscribed topic ids, its last target assignment, its instance id."""
 
     topics: frozenset[bytes]
     target: TopicIdPartitions = frozenset()
@@ -20,82 +20,91 @@ class MemberSpec(NamedTuple):
 
 
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], dict[str, TopicIdPartitions]]
-"""Members' wishes by id, and topics' numbers of partitions → the members' targets."""
+"""Member specs by member id, and numbers of partitions by topic id → the target assignment by member id."""
 
 
 def uniform(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
-    """As even as the subscriptions allow, and as much as possible stays where it is."""
+    """Assign as evenly as the subscriptions allow, and move as few partitions as possible (sticky).
+
+    Four steps: retain the last target as far as it is still valid; if all subscriptions are the same, take what exceeds
+    a member's share; assign the rest to the members with the fewest partitions; balance what is left uneven.
+    """
     targets: dict[str, set[TopicIdPartition]] = {
-        member_id: {place for place in spec.target if place[0] in spec.topics and place[1] < sizes.get(place[0], 0)}
+        member_id: {
+            partition
+            for partition in spec.target
+            if partition[0] in spec.topics and partition[1] < sizes.get(partition[0], 0)
+        }
         for member_id, spec in specs.items()
     }
-    interested: dict[bytes, list[str]] = {}
+    subscribers: dict[bytes, list[str]] = {}
     for member_id, spec in specs.items():
         for topic_id in spec.topics:
-            interested.setdefault(topic_id, []).append(member_id)
+            subscribers.setdefault(topic_id, []).append(member_id)
     if len({spec.topics for spec in specs.values()}) == 1:
-        _trim(targets, sum(sizes.get(topic_id, 0) for topic_id in interested))
-    taken = {place for target in targets.values() for place in target}
-    # The topics that few can read come first: those who read everything have a choice later on.
-    for topic_id in sorted(sizes, key=lambda topic_id: len(interested.get(topic_id, ()))):
+        _shrink_to_share(targets, sum(sizes.get(topic_id, 0) for topic_id in subscribers))
+    taken = {partition for target in targets.values() for partition in target}
+    # Topics with the fewest subscribers first: members with more subscriptions can be balanced with other topics later.
+    for topic_id in sorted(sizes, key=lambda topic_id: len(subscribers.get(topic_id, ()))):
         for index in range(sizes[topic_id]):
-            readers = interested.get(topic_id)
-            if readers and (topic_id, index) not in taken:
-                targets[min(readers, key=lambda member_id: len(targets[member_id]))].add((topic_id, index))
-    _level(targets, interested)
-    return {member_id: frozenset(places) for member_id, places in targets.items()}
+            candidates = subscribers.get(topic_id)
+            if candidates and (topic_id, index) not in taken:
+                targets[min(candidates, key=lambda member_id: len(targets[member_id]))].add((topic_id, index))
+    _balance(targets, subscribers)
+    return {member_id: frozenset(partitions) for member_id, partitions in targets.items()}
 
 
-def _trim(targets: Mapping[str, set[TopicIdPartition]], total: int) -> None:
-    """Take from those who have more than their share of ``total``; of the odd ones some may stay with who has most."""
-    share, odd = divmod(total, len(targets))
+def _shrink_to_share(targets: Mapping[str, set[TopicIdPartition]], total: int) -> None:
+    """Take partitions from members above their share of ``total``. The largest retain the remainder of the division."""
+    share, remainder = divmod(total, len(targets))
     for target in sorted(targets.values(), key=lambda each: -len(each)):
         if len(target) <= share:
             break
-        # The first stay: they were given first.
-        target.difference_update(sorted(target)[share + (odd > 0) :])
-        odd -= 1
+        # A fixed order, so that the result does not depend on the order of a set.
+        target.difference_update(sorted(target)[share + (remainder > 0) :])
+        remainder -= 1
 
 
-def _level(targets: dict[str, set[TopicIdPartition]], interested: Mapping[bytes, list[str]]) -> None:
-    """Move partitions, each from the member that has most, to members that have at least two less."""
-    while (move := _next_move(targets, interested)) is not None:
-        place, giver, taker = move
-        targets[giver].remove(place)
-        targets[taker].add(place)
+def _balance(targets: dict[str, set[TopicIdPartition]], subscribers: Mapping[bytes, list[str]]) -> None:
+    """Move single partitions from the member with the most to members with at least two fewer."""
+    while (move := _next_move(targets, subscribers)) is not None:
+        partition, source, destination = move
+        targets[source].remove(partition)
+        targets[destination].add(partition)
 
 
 def _next_move(
-    targets: Mapping[str, set[TopicIdPartition]], interested: Mapping[bytes, list[str]]
+    targets: Mapping[str, set[TopicIdPartition]], subscribers: Mapping[bytes, list[str]]
 ) -> tuple[TopicIdPartition, str, str] | None:
     least = min(map(len, targets.values()), default=0)
-    for giver in sorted(targets, key=lambda member_id: -len(targets[member_id])):
-        if len(targets[giver]) - least < 2:
+    for source in sorted(targets, key=lambda member_id: -len(targets[member_id])):
+        if len(targets[source]) - least < 2:
             break
-        for topic_id in sorted({topic_id for topic_id, _ in targets[giver]}):
-            taker = min(interested[topic_id], key=lambda member_id: len(targets[member_id]))
-            if len(targets[giver]) - len(targets[taker]) >= 2:
-                # The last one: what remains is what was given first.
-                return max(place for place in targets[giver] if place[0] == topic_id), giver, taker
+        for topic_id in sorted({topic_id for topic_id, _ in targets[source]}):
+            destination = min(subscribers[topic_id], key=lambda member_id: len(targets[member_id]))
+            if len(targets[source]) - len(targets[destination]) >= 2:
+                # Any would do; the highest keeps the result deterministic.
+                return max(partition for partition in targets[source] if partition[0] == topic_id), source, destination
     return None
 
 
 def range_(specs: Mapping[str, MemberSpec], sizes: Mapping[bytes, int]) -> dict[str, TopicIdPartitions]:
-    """Of each topic every member gets one run of partitions, the same one in all topics of the same size and readers.
+    """Assign to each member a contiguous range of each topic's partitions.
 
-    Members are ordered by instance id, those without one behind by member id.
+    Topics with the same subscribers and number of partitions are co-partitioned: partition N of each has one owner.
+    Members are ordered by instance id, then those without one by member id.
     """
     order = sorted(specs, key=lambda each: (specs[each].instance_id is None, specs[each].instance_id or "", each))
     targets: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in order}
     for topic_id, size in sizes.items():
-        readers = [member_id for member_id in order if topic_id in specs[member_id].topics]
+        candidates = [member_id for member_id in order if topic_id in specs[member_id].topics]
         start = 0
-        for at, member_id in enumerate(readers):
-            share = size // len(readers) + (at < size % len(readers))
+        for at, member_id in enumerate(candidates):
+            share = size // len(candidates) + (at < size % len(candidates))
             targets[member_id].update((topic_id, index) for index in range(start, start + share))
             start += share
-    return {member_id: frozenset(places) for member_id, places in targets.items()}
+    return {member_id: frozenset(partitions) for member_id, partitions in targets.items()}
 
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform, "range": range_}
-"""By the names that members ask for; the first is used where none does."""
+"""The assignors by name, as members request them. The first is the default."""

@@ -1,8 +1,13 @@
-"""Members of a consumer group that still speak the classic protocol (KIP-848, online migration).
+"""Members of a consumer group that still use the classic protocol (KIP-848, online migration).
 
-To them the group looks like a classic one with cooperative rebalancing, whose leader is somebody else: JoinGroup is
-answered at once, with the member's epoch for a generation; SyncGroup brings what it has by now; and a heartbeat says
-REBALANCE_IN_PROGRESS as long as joining again would bring it further.
+To such a member the group looks like a classic group with cooperative rebalancing in which it is never the leader:
+
+- JoinGroup returns at once. It stands for a heartbeat that reports subscription and owned partitions; the generation is
+  the member epoch.
+- SyncGroup returns the member's current assignment. Assignments in the request are ignored.
+- Heartbeat returns REBALANCE_IN_PROGRESS while a JoinGroup is needed for the next step of the reconciliation.
+
+Cooperative rebalancing is what makes this work: the member revokes partitions, and joins again without them.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from aiokproto.runtime import current
 
 
 def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
-    """JoinGroup."""
+    """Apply a JoinGroup."""
     member_id = request.member_id or str(current().uuid())
     try:
         group.check_not_full(member_id)
@@ -47,7 +52,7 @@ def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
         request.rebalance_timeout,
         frozenset(subscription.topics),
         regex="",
-        owned=places_of(flatten(subscription.owned_partitions), group.topics),
+        owned=to_partition_ids(flatten(subscription.owned_partitions), group.topics),
         client_id=request.client_id,
         client_host=request.client_host,
     )
@@ -59,7 +64,7 @@ def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
 def sync(
     group: ConsumerGroup, identity: Identity, protocol_type: str | None, protocol: str | None, now: float
 ) -> SyncResult:
-    """SyncGroup; whatever assignments come with it are not looked at."""
+    """Apply a SyncGroup."""
     try:
         member, classic_metadata = _classic_member(group, identity)
         name, metadata = classic_metadata.protocols[0]
@@ -72,12 +77,12 @@ def sync(
         return SyncResult(error.code)
     member.rebalance_deadline = None
     member.session_deadline = now + classic_metadata.session_timeout
-    assignment = encode_assignment(names_of(frozenset(member.assigned), group.topics), version_of(metadata))
+    assignment = encode_assignment(to_topic_names(frozenset(member.assigned), group.topics), version_of(metadata))
     return SyncResult(ErrorCode.NONE, CONSUMER, name, assignment)
 
 
 def heartbeat(group: ConsumerGroup, identity: Identity, now: float) -> ErrorCode:
-    """Heartbeat."""
+    """Apply a Heartbeat."""
     try:
         member, classic_metadata = _classic_member(group, identity)
     except BrokerError as error:
@@ -91,7 +96,7 @@ def heartbeat(group: ConsumerGroup, identity: Identity, now: float) -> ErrorCode
 
 
 def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-    """LeaveGroup for one member; a static one may be named by its instance id alone."""
+    """Apply LeaveGroup for one member. A static member can be named by its instance id alone."""
     known = group.static_member(instance_id)
     try:
         member = group.find(member_id or (known.member_id if known else ""), instance_id)
@@ -103,20 +108,20 @@ def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Erro
     return ErrorCode.NONE
 
 
-def places_of(named: set[tuple[str, int]], topics: Topics) -> TopicIdPartitions:
-    """Partitions by topic id, of the topics that exist."""
+def to_partition_ids(named: set[tuple[str, int]], topics: Topics) -> TopicIdPartitions:
+    """Replace topic names by topic ids. Topics that do not exist are left out."""
     found = {(topics.find(name), index) for name, index in named}
     return frozenset((topic[0], index) for topic, index in found if topic is not None)
 
 
-def names_of(places: TopicIdPartitions, topics: Topics) -> set[tuple[str, int]]:
-    """Partitions by topic name, of the topics that exist."""
-    found = {(topics.name(topic_id), index) for topic_id, index in places}
+def to_topic_names(partitions: TopicIdPartitions, topics: Topics) -> set[tuple[str, int]]:
+    """Replace topic ids by topic names. Topics that do not exist are left out."""
+    found = {(topics.name(topic_id), index) for topic_id, index in partitions}
     return {(name, index) for name, index in found if name is not None}
 
 
 def _has_common_protocol(group: ConsumerGroup, request: JoinRequest) -> bool:
-    """Whether it has a protocol that all other classic members have."""
+    """Whether the member supports a protocol that all other classic members support."""
     names = {name for name, _ in request.protocols}
     sides = [member.classic for member in group.members.values() if member.member_id != request.member_id]
     for classic_metadata in sides:
@@ -135,7 +140,7 @@ def _get_or_add_member(group: ConsumerGroup, request: JoinRequest, member_id: st
 
 
 def _classic_member(group: ConsumerGroup, identity: Identity) -> tuple[ConsumerMember, ClassicProtocolMetadata]:
-    """A member of this epoch that speaks the classic protocol. Raises :class:`BrokerError` if it is none."""
+    """Return a member that uses the classic protocol. Raises :class:`BrokerError` if it does not, or by its epoch."""
     member = group.find(identity.member_id, identity.instance_id)
     if member.classic is None:
         raise BrokerError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -145,5 +150,6 @@ def _classic_member(group: ConsumerGroup, identity: Identity) -> tuple[ConsumerM
 
 
 def _expect_join(member: ConsumerMember, now: float) -> None:
+    # Further heartbeats must not prolong the timeout in which the member has to join.
     if member.rebalance_deadline is None:
         member.rebalance_deadline = now + member.rebalance_timeout

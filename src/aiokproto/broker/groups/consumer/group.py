@@ -1,4 +1,4 @@
-"""The consumer group: who belongs to it, what each member should have, and how far it has come.
+"""The consumer group: members, subscriptions, target assignment and owners (KIP-848).
 
 See :mod:`aiokproto.broker.groups.epoch_group` for the epochs. The partitions are those of the topics that its members
 subscribe to by name or by regular expression.
@@ -25,7 +25,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
 
     Attributes:
         settings: Its options; they may change at any time.
-        subscriptions: What its members read.
+        subscriptions: The topics that its members subscribe to.
     """
 
     type: ClassVar = "consumer"
@@ -37,27 +37,28 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self.subscriptions = Subscriptions()
         self._owners: dict[TopicIdPartition, str] = {}
 
-    # ---- what the coordinator calls
+    # ---- requests
 
     def heartbeat(self, heartbeat: ConsumerHeartbeat, now: float) -> HeartbeatResult:
-        """ConsumerGroupHeartbeat of a member that joins or stays.
+        """Apply a ConsumerGroupHeartbeat of a member that joins or stays.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
-                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. Nothing has changed then.
+                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. The group is unchanged then.
         """
         self.check_not_full(heartbeat.member_id)
         member = self._get_or_add_member(heartbeat)
         if member.classic is not None:
+            # The client was upgraded and has joined with its old member id: it needs no JoinGroup any more.
             member.classic, member.rebalance_deadline = None, None
             self._mark_dirty(member)
         before = member.assigned.keys()
         self.advance(member, heartbeat, now)
-        told = heartbeat.full or member.assigned.keys() != before
-        return HeartbeatResult(member.member_id, member.epoch, frozenset(member.assigned) if told else None)
+        changed = heartbeat.full or member.assigned.keys() != before
+        return HeartbeatResult(member.member_id, member.epoch, frozenset(member.assigned) if changed else None)
 
     def leave(self, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
-        """ConsumerGroupHeartbeat of a member that leaves, for good (-1) or to come back (-2; static members alone).
+        """Apply a ConsumerGroupHeartbeat of a member that leaves: for good (-1), or as a static member (-2).
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -65,10 +66,11 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self.remove_or_keep_static(member_id, instance_id, epoch)
         return HeartbeatResult(member_id, epoch)
 
-    def check_commit(self, member_id: str, epoch: int, version: int, places: Iterable[TopicIdPartition]) -> None:
-        """Whether a member may commit offsets for these partitions.
+    def check_commit(self, member_id: str, epoch: int, version: int, partitions: Iterable[TopicIdPartition]) -> None:
+        """Check that a member can commit offsets for these partitions.
 
-        One that is an epoch behind may, for what it had then and still has (KIP-1251).
+        An older epoch is accepted for partitions that the member has owned since that epoch: no other member can have
+        committed for them meanwhile (KIP-1251). Without a member, only an empty group accepts commits.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION, UNSUPPORTED_VERSION.
@@ -78,12 +80,14 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         member = self.find(member_id)
         if member.classic is None and version < 9:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail="a consumer group commits with OffsetCommit v9")
-        late = epoch < member.epoch and all(member.assigned.get(place, member.epoch) <= epoch for place in places)
+        late = epoch < member.epoch and all(
+            member.assigned.get(partition, member.epoch) <= epoch for partition in partitions
+        )
         if not (late and member.classic is None):
             _check_same_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether a member may ask for committed offsets. Who is no member may.
+        """Check the member epoch of an OffsetFetch. Without a member id and epoch, as from admin clients, it passes.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH or ILLEGAL_GENERATION.
@@ -98,39 +102,39 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         now: float,
         matches: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
-        """Become what was written down, or what another kind of group was. Sessions begin anew.
+        """Restore the group from records or from a classic group. Session timeouts start again.
 
         Args:
             members: The members.
-            targets: What each of them should have.
-            now: The time.
-            matches: The topics that each of their patterns matched.
+            targets: The target assignment.
+            now: The time (s).
+            matches: The topics that each regular expression matches.
         """
         self.subscriptions.matches.update(matches or {})
         super().restore(members, targets, now)
 
-    # ---- questions
+    # ---- queries
 
     @property
     def assignor(self) -> str:
-        """The assignor that most of those members ask for that ask for one."""
+        """The assignor that most members prefer, of those that state a preference."""
         votes = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
         return votes.most_common(1)[0][0] if votes else next(iter(ASSIGNORS))
 
     def subscribed(self, topic: str) -> bool:
-        """Whether a member reads that topic."""
+        """Whether a member subscribes to a topic."""
         return any(topic in self.subscriptions.names_of(member) for member in self.members.values())
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether somebody else still has what this member should have."""
+        """Whether another member still owns a partition of this member's target."""
         missing = self.targets.get(member.member_id, frozenset()) - member.assigned.keys()
-        return any(place in self._owners for place in missing)
+        return any(partition in self._owners for partition in missing)
 
-    # ---- what sets it apart from other kinds
+    # ---- what EpochGroup needs
 
     @property
     def max_size(self) -> int:
-        """The most members it may have."""
+        """The maximum number of members."""
         return self.settings.max_size
 
     def _new_member(self, member_id: str) -> ConsumerMember:
@@ -139,8 +143,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
     def _session_timeout(self, member: ConsumerMember) -> float:
         return member.classic.session_timeout if member.classic is not None else self.settings.session_timeout
 
-    def _is_free(self, place: TopicIdPartition, member: ConsumerMember) -> bool:
-        return place not in self._owners
+    def _is_free(self, wanted: TopicIdPartition, member: ConsumerMember) -> bool:
+        return wanted not in self._owners
 
     def _refresh_topics(self) -> None:
         self.subscriptions.update(self.members.values(), self.topics)
@@ -157,13 +161,13 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
 
     def _unregister_owned(self, member: ConsumerMember) -> None:
         super()._unregister_owned(member)
-        for place in (*member.assigned, *member.pending_revocation):
-            del self._owners[place]
+        for partition in (*member.assigned, *member.pending_revocation):
+            del self._owners[partition]
 
-    # ---- moving on
+    # ---- heartbeat
 
     def advance(self, member: ConsumerMember, heartbeat: ConsumerHeartbeat, now: float) -> None:
-        """Take over what a member says, see whether that changes the target, and let it go on towards it."""
+        """Update a member from its heartbeat, compute a new target if needed, and reconcile the member."""
         subscription_changed = self._update(member, heartbeat)
         if heartbeat.describable is not None:
             self.subscriptions.match(self.members.values(), self.topics, now, heartbeat.describable)
@@ -178,7 +182,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         member.session_deadline = now + self._session_timeout(member)
 
     def _update(self, member: ConsumerMember, heartbeat: ConsumerHeartbeat) -> bool:
-        """Take over what a heartbeat says; whether it reads other topics now."""
+        """Update a member from its heartbeat; returns whether its subscription changed."""
         before = replace(member)
         self._set_instance_id(member, heartbeat.instance_id)
         member.rack_id = heartbeat.rack_id or member.rack_id

@@ -1,4 +1,4 @@
-"""A member of a consumer group, and what it says of itself."""
+"""A member of a consumer group, and its heartbeat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, Reco
 
 @dataclass(frozen=True)
 class ClassicProtocolMetadata:
-    """What is known of a member that came with JoinGroup. The session's timeout in seconds."""
+    """What a member that uses the classic protocol sent in JoinGroup. The session timeout in seconds."""
 
     session_timeout: float
     protocols: Protocols
@@ -20,10 +20,11 @@ class ClassicProtocolMetadata:
 
 @dataclass(frozen=True)
 class ConsumerHeartbeat:
-    """A ConsumerGroupHeartbeat request: None means that nothing changed since the last. The timeout in seconds.
+    """A ConsumerGroupHeartbeat request. None in a field means unchanged since the last heartbeat. Timeouts in seconds.
 
     Attributes:
-        describable: Which topics the member may know of, by name; None: it does not ask for topics by patterns.
+        describable: Whether the member is permitted to describe a topic; needed to resolve its regular expression. None
+            where the request cannot have one.
     """
 
     member_id: str
@@ -41,7 +42,7 @@ class ConsumerHeartbeat:
 
     @property
     def full(self) -> bool:
-        """Whether it says everything: then the answer does so, too."""
+        """Whether all fields are set, as a client does after an error. The response has the assignment then."""
         all_given = self.rebalance_timeout is not None and self.topics is not None and self.owned is not None
         return self.epoch == JOIN_GROUP_MEMBER_EPOCH or all_given
 
@@ -51,9 +52,10 @@ class ConsumerMember(ReconciledMember[TopicIdPartition]):
     """A member of a consumer group.
 
     Attributes:
-        topics: The topics it names.
-        regex: The pattern of the topics it wants besides; empty for none.
-        classic: Set while it speaks the classic protocol.
+        topics: The topic names it subscribes to.
+        regex: The regular expression it subscribes to; empty for none.
+        assignor: The server-side assignor it prefers; None for no preference.
+        classic: Set while the member uses the classic protocol.
     """
 
     topics: frozenset[str] = frozenset()

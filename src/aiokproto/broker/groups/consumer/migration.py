@@ -1,11 +1,15 @@
-"""From a classic group to a consumer group and back, while its members stay (KIP-848)."""
+"""Conversion between classic and consumer groups while their members stay (KIP-848, online migration).
+
+Generation and group epoch are one sequence, so that a member's generation is its member epoch after the upgrade, and
+no fenced member is valid again.
+"""
 
 from __future__ import annotations
 
 from aiokproto.broker.groups.assignment import TopicIdPartitions
 from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.classic_member import ClassicMember
-from aiokproto.broker.groups.consumer.classic_protocol import names_of, places_of
+from aiokproto.broker.groups.consumer.classic_protocol import to_partition_ids, to_topic_names
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ClassicProtocolMetadata, ConsumerMember
 from aiokproto.broker.groups.consumer.subscriptions import Topics
@@ -21,10 +25,10 @@ from aiokproto.broker.groups.protocols import select_protocol
 
 
 def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: float) -> ConsumerGroup:
-    """A consumer group with the members of a classic one, each with what it had.
+    """Return a consumer group with the members of a classic group and their assignments.
 
     Raises:
-        BrokerError: INCONSISTENT_GROUP_PROTOCOL: what its members told each other cannot be read.
+        BrokerError: INCONSISTENT_GROUP_PROTOCOL: a subscription or assignment is malformed.
     """
     upgraded = ConsumerGroup(group.group_id, topics, settings)
     upgraded.epoch = upgraded.assignment_epoch = group.generation
@@ -33,9 +37,9 @@ def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: f
     for member in group.members.values():
         metadata = member.metadata(group.protocol) or member.protocols[0][1]
         subscription = decode_subscription(metadata)
-        # The leader was free to assign a partition twice; here it can be one member's alone.
-        places = places_of(decode_assignment(member.assignment), topics) - taken
-        taken |= places
+        # A leader can assign a partition to two members. In a consumer group a partition has one owner.
+        partitions = to_partition_ids(decode_assignment(member.assignment), topics) - taken
+        taken |= partitions
         members.append(
             ConsumerMember(
                 member.member_id,
@@ -48,7 +52,7 @@ def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: f
                 classic=ClassicProtocolMetadata(member.session_timeout, member.protocols),
                 epoch=group.generation,
                 previous_epoch=group.generation,
-                assigned=dict.fromkeys(places, group.generation),
+                assigned=dict.fromkeys(partitions, group.generation),
             )
         )
     upgraded.restore(members, {member.member_id: frozenset(member.assigned) for member in members}, now)
@@ -56,12 +60,15 @@ def upgrade(group: ClassicGroup, topics: Topics, settings: GroupSettings, now: f
 
 
 def can_downgrade(group: ConsumerGroup) -> bool:
-    """Whether nobody is left who needs a consumer group."""
+    """Whether the group has members, and all of them use the classic protocol."""
     return bool(group.members) and all(member.classic is not None for member in group.members.values())
 
 
 def downgrade(group: ConsumerGroup, into: ClassicGroup, now: float) -> None:
-    """Have a new classic group get a consumer group's members, each with what it should have."""
+    """Restore a new classic group with the members of a consumer group and their target assignments.
+
+    The targets rather than the current assignments: the classic group has no reconciliation that would finish it.
+    """
     members = []
     for member in group.members.values():
         classic_metadata = member.classic
@@ -76,7 +83,7 @@ def downgrade(group: ConsumerGroup, into: ClassicGroup, now: float) -> None:
                 classic_metadata.session_timeout,
                 member.rebalance_timeout,
                 classic_metadata.protocols,
-                encode_assignment(names_of(target, group.topics), version_of(classic_metadata.protocols[0][1])),
+                encode_assignment(to_topic_names(target, group.topics), version_of(classic_metadata.protocols[0][1])),
             )
         )
     into.restore(

@@ -1,4 +1,4 @@
-"""A consumer group in the offsets topic, in Kafka's own records: int16 record type or version, then the payload."""
+"""The records of a consumer group in the offsets topic, in Kafka's format: see :mod:`aiokproto.broker.groups.image`."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ _PATTERN_PREFIX = KEYS.prefix(ConsumerGroupRegularExpressionKey)
 
 
 def changes(group: ConsumerGroup, written: Image, wall: int) -> list[tuple[bytes, bytes | None]]:
-    """The records that bring what is written up to date, and ``written`` with them.
+    """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
-        group: The group; those of its members are looked at that are in ``dirty``.
-        written: What was written of it so far.
-        wall: The time (ms).
+        group: The group. Of its members, those in ``dirty`` are considered.
+        written: The image of the group in the topic.
+        wall: The wall-clock time (ms).
     """
-    current: dict[bytes, bytes | None] = dict(_of_group(group))
+    current: dict[bytes, bytes | None] = dict(_group_records(group))
     for member_id in group.dirty:
-        current.update(_of_member(group, member_id))
-    patterns = dict(_of_patterns(group, written, wall))
+        current.update(_member_records(group, member_id))
+    patterns = dict(_pattern_records(group, written, wall))
     current.update({key: None for key in written if key.startswith(_PATTERN_PREFIX) and key not in patterns})
     current.update(patterns)
     return update(written, current)
 
 
 def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> None:
-    """Have a group become what its records say."""
+    """Restore a new group from its image."""
     members: dict[str, ConsumerMember] = {}
     targets: dict[str, TopicIdPartitions] = {}
     states: dict[str, ConsumerGroupCurrentMemberAssignmentValue] = {}
@@ -73,7 +73,9 @@ def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> N
         elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
             group.assignment_epoch = decode_value(ConsumerGroupTargetAssignmentMetadataValue, value).assignment_epoch
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
-            members[key.member_id] = _member(key.member_id, decode_value(ConsumerGroupMemberMetadataValue, value))
+            members[key.member_id] = _decode_member(
+                key.member_id, decode_value(ConsumerGroupMemberMetadataValue, value)
+            )
         elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
             target = decode_value(ConsumerGroupTargetAssignmentMemberValue, value).topic_partitions
             targets[key.member_id] = frozenset((each.topic_id, index) for each in target for index in each.partitions)
@@ -87,12 +89,12 @@ def restore(group: ConsumerGroup, image: Mapping[bytes, bytes], now: float) -> N
         if state is not None:
             member.epoch, member.previous_epoch = state.member_epoch, state.previous_member_epoch
             member.state = MemberState(state.state)
-            member.assigned = _places(state.assigned_partitions, state.member_epoch)
-            member.pending_revocation = _places(state.partitions_pending_revocation, state.member_epoch)
+            member.assigned = _partition_epochs(state.assigned_partitions, state.member_epoch)
+            member.pending_revocation = _partition_epochs(state.partitions_pending_revocation, state.member_epoch)
     group.restore(members.values(), targets, now, matches)
 
 
-def _of_group(group: ConsumerGroup) -> Iterable[tuple[bytes, bytes]]:
+def _group_records(group: ConsumerGroup) -> Iterable[tuple[bytes, bytes]]:
     yield (
         KEYS.encode(ConsumerGroupMetadataKey(group_id=group.group_id)),
         encode_value(ConsumerGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)),
@@ -103,24 +105,24 @@ def _of_group(group: ConsumerGroup) -> Iterable[tuple[bytes, bytes]]:
     )
 
 
-def _of_member(group: ConsumerGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
+def _member_records(group: ConsumerGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
     member = group.members.get(member_id)
     group_id = group.group_id
     yield (
         KEYS.encode(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
-        _metadata(member) if member else None,
+        _encode_metadata(member) if member else None,
     )
     yield (
         KEYS.encode(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
-        _target(group.targets[member_id]) if member else None,
+        _encode_target(group.targets[member_id]) if member else None,
     )
     yield (
         KEYS.encode(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
-        _assignment(member) if member else None,
+        _encode_assignment(member) if member else None,
     )
 
 
-def _of_patterns(group: ConsumerGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
+def _pattern_records(group: ConsumerGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
     for pattern, names in group.subscriptions.matches.items():
         key = KEYS.encode(ConsumerGroupRegularExpressionKey(group_id=group.group_id, regular_expression=pattern))
         topics = sorted(names)
@@ -132,7 +134,7 @@ def _of_patterns(group: ConsumerGroup, written: Image, wall: int) -> Iterable[tu
             yield key, encode_value(value)
 
 
-def _metadata(member: ConsumerMember) -> bytes:
+def _encode_metadata(member: ConsumerMember) -> bytes:
     classic_metadata = None
     if member.classic is not None:
         classic_metadata = ClassicMemberMetadata(
@@ -154,7 +156,7 @@ def _metadata(member: ConsumerMember) -> bytes:
     )
 
 
-def _member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+def _decode_member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
     classic_metadata = value.classic_member_metadata
     classic = None
     if classic_metadata is not None and classic_metadata.supported_protocols:
@@ -174,41 +176,42 @@ def _member(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Consumer
     )
 
 
-def _target(places: TopicIdPartitions) -> bytes:
+def _encode_target(partitions: TopicIdPartitions) -> bytes:
     return encode_value(
         ConsumerGroupTargetAssignmentMemberValue(
             topic_partitions=[
-                TopicPartition(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(places).items()
+                TopicPartition(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic(partitions).items()
             ]
         )
     )
 
 
-def _assignment(member: ConsumerMember) -> bytes:
+def _encode_assignment(member: ConsumerMember) -> bytes:
     return encode_value(
         ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=member.epoch,
             previous_member_epoch=member.previous_epoch,
             state=member.state,
-            assigned_partitions=_assigned(member.assigned),
-            partitions_pending_revocation=_assigned(member.pending_revocation),
+            assigned_partitions=_encode_partitions(member.assigned),
+            partitions_pending_revocation=_encode_partitions(member.pending_revocation),
         )
     )
 
 
-def _assigned(places: Mapping[TopicIdPartition, int]) -> list[Assigned]:
+def _encode_partitions(partitions: Mapping[TopicIdPartition, int]) -> list[Assigned]:
     return [
         Assigned(
             topic_id=topic_id,
             partitions=indexes,
-            assignment_epochs=[places[topic_id, index] for index in indexes],
+            assignment_epochs=[partitions[topic_id, index] for index in indexes],
         )
-        for topic_id, indexes in by_topic(places).items()
+        for topic_id, indexes in by_topic(partitions).items()
     ]
 
 
-def _places(topics: Iterable[Assigned], epoch: int) -> dict[TopicIdPartition, int]:
-    """What a member has and since when; from an older Kafka, which did not note that, since the epoch it is in."""
+def _partition_epochs(topics: Iterable[Assigned], epoch: int) -> dict[TopicIdPartition, int]:
+    """Return partitions with their assignment epochs. Records without them (before KIP-1251): the member epoch."""
     found: dict[TopicIdPartition, int] = {}
     for each in topics:
         epochs = each.assignment_epochs or [epoch] * len(each.partitions)

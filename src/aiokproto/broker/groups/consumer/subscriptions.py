@@ -1,4 +1,4 @@
-"""Which topics a consumer group reads: those its members name, and those that match their patterns."""
+"""The topics that a consumer group subscribes to: by name, and by regular expressions resolved by the coordinator."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from aiokproto.broker.groups.consumer.member import ConsumerMember
 from aiokproto.broker.patterns import compile_pattern
 
 REFRESH_SECONDS = 600.0
-"""How old what a pattern matches may become, even if no topic comes or goes: permissions do, too."""
+"""How often regular expressions are resolved again even if no topic was created or deleted: permissions change too."""
 
 
 class Topics(Protocol):
-    """What a group has to know of the cluster's topics."""
+    """What a group needs to know of the cluster's topics."""
 
     def find(self, name: str) -> tuple[bytes, int] | None:
-        """A topic's id and number of partitions; None if there is no such topic."""
+        """Return a topic's id and number of partitions; None if it does not exist."""
         ...
 
     def name(self, topic_id: bytes) -> str | None:
-        """A topic's name."""
+        """Return a topic's name; None if no topic has this id."""
         ...
 
     def names(self) -> Iterable[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         ...
 
 
 class Subscriptions:
-    """The topics of a group's members, as of the last :meth:`update`.
+    """The subscribed topics of a group's members, as of the last :meth:`update`.
 
     Attributes:
-        matches: The topics that each of the members' patterns matches, as far as who asked may know of them.
-        sizes: The number of partitions of each topic that is read and exists, by topic id.
-        hash: Of the topics that are read; it changes if these do. 0 if there are none.
+        matches: The topics that each regular expression matches, without those that the member which sent the resolving
+            heartbeat is not permitted to describe.
+        sizes: The number of partitions of each subscribed topic that exists, by topic id.
+        hash: A hash of these topics, to detect changes; 0 if there are none.
     """
 
     def __init__(self) -> None:
@@ -49,13 +50,14 @@ class Subscriptions:
     def match(
         self, members: Iterable[ConsumerMember], topics: Topics, now: float, describable: Callable[[str], bool]
     ) -> None:
-        """Find the topics of patterns that are new; of all, if topics came or went, or that was long ago.
+        """Resolve regular expressions: new ones only, or all if topics were created or deleted, or after 10 minutes.
 
         Args:
             members: The members.
-            topics: The topics there are.
-            now: The time, in seconds.
-            describable: Which of them the member may know of that is heard just now, by name.
+            topics: The cluster's topics.
+            now: The time (s).
+            describable: Whether the member that sent this heartbeat is permitted to describe a topic. As in Kafka, its
+                permissions decide for all members with the same expression.
         """
         patterns = {member.regex for member in members if member.regex}
         if not patterns:
@@ -69,7 +71,7 @@ class Subscriptions:
             self.matches[pattern] = frozenset(name for name in existing if matches(name) and describable(name))
 
     def update(self, members: Iterable[ConsumerMember], topics: Topics) -> None:
-        """Look anew at what the members want, and at the topics; patterns match what they did."""
+        """Look up the topics that the members subscribe to. Does not resolve regular expressions: see :meth:`match`."""
         names: set[str] = set()
         patterns: set[str] = set()
         for member in members:
@@ -78,22 +80,22 @@ class Subscriptions:
                 patterns.add(member.regex)
         self.matches = {pattern: self.matches.get(pattern, frozenset()) for pattern in patterns}
         found = {name: topics.find(name) for name in sorted(names.union(*self.matches.values()))}
-        known = {name: topic for name, topic in found.items() if topic is not None}
-        self._ids = {name: topic_id for name, (topic_id, _) in known.items()}
-        self.sizes = dict(known.values())
-        self.hash = metadata_hash(known)
+        existing_topics = {name: topic for name, topic in found.items() if topic is not None}
+        self._ids = {name: topic_id for name, (topic_id, _) in existing_topics.items()}
+        self.sizes = dict(existing_topics.values())
+        self.hash = metadata_hash(existing_topics)
 
     def names_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The names of the topics that a member wants."""
+        """Return the names of the topics that a member subscribes to, whether they exist or not."""
         return member.topics | self.matches.get(member.regex, frozenset())
 
     def ids_of(self, member: ConsumerMember) -> frozenset[bytes]:
-        """The ids of those of them that exist."""
+        """Return the ids of the topics that a member subscribes to and that exist."""
         return frozenset(self._ids[name] for name in self.names_of(member) if name in self._ids)
 
 
 def metadata_hash(topics: dict[str, tuple[bytes, int]]) -> int:
-    """Hash of topics by name, with their ids and numbers of partitions; 0 if there are none."""
+    """Return a hash of topics: their names, ids and numbers of partitions; 0 if there are none."""
     if not topics:
         return 0
     digest = hashlib.blake2b(digest_size=8)

@@ -52,9 +52,9 @@ def changes(group: ShareGroup, written: Image, wall: int) -> list[tuple[bytes, b
         written: What was written of it so far.
         wall: The time (ms).
     """
-    current: dict[bytes, bytes | None] = dict(_of_group(group, written, wall))
+    current: dict[bytes, bytes | None] = dict(_group_records(group, written, wall))
     for member_id in sorted(group.dirty):
-        current.update(_of_member(group, member_id))
+        current.update(_member_records(group, member_id))
     return update(written, current)
 
 
@@ -71,36 +71,36 @@ def restore(group: ShareGroup, image: Mapping[bytes, bytes], now: float) -> None
         elif isinstance(key, ShareGroupTargetAssignmentMetadataKey):
             group.assignment_epoch = decode_value(ShareGroupTargetAssignmentMetadataValue, value).assignment_epoch
         elif isinstance(key, ShareGroupMemberMetadataKey):
-            members[key.member_id] = _member(key.member_id, decode_value(ShareGroupMemberMetadataValue, value))
+            members[key.member_id] = _decode_member(key.member_id, decode_value(ShareGroupMemberMetadataValue, value))
         elif isinstance(key, ShareGroupTargetAssignmentMemberKey):
-            targets[key.member_id] = _places(
+            targets[key.member_id] = _decode_partitions(
                 decode_value(ShareGroupTargetAssignmentMemberValue, value).topic_partitions
             )
         elif isinstance(key, ShareGroupCurrentMemberAssignmentKey):
             assignments[key.member_id] = decode_value(ShareGroupCurrentMemberAssignmentValue, value)
         elif isinstance(key, ShareGroupStatePartitionMetadataKey):
-            group.states = _states(decode_value(ShareGroupStatePartitionMetadataValue, value))
+            group.states = _decode_state_metadata(decode_value(ShareGroupStatePartitionMetadataValue, value))
     for member_id, member in members.items():
         assignment = assignments.get(member_id)
         if assignment is not None:
             member.epoch, member.previous_epoch = assignment.member_epoch, assignment.previous_member_epoch
-            member.assigned = _places(assignment.assigned_partitions)
+            member.assigned = _decode_partitions(assignment.assigned_partitions)
     group.restore(members.values(), targets, now)
 
 
-def _of_group(group: ShareGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
+def _group_records(group: ShareGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
     group_id = group.group_id
     if group.epoch > INITIAL_EPOCH:
         metadata = ShareGroupMetadataValue(epoch=group.epoch, metadata_hash=group.metadata_hash)
         yield KEYS.encode(ShareGroupMetadataKey(group_id=group_id)), encode_value(metadata)
     if group.assignment_epoch > INITIAL_EPOCH:
         key = KEYS.encode(ShareGroupTargetAssignmentMetadataKey(group_id=group_id))
-        yield key, _assignment_metadata(group, written.get(key), wall)
+        yield key, _encode_assignment_metadata(group, written.get(key), wall)
     if group.states.recorded:
         key = KEYS.encode(ShareGroupStatePartitionMetadataKey(group_id=group_id))
         value = ShareGroupStatePartitionMetadataValue(
-            initializing_topics=_of_topics(group.states.initializing),
-            initialized_topics=_of_topics(group.states.initialized),
+            initializing_topics=_encode_topics(group.states.initializing),
+            initialized_topics=_encode_topics(group.states.initialized),
             deleting_topics=[
                 TopicInfo(topic_id=topic_id, topic_name=name)
                 for topic_id, name in sorted(group.states.deleting.items())
@@ -109,7 +109,7 @@ def _of_group(group: ShareGroup, written: Image, wall: int) -> Iterable[tuple[by
         yield key, encode_value(value)
 
 
-def _assignment_metadata(group: ShareGroup, before: bytes | None, wall: int) -> bytes:
+def _encode_assignment_metadata(group: ShareGroup, before: bytes | None, wall: int) -> bytes:
     if before is not None:
         known = decode_value(ShareGroupTargetAssignmentMetadataValue, before)
         if known.assignment_epoch == group.assignment_epoch:
@@ -123,24 +123,24 @@ def _assignment_metadata(group: ShareGroup, before: bytes | None, wall: int) -> 
     )
 
 
-def _of_member(group: ShareGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
+def _member_records(group: ShareGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
     member = group.members.get(member_id)
     group_id = group.group_id
     yield (
         KEYS.encode(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
-        _metadata(member) if member else None,
+        _encode_metadata(member) if member else None,
     )
     yield (
         KEYS.encode(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
-        _target(group.targets[member_id]) if member else None,
+        _encode_target(group.targets[member_id]) if member else None,
     )
     yield (
         KEYS.encode(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
-        _assignment(member) if member else None,
+        _encode_assignment(member) if member else None,
     )
 
 
-def _metadata(member: ShareMember) -> bytes:
+def _encode_metadata(member: ShareMember) -> bytes:
     return encode_value(
         ShareGroupMemberMetadataValue(
             rack_id=member.rack_id,
@@ -151,22 +151,23 @@ def _metadata(member: ShareMember) -> bytes:
     )
 
 
-def _member(member_id: str, value: ShareGroupMemberMetadataValue) -> ShareMember:
+def _decode_member(member_id: str, value: ShareGroupMemberMetadataValue) -> ShareMember:
     topics = frozenset(value.subscribed_topic_names)
     return ShareMember(member_id, value.rack_id, value.client_id, value.client_host, topics)
 
 
-def _target(places: TopicIdPartitions) -> bytes:
+def _encode_target(partitions: TopicIdPartitions) -> bytes:
     return encode_value(
         ShareGroupTargetAssignmentMemberValue(
             topic_partitions=[
-                TopicPartition(topic_id=topic_id, partitions=indexes) for topic_id, indexes in by_topic(places).items()
+                TopicPartition(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic(partitions).items()
             ]
         )
     )
 
 
-def _assignment(member: ShareMember) -> bytes:
+def _encode_assignment(member: ShareMember) -> bytes:
     return encode_value(
         ShareGroupCurrentMemberAssignmentValue(
             member_epoch=member.epoch,
@@ -180,24 +181,24 @@ def _assignment(member: ShareMember) -> bytes:
     )
 
 
-def _places(topics: Iterable[Assigned | TopicPartition]) -> TopicIdPartitions:
+def _decode_partitions(topics: Iterable[Assigned | TopicPartition]) -> TopicIdPartitions:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _states(value: ShareGroupStatePartitionMetadataValue) -> StatePartitionMetadata:
+def _decode_state_metadata(value: ShareGroupStatePartitionMetadataValue) -> StatePartitionMetadata:
     return StatePartitionMetadata(
-        _topics(value.initializing_topics),
-        _topics(value.initialized_topics),
+        _decode_topics(value.initializing_topics),
+        _decode_topics(value.initialized_topics),
         {topic.topic_id: topic.topic_name for topic in value.deleting_topics},
         recorded=True,
     )
 
 
-def _topics(topics: Iterable[TopicPartitionsInfo]) -> Topics:
+def _decode_topics(topics: Iterable[TopicPartitionsInfo]) -> Topics:
     return {topic.topic_id: StateTopic(topic.topic_name, frozenset(topic.partitions)) for topic in topics}
 
 
-def _of_topics(topics: Topics) -> list[TopicPartitionsInfo]:
+def _encode_topics(topics: Topics) -> list[TopicPartitionsInfo]:
     return [
         TopicPartitionsInfo(topic_id=topic_id, topic_name=topic.name, partitions=sorted(topic.partitions))
         for topic_id, topic in sorted(topics.items())

@@ -1,8 +1,7 @@
-"""The streams group: an application of Kafka Streams, whose topology is cut into tasks that its members share.
+"""The streams group: members, topology and tasks of a Kafka Streams application.
 
-See :mod:`aiokproto.broker.groups.epoch_group` for the epochs. Members are assigned tasks instead of partitions, and a process
-never has the same task twice. The first member to join gives the topology; tasks are assigned once the topics that it
-needs exist.
+See :mod:`aiokproto.broker.groups.epoch_group` for the epochs, which count tasks here instead of partitions. The first
+member to join gives the topology; tasks are assigned once the topics that it needs exist.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             self.endpoint_epoch,
         )
 
-    def check_commit(self, member_id: str, epoch: int, version: int, places: Iterable[TopicIdPartition]) -> None:
+    def check_commit(self, member_id: str, epoch: int, version: int, partitions: Iterable[TopicIdPartition]) -> None:
         """Whether a member may commit offsets for these partitions.
 
         One that is an epoch behind may, for the inputs of active tasks that it had then and still has.
@@ -114,7 +113,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         member = self.find(member_id)
         if version < _MODERN_COMMIT:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail="a streams group commits with OffsetCommit v9")
-        if epoch < member.epoch and all(self._assignment_epoch(member, place) <= epoch for place in places):
+        if epoch < member.epoch and all(self._assignment_epoch(member, partition) <= epoch for partition in partitions):
             return
         self._check_same_epoch(member, epoch)
 
@@ -167,11 +166,11 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     def _session_timeout(self, member: StreamsMember) -> float:
         return self.settings.session_timeout
 
-    def _is_free(self, place: Task, member: StreamsMember) -> bool:
+    def _is_free(self, wanted: Task, member: StreamsMember) -> bool:
         """Nobody has it, if it is to be processed; and no thread of the same process has it in whatever way."""
         return not any(
-            task.task_id == place.task_id
-            and (other.process_id == member.process_id or place.role is task.role is TaskRole.ACTIVE)
+            task.task_id == wanted.task_id
+            and (other.process_id == member.process_id or wanted.role is task.role is TaskRole.ACTIVE)
             for other in self.members.values()
             for task in (*other.assigned, *other.pending_revocation)
         )
@@ -268,12 +267,12 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             told = f"member {self.shutdown_requested_by} asked for the whole application to shut down"
             yield Status(StatusCode.SHUTDOWN_APPLICATION, told)
 
-    def _assignment_epoch(self, member: StreamsMember, place: TopicIdPartition) -> int:
+    def _assignment_epoch(self, member: StreamsMember, partition: TopicIdPartition) -> int:
         """Since which epoch a member has had the active task that reads a partition; its own epoch, if it has none."""
-        name = self.topics.name(place[0])
+        name = self.topics.name(partition[0])
         for each in self.topology.subtopologies if self.topology is not None else ():
             if name in inputs(each):
-                return member.assigned.get(Task(TaskRole.ACTIVE, each.subtopology_id, place[1]), member.epoch)
+                return member.assigned.get(Task(TaskRole.ACTIVE, each.subtopology_id, partition[1]), member.epoch)
         return member.epoch
 
     def _check_same_epoch(self, member: StreamsMember, epoch: int) -> None:

@@ -52,9 +52,9 @@ def changes(group: StreamsGroup, written: Image, wall: int) -> list[tuple[bytes,
         written: What was written of it so far.
         wall: The time (ms).
     """
-    current: dict[bytes, bytes | None] = dict(_of_group(group, written, wall))
+    current: dict[bytes, bytes | None] = dict(_group_records(group, written, wall))
     for member_id in group.dirty:
-        current.update(_of_member(group, member_id))
+        current.update(_member_records(group, member_id))
     return update(written, current)
 
 
@@ -72,7 +72,7 @@ def restore(group: StreamsGroup, image: Mapping[bytes, bytes], now: float) -> No
         elif isinstance(key, StreamsGroupTopologyKey):
             group.topology = decode_value(StreamsGroupTopologyValue, value)
         elif isinstance(key, StreamsGroupMemberMetadataKey):
-            members[key.member_id] = _member(key.member_id, decode_value(StreamsGroupMemberMetadataValue, value))
+            members[key.member_id] = _decode_member(key.member_id, decode_value(StreamsGroupMemberMetadataValue, value))
         elif isinstance(key, StreamsGroupTargetAssignmentMemberKey):
             target = decode_value(StreamsGroupTargetAssignmentMemberValue, value)
             kinds = (target.active_tasks, target.standby_tasks, target.warmup_tasks)
@@ -105,11 +105,11 @@ def _restore_state(member: StreamsMember, state: StreamsGroupCurrentMemberAssign
         state.standby_tasks_pending_revocation,
         state.warmup_tasks_pending_revocation,
     )
-    member.assigned = _read(assigned, state.member_epoch)
-    member.pending_revocation = _read(pending_revocation, state.member_epoch)
+    member.assigned = _decode_tasks(assigned, state.member_epoch)
+    member.pending_revocation = _decode_tasks(pending_revocation, state.member_epoch)
 
 
-def _of_group(group: StreamsGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
+def _group_records(group: StreamsGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
     if group.topology is not None:
         yield KEYS.encode(StreamsGroupTopologyKey(group_id=group.group_id)), encode_value(group.topology)
     yield (
@@ -138,24 +138,24 @@ def _of_group(group: StreamsGroup, written: Image, wall: int) -> Iterable[tuple[
     yield key, encode_value(value)
 
 
-def _of_member(group: StreamsGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
+def _member_records(group: StreamsGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
     member = group.members.get(member_id)
     group_id = group.group_id
     yield (
         KEYS.encode(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
-        _metadata(member) if member else None,
+        _encode_metadata(member) if member else None,
     )
     yield (
         KEYS.encode(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
-        _target(group.targets[member_id]) if member else None,
+        _encode_target(group.targets[member_id]) if member else None,
     )
     yield (
         KEYS.encode(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
-        _assignment(member) if member else None,
+        _encode_assignment(member) if member else None,
     )
 
 
-def _metadata(member: StreamsMember) -> bytes:
+def _encode_metadata(member: StreamsMember) -> bytes:
     endpoint = member.endpoint
     return encode_value(
         StreamsGroupMemberMetadataValue(
@@ -172,7 +172,7 @@ def _metadata(member: StreamsMember) -> bytes:
     )
 
 
-def _member(member_id: str, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+def _decode_member(member_id: str, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
     endpoint = value.user_endpoint
     return StreamsMember(
         member_id,
@@ -188,7 +188,7 @@ def _member(member_id: str, value: StreamsGroupMemberMetadataValue) -> StreamsMe
     )
 
 
-def _target(tasks: Tasks) -> bytes:
+def _encode_target(tasks: Tasks) -> bytes:
     active, standby, warmup = (
         [
             TargetTaskIds(subtopology_id=each, partitions=indexes)
@@ -201,9 +201,9 @@ def _target(tasks: Tasks) -> bytes:
     )
 
 
-def _assignment(member: StreamsMember) -> bytes:
-    active, standby, warmup = (_current(member.assigned, role) for role in TaskRole)
-    lost, lost_standby, lost_warmup = (_current(member.pending_revocation, role) for role in TaskRole)
+def _encode_assignment(member: StreamsMember) -> bytes:
+    active, standby, warmup = (_encode_tasks(member.assigned, role) for role in TaskRole)
+    lost, lost_standby, lost_warmup = (_encode_tasks(member.pending_revocation, role) for role in TaskRole)
     return encode_value(
         StreamsGroupCurrentMemberAssignmentValue(
             member_epoch=member.epoch,
@@ -219,7 +219,7 @@ def _assignment(member: StreamsMember) -> bytes:
     )
 
 
-def _current(tasks: Mapping[Task, int], role: TaskRole) -> list[TaskIds]:
+def _encode_tasks(tasks: Mapping[Task, int], role: TaskRole) -> list[TaskIds]:
     """Tasks of a kind with the epochs since when the member has had them."""
     return [
         TaskIds(
@@ -231,7 +231,7 @@ def _current(tasks: Mapping[Task, int], role: TaskRole) -> list[TaskIds]:
     ]
 
 
-def _read(kinds: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
+def _decode_tasks(kinds: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
     """Tasks and since when; where that was not noted, since the epoch that the member is in."""
     found: dict[Task, int] = {}
     for role, ids in zip(TaskRole, kinds, strict=True):
