@@ -29,8 +29,8 @@ from aiokproto.codec.messages.streams_group_heartbeat import (
     TaskIds,
     TopicPartition,
 )
-from aiokproto.codec.messages.streams_group_heartbeat import TopicInfo as ToldTopic
-from aiokproto.codec.messages.streams_group_heartbeat import Topology as ToldTopology
+from aiokproto.codec.messages.streams_group_heartbeat import TopicInfo as TopicInfoRequest
+from aiokproto.codec.messages.streams_group_heartbeat import Topology as TopologyRequest
 from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -138,7 +138,7 @@ def _read(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> Str
     )
 
 
-def _topology(told: ToldTopology) -> Topology:
+def _topology(told: TopologyRequest) -> Topology:
     """The topology as it is written down."""
     return Topology(
         epoch=told.epoch,
@@ -164,7 +164,7 @@ def _topology(told: ToldTopology) -> Topology:
     )
 
 
-def _infos(told: list[ToldTopic]) -> list[TopicInfo]:
+def _infos(told: list[TopicInfoRequest]) -> list[TopicInfo]:
     return [
         TopicInfo(
             name=each.name,

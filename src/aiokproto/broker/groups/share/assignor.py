@@ -1,4 +1,9 @@
-"""The assignor of share groups: who should read which partition, which several members may do at once."""
+"""The "simple" assignor of share groups: which members should read which partition.
+
+Unlike in consumer groups, several members can read a partition. Two rules decide: every partition that a member
+subscribes to has a reader, and both the partitions of each member and the readers of each partition are as even as
+possible. Within these, assignments stay as they were.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +20,15 @@ def simple(
     previous: Mapping[str, TopicIdPartitions],
     assignable: Mapping[bytes, Collection[int]],
 ) -> dict[str, TopicIdPartitions]:
-    """Every partition at as many members, and every member with as many partitions, as the others; else as before.
-
-    Where members want different topics, this is so for each topic by itself.
+    """Assign partitions evenly: all at once if the subscriptions are the same, else topic by topic.
 
     Args:
-        wishes: The ids of the topics that each member wants.
-        before: What each was to have so far.
-        assignable: The partitions of each topic that can be read.
+        subscriptions: The ids of the topics that each member subscribes to.
+        previous: The last target assignment.
+        assignable: The partitions of each topic that have a state at the share coordinator.
 
     Returns:
-        What each is to have. Every partition that somebody wants is at somebody; and where there are no more members
-        than partitions, at one alone.
+        The target assignment. With at most as many members as partitions, a partition has one reader.
     """
     if len(set(subscriptions.values())) <= 1:
         wanted = next(iter(subscriptions.values()), frozenset())
@@ -64,18 +66,18 @@ def _distribute(
     unfilled = deque(member_id for member_id, own in assigned.items() if len(own) < quota[member_id])
     for partition in partitions:
         for _ in range(members_per_partition - assigned_count[partition]):
-            member_id_ = _next_member(unfilled, assigned, partition)
-            # Who has room has this one already: a partition shared by one less does no harm.
-            if member_id_ is None:
+            chosen = _next_member(unfilled, assigned, partition)
+            # All members below their quota have this partition already. One reader fewer does no harm.
+            if chosen is None:
                 break
-            assigned[member_id_].add(partition)
-            if len(assigned[member_id_]) == quota[member_id_]:
+            assigned[chosen].add(partition)
+            if len(assigned[chosen]) == quota[chosen]:
                 unfilled.pop()
     return assigned
 
 
 def _quotas(total: int, members: Sequence[str]) -> dict[str, int]:
-    """So many for each member that they come to ``total``, and differ by one at most."""
+    """Return a quota for each member: they add up to ``total`` and differ by at most one."""
     ends = [-(-total * count // len(members)) for count in range(len(members) + 1)]
     return {member_id: ends[at + 1] - ends[at] for at, member_id in enumerate(members)}
 
@@ -83,7 +85,7 @@ def _quotas(total: int, members: Sequence[str]) -> dict[str, int]:
 def _next_member(
     unfilled: deque[str], assigned: Mapping[str, set[TopicIdPartition]], partition: TopicIdPartition
 ) -> str | None:
-    """Whoever waits longest of those without that partition; it is moved to the end."""
+    """Rotate to the next member that does not have this partition, and return it; None if all have it."""
     for _ in range(len(unfilled)):
         unfilled.rotate(-1)
         if partition not in assigned[unfilled[-1]]:

@@ -1,13 +1,16 @@
-"""The share group: who belongs to it, and what each member reads.
+"""The share group: members, subscriptions and target assignment (KIP-932).
 
-As in a consumer group there are a group epoch, which grows with each change of members, subscriptions and topics, and
-an assignment epoch that catches up with it; but since partitions may be read by several members at once, nobody has
-to wait for anybody: a member is at its target as soon as it is told. Before a partition is given to members, it needs a
-state at the share coordinator, so that a heartbeat has three parts: :meth:`ShareGroup.receive` takes over what a member
-says; whoever calls then sees to the states that :meth:`ShareGroup.missing` names; and :meth:`ShareGroup.advance` tells
-the member what it should read.
+There are a group epoch, an assignment epoch and member epochs as in a consumer group
+(:mod:`aiokproto.broker.groups.epoch_group`), but no reconciliation: several members can read a partition, so a member
+gets its whole target assignment at its next heartbeat.
 
-No I/O, no clock: see :mod:`aiokproto.broker.groups.consumer.group`, whose ways are the same.
+A partition needs a state at the share coordinator before it is assigned. A heartbeat therefore has three parts:
+
+1. :meth:`ShareGroup.update_member` updates the member and its subscription;
+2. the caller initializes the states that :meth:`ShareGroup.missing` returns;
+3. :meth:`ShareGroup.advance` computes a new target if needed, and returns the member's assignment.
+
+The group does no I/O and has no clock: requests are passed with the time, and errors are raised.
 """
 
 from __future__ import annotations
@@ -31,17 +34,17 @@ class ShareGroup:
     """A share group.
 
     Attributes:
-        group_id: Its name.
+        group_id: Its id.
         topics: The cluster's topics.
-        settings: Its options; they may change at any time.
-        epoch: Grows with each change of members, subscriptions and topics.
-        assignment_epoch: The epoch that the target assignment was computed for.
-        members: The members by id, in the order they came.
-        targets: What each of them should read.
-        states: Which partitions have a state.
-        metadata_hash: Hash of the topics at the time of ``epoch``.
-        changed: Something that has to outlive this coordinator changed; who saves it clears this and ``dirty``.
-        dirty: Ids of the members it concerns, some of which may be gone.
+        settings: Its options; they can change at any time.
+        epoch: The group epoch: it grows when members, subscriptions or topics change.
+        assignment_epoch: The group epoch for which ``targets`` was computed.
+        members: The members by id, in the order in which they joined.
+        targets: The target assignment: what each member should read.
+        states: Which partitions have a state at the share coordinator.
+        metadata_hash: Hash of the subscribed topics as of ``epoch``.
+        changed: Whether something has to be written to the offsets topic. The store resets it, and ``dirty``.
+        dirty: Ids of members whose records changed. A member that was removed is in it too: it needs tombstones.
     """
 
     type: ClassVar = "share"
@@ -57,15 +60,15 @@ class ShareGroup:
         self.metadata_hash = 0
         self.changed = False
         self.dirty: set[str] = set()
-        self._known: dict[str, tuple[bytes, int]] = {}
+        self._subscribed_topics: dict[str, tuple[bytes, int]] = {}
 
     # ---- a heartbeat
 
     def update_member(self, heartbeat: ShareHeartbeat, now: float) -> None:
-        """Take over what a member says that joins or stays. ``now`` in seconds, on the group's clock.
+        """Update the member of a heartbeat that joins or stays. ``now`` in seconds, on the group's clock.
 
         Raises:
-            BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED. Nothing has changed then.
+            BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED. The group is unchanged then.
         """
         member = self._get_or_add_member(heartbeat)
         before = replace(member)
@@ -76,31 +79,33 @@ class ShareGroup:
             self._mark_dirty(member.member_id)
         member.session_deadline = now + self.settings.session_timeout
         self._refresh_topics()
-        found = metadata_hash(self._known)
+        found = metadata_hash(self._subscribed_topics)
         if before.topics != member.topics or found != self.metadata_hash:
             self._bump(found)
 
     def missing(self) -> dict[bytes, frozenset[int]]:
-        """The partitions that are to be read and have no state yet, by topic id."""
-        return self.states.missing(dict(self._known.values()))
+        """Return the subscribed partitions that have no state yet, by topic id."""
+        return self.states.missing(dict(self._subscribed_topics.values()))
 
     def advance(self, heartbeat: ShareHeartbeat) -> HeartbeatResult:
-        """What the member of that heartbeat should read from now on; not told if it knows that already."""
+        """Compute a new target assignment if needed, and return the member's assignment; None if it has it already."""
         member = self.members[heartbeat.member_id]
         if self.epoch == self.assignment_epoch and self._readable() != frozenset().union(*self.targets.values()):
             self._bump(self.metadata_hash)
         if self.epoch > self.assignment_epoch:
             self._assign()
         before = member.assigned
+        # There is nothing to revoke, so that the member enters the new epoch with its whole target.
         if member.epoch != self.assignment_epoch:
             member.previous_epoch, member.epoch = member.epoch, self.assignment_epoch
             member.assigned = self.targets[member.member_id]
             self._mark_dirty(member.member_id)
-        told = heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH or heartbeat.topics is not None or member.assigned != before
-        return HeartbeatResult(member.member_id, member.epoch, member.assigned if told else None)
+        joins = heartbeat.epoch == JOIN_GROUP_MEMBER_EPOCH
+        send = joins or heartbeat.topics is not None or member.assigned != before
+        return HeartbeatResult(member.member_id, member.epoch, member.assigned if send else None)
 
     def leave(self, member_id: str) -> HeartbeatResult:
-        """The heartbeat of a member that leaves.
+        """Apply the heartbeat of a member that leaves.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID.
@@ -108,35 +113,35 @@ class ShareGroup:
         self._remove(self._find(member_id))
         return HeartbeatResult(member_id, LEAVE_GROUP_MEMBER_EPOCH)
 
-    # ---- time
+    # ---- timeouts
 
     def next_deadline(self) -> float | None:
-        """When :meth:`tick` has something to do; None if nothing can happen by time alone."""
+        """Return when :meth:`tick` has to be called; None if no timeout is running."""
         deadlines = [each.session_deadline for each in self.members.values() if each.session_deadline is not None]
         return min(deadlines, default=None)
 
     def tick(self, now: float) -> None:
-        """Give up members that were silent."""
+        """Remove members whose session has expired."""
         for member in list(self.members.values()):
             if member.session_deadline is not None and member.session_deadline <= now:
                 self._remove(member)
 
     def restore(self, members: Iterable[ShareMember], targets: dict[str, TopicIdPartitions], now: float) -> None:
-        """Become what was written down. Sessions begin anew."""
+        """Restore members and target assignment from records. Session timeouts start again."""
         for member in members:
             self.members[member.member_id] = member
             member.session_deadline = now + self.settings.session_timeout
         self.targets = {member_id: targets.get(member_id, frozenset()) for member_id in self.members}
         self._refresh_topics()
 
-    # ---- questions
+    # ---- queries
 
     @property
     def state(self) -> str:
-        """Its state, as ShareGroupDescribe names it."""
+        """The group's state, as ShareGroupDescribe reports it."""
         return "Stable" if self.members else "Empty"
 
-    # ---- inside
+    # ---- internals
 
     def _find(self, member_id: str) -> ShareMember:
         member = self.members.get(member_id)
@@ -157,7 +162,7 @@ class ShareGroup:
             if heartbeat.epoch not in (member.epoch, member.previous_epoch):
                 raise BrokerError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
-                    detail=f"the member's epoch is {member.epoch}, not {heartbeat.epoch}: it has to join again",
+                    detail=f"the member epoch is {member.epoch}, not {heartbeat.epoch}: join again with epoch 0",
                 )
             return member
         if known is None:
@@ -170,7 +175,7 @@ class ShareGroup:
         del self.members[member.member_id], self.targets[member.member_id]
         self._mark_dirty(member.member_id)
         self._refresh_topics()
-        self._bump(metadata_hash(self._known))
+        self._bump(metadata_hash(self._subscribed_topics))
         if not self.members:
             self.assignment_epoch = self.epoch
 
@@ -186,21 +191,23 @@ class ShareGroup:
     def _refresh_topics(self) -> None:
         names = sorted(frozenset().union(*(member.topics for member in self.members.values())))
         found = {name: self.topics.find(name) for name in names}
-        self._known = {name: topic for name, topic in found.items() if topic is not None}
+        self._subscribed_topics = {name: topic for name, topic in found.items() if topic is not None}
 
     def _readable(self) -> frozenset[TopicIdPartition]:
-        """The partitions that members want and that have a state."""
+        """Return the subscribed partitions that have a state."""
         return frozenset((topic_id, index) for topic_id, indexes in self._assignable().items() for index in indexes)
 
     def _assignable(self) -> dict[bytes, frozenset[int]]:
         return {
             topic_id: self.states.partitions_of(topic_id).intersection(range(size))
-            for topic_id, size in self._known.values()
+            for topic_id, size in self._subscribed_topics.values()
         }
 
     def _assign(self) -> None:
         specs = {
-            member_id: frozenset(self._known[name][0] for name in member.topics if name in self._known)
+            member_id: frozenset(
+                self._subscribed_topics[name][0] for name in member.topics if name in self._subscribed_topics
+            )
             for member_id, member in self.members.items()
         }
         targets = simple(specs, self.targets, self._assignable())

@@ -1,4 +1,4 @@
-"""A member of a share group. It has no way to go: what it should read, it reads from its next heartbeat on."""
+"""A member of a share group, and its heartbeat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokproto.broker.groups.assignment import TopicIdPartitions
 
 @dataclass(frozen=True)
 class ShareHeartbeat:
-    """A ShareGroupHeartbeat request: None means that nothing changed since the last."""
+    """A ShareGroupHeartbeat request. None in a field means unchanged since the last heartbeat."""
 
     member_id: str
     epoch: int
@@ -21,14 +21,14 @@ class ShareHeartbeat:
 
 @dataclass(eq=False)
 class ShareMember:
-    """A member.
+    """A member of a share group.
 
     Attributes:
-        topics: The topics it names.
-        epoch: The epoch of the target assignment that it follows.
-        previous_epoch: The one before: a heartbeat of that epoch may have missed its answer.
-        assigned: What it reads.
-        session_deadline: When it is given up for lost.
+        topics: The topic names it subscribes to.
+        epoch: The assignment epoch of ``assigned``.
+        previous_epoch: The epoch before. A heartbeat with it is accepted when the response with the new one was lost.
+        assigned: The partitions it reads: its target assignment as of its last heartbeat.
+        session_deadline: When it is removed unless it sends a heartbeat (s).
     """
 
     member_id: str

@@ -1,4 +1,4 @@
-"""A share group in the offsets topic, in Kafka's own records."""
+"""The records of a share group in the offsets topic, in Kafka's format: see :mod:`aiokproto.broker.groups.image`."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ KEYS = Keys(
 )
 
 _STABLE = 0
-"""A member's state: it has no other."""
+"""The only state of a share member in its record."""
 
 
 def changes(group: ShareGroup, written: Image, wall: int) -> list[tuple[bytes, bytes | None]]:
-    """The records that bring what is written up to date, and ``written`` with them.
+    """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
-        group: The group; those of its members are looked at that are in ``dirty``.
-        written: What was written of it so far.
-        wall: The time (ms).
+        group: The group. Of its members, those in ``dirty`` are considered.
+        written: The image of the group in the topic.
+        wall: The wall-clock time (ms).
     """
     current: dict[bytes, bytes | None] = dict(_group_records(group, written, wall))
     for member_id in sorted(group.dirty):
@@ -59,7 +59,7 @@ def changes(group: ShareGroup, written: Image, wall: int) -> list[tuple[bytes, b
 
 
 def restore(group: ShareGroup, image: Mapping[bytes, bytes], now: float) -> None:
-    """Have a group become what its records say."""
+    """Restore a new group from its image."""
     members: dict[str, ShareMember] = {}
     targets: dict[str, TopicIdPartitions] = {}
     assignments: dict[str, ShareGroupCurrentMemberAssignmentValue] = {}
@@ -117,7 +117,7 @@ def _encode_assignment_metadata(group: ShareGroup, before: bytes | None, wall: i
     return encode_value(
         ShareGroupTargetAssignmentMetadataValue(
             assignment_epoch=group.assignment_epoch,
-            # Where there is nobody, nothing was computed.
+            # The epoch of an empty group is set without computing an assignment.
             assignment_timestamp=wall if group.members else 0,
         )
     )

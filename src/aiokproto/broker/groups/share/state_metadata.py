@@ -1,4 +1,13 @@
-"""Which partitions of a share group have a state at the share coordinator: only those are given to members."""
+"""Which partitions of a share group have a state at the share coordinator. Only these are assigned to members.
+
+A partition's state goes through three stages, each written to the group's records before the share coordinator is
+called and after it has succeeded, so that another coordinator can continue::
+
+    start_initializing ──▶ initializing
+    mark_initialized   ──▶ initialized
+    start_deleting     ──▶ deleting
+    mark_deleted       ──▶ (nothing)
+"""
 
 from __future__ import annotations
 
@@ -8,7 +17,7 @@ from typing import NamedTuple
 
 
 class StateTopic(NamedTuple):
-    """Partitions of a topic, and how it was called when they were noted."""
+    """Partitions of a topic, and its name at the time they were added."""
 
     name: str
     partitions: frozenset[int]
@@ -20,13 +29,13 @@ Topics = dict[bytes, StateTopic]
 
 @dataclass
 class StatePartitionMetadata:
-    """What was asked of the share coordinator, and what came of it: noted before and after, since either may be lost.
+    """The content of a ShareGroupStatePartitionMetadata record.
 
     Attributes:
-        initializing: States that are to begin.
-        initialized: States there are.
-        deleting: The names of topics whose states are to end, by topic id.
-        noted: Whether there was ever anything to note.
+        initializing: Partitions whose states have to be initialized.
+        initialized: Partitions that have a state.
+        deleting: Topics whose states have to be deleted: name by topic id.
+        recorded: Whether there was ever anything to write. A group without it has no such record.
     """
 
     initializing: Topics = field(default_factory=dict)
@@ -35,22 +44,22 @@ class StatePartitionMetadata:
     recorded: bool = False
 
     def missing(self, sizes: Mapping[bytes, int]) -> dict[bytes, frozenset[int]]:
-        """The partitions of these topics, of which the numbers are given, that have no state yet."""
+        """Return the partitions without a state, of topics given by id and number of partitions."""
         found = {topic_id: frozenset(range(size)) - self.partitions_of(topic_id) for topic_id, size in sizes.items()}
         return {topic_id: partitions for topic_id, partitions in found.items() if partitions}
 
     def partitions_of(self, topic_id: bytes) -> frozenset[int]:
-        """The partitions of a topic that have a state."""
+        """Return the partitions of a topic that have a state."""
         return self.initialized[topic_id].partitions if topic_id in self.initialized else frozenset()
 
     def start_initializing(self, topic_id: bytes, name: str, partitions: Collection[int]) -> None:
-        """States are to begin, or to be set anew."""
+        """Add partitions whose states have to be initialized, or reset."""
         self.recorded = True
         self.deleting.pop(topic_id, None)
         _add(self.initializing, topic_id, name, partitions)
 
     def mark_initialized(self, topic_id: bytes, partitions: Collection[int]) -> None:
-        """These have a state now."""
+        """Mark partitions as initialized."""
         name, waiting = self.initializing[topic_id]
         if partitions:
             _add(self.initialized, topic_id, name, partitions)
@@ -61,18 +70,18 @@ class StatePartitionMetadata:
             del self.initializing[topic_id]
 
     def start_deleting(self, topic_id: bytes) -> frozenset[int]:
-        """All states of a topic are to end: returns the partitions that have one, or may have."""
+        """Mark a topic's states for deletion, and return its partitions that have a state or may have one."""
         known = [topics.pop(topic_id) for topics in (self.initializing, self.initialized) if topic_id in topics]
         if known:
             self.deleting[topic_id] = known[0].name
         return frozenset().union(*(topic.partitions for topic in known))
 
     def mark_deleted(self, topic_id: bytes) -> None:
-        """A topic's states are gone."""
+        """Remove a topic whose states have been deleted."""
         self.deleting.pop(topic_id, None)
 
     def remove_topic(self, topic_id: bytes) -> bool:
-        """A topic is no more, and so are its states; whether anything was known of it."""
+        """Remove a topic that was deleted. Returns whether anything changed."""
         known = [each.pop(topic_id, None) for each in (self.initializing, self.initialized, self.deleting)]
         return any(each is not None for each in known)
 

@@ -1,4 +1,9 @@
-"""Who should have which task: the assignor that streams groups have unless told otherwise, "sticky"."""
+"""The "sticky" assignor of streams groups: which member should have which task in which role.
+
+It balances by process first and by thread second, since a process's threads share its memory and disk. Tasks stay
+where they are or go where their state is, as far as no member gets more than its share: moving a stateful task means
+restoring its state from the changelog.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ TaskId = tuple[str, int]
 
 
 class MemberSpec(NamedTuple):
-    """What the assignor knows of a member: the process it is a thread of, and what it was to have so far."""
+    """A member as the assignor sees it: the process it is a thread of, and its last target assignment."""
 
     process_id: str
     target: Tasks = frozenset()
@@ -23,13 +28,15 @@ class MemberSpec(NamedTuple):
 def sticky(
     specs: Mapping[str, MemberSpec], sizes: Mapping[str, int], stateful: frozenset[str], standbys: int
 ) -> dict[str, Tasks]:
-    """As even as can be, first by process, then by member, and as much as possible stays where it is.
+    """Assign all tasks as active, and standby tasks for the stateful ones.
 
     Args:
-        wishes: The members by id.
+        specs: The members by id.
         sizes: The number of tasks of each subtopology.
-        stateful: The subtopologies that have state: shared out evenly among themselves, and with standbys.
-        standbys: How many standbys each of their tasks should have, in other processes than the task itself.
+        stateful: The subtopologies that have state. Their tasks are assigned first, so that they are balanced among
+            themselves.
+        standbys: The number of standby tasks for each stateful task, each in another process. Where there are too few
+            processes, there are fewer.
     """
     builder = _AssignmentBuilder(specs)
     if not specs:
@@ -45,7 +52,7 @@ def sticky(
 
 
 class _AssignmentBuilder:
-    """Who has been given what so far."""
+    """The tasks assigned so far, and the load of each process."""
 
     def __init__(self, specs: Mapping[str, MemberSpec]) -> None:
         self.targets: dict[str, set[Task]] = {member_id: set() for member_id in specs}
@@ -59,7 +66,7 @@ class _AssignmentBuilder:
                 self._previous.setdefault(task, []).append(member_id)
 
     def assign(self, task_ids: Iterable[TaskId], role: TaskRole, total: int) -> None:
-        """Give tasks to members: to who had them, while nobody gets more than a share of ``total``; then to others."""
+        """Assign tasks in a role: to members that had them, up to each member's share of ``total``; then to others."""
         share, remainder = divmod(total, len(self.targets))
         left = list(task_ids)
         for previous_role in _PREFERRED_ROLES[role]:
@@ -74,9 +81,9 @@ class _AssignmentBuilder:
     def _assign_to_previous(
         self, task_id: TaskId, role: TaskRole, previous_role: TaskRole, share: int, remainder: int
     ) -> bool:
-        """Leave a task with who had it, if there is such a one who has room for it."""
+        """Assign a task to a member that had it in a role before, if one is below its share. False if none is."""
         above = sum(len(tasks) > share for tasks in self.targets.values())
-        # Of the odd ones each goes to another member.
+        # The remainder of the division is one task more for that many members.
         most = share + (above < remainder)
         candidates = [
             each for each in self._previous.get(Task(previous_role, *task_id), ()) if self._can_take(each, task_id)
@@ -88,12 +95,12 @@ class _AssignmentBuilder:
 
     def _assign_to_least_loaded(self, task_id: TaskId, role: TaskRole) -> None:
         candidates = [each for each in self.targets if self._can_take(each, task_id)]
-        # A standby may find no process that does not have the task already.
+        # There is no candidate for a standby when every process has the task already.
         if candidates:
             self._assign_task(min(candidates, key=self._load), task_id, role)
 
     def _can_take(self, member_id: str, task_id: TaskId) -> bool:
-        """Whether a task is not yet in this member's process."""
+        """Whether a task is not yet assigned in this member's process."""
         return self._process[member_id] not in self._processes.get(task_id, ())
 
     def _assign_task(self, member_id: str, task_id: TaskId, role: TaskRole) -> None:
@@ -104,7 +111,7 @@ class _AssignmentBuilder:
 
     @property
     def _load(self) -> Callable[[str], tuple[float, int]]:
-        """How much a member has to do: first its process, for each of its threads."""
+        """The sort key of members: tasks per thread of the process, then tasks of the member."""
 
         def load(member_id: str) -> tuple[float, int]:
             process_id = self._process[member_id]
@@ -118,4 +125,4 @@ _PREFERRED_ROLES = {
     TaskRole.STANDBY: (TaskRole.STANDBY, TaskRole.WARMUP, TaskRole.ACTIVE),
     TaskRole.WARMUP: (TaskRole.WARMUP,),
 }
-"""Those who come first when a task is shared out: who had it, who has its state."""
+"""For each role, the previous roles that make a member preferred: it has the task's state."""

@@ -20,24 +20,24 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 NEVER = -1
-"""Epoch of a topology that has not been seen to be able to run."""
+"""The validated topology epoch of a group whose topology has not been valid yet."""
 _MODERN_COMMIT = 9
 
 
 @dataclass(frozen=True)
 class StreamsGroupSettings(GroupSettings):
-    """A group's options. ``standbys`` is how many each task with state should have."""
+    """The options of a streams group. ``standbys`` is the number of standby tasks for each stateful task."""
 
     standbys: int = 0
 
     @property
     def assignment_configs(self) -> dict[str, str]:
-        """Those that the target depends on."""
+        """The options that the assignor uses, as they are stored in the group's record."""
         return {"num.standby.replicas": str(self.standbys)}
 
 
 class StreamsHeartbeatResult(NamedTuple):
-    """The answer to a heartbeat: ``assigned`` is None if the member knows it already."""
+    """The result of a StreamsGroupHeartbeat. ``assigned`` is None if the member has its assignment already."""
 
     member_id: str
     epoch: int
@@ -51,12 +51,12 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
 
     Attributes:
         settings: Its options; they may change at any time.
-        topology: What its first member told; None before that.
-        configured: The topology on the topics that there were at the last look.
-        validated: The epoch of the topology that could run at the time of ``epoch``.
-        assigned_with: The options that the target depends on, at the time of ``epoch``.
-        endpoint_epoch: Grows when it changes who has which task, of those that have an endpoint.
-        shutdown_by: The member that wants all to end.
+        topology: The topology that the first member gave; None before that.
+        configured: The topology with the numbers of partitions, as of the last heartbeat or change of members.
+        validated_topology_epoch: The topology epoch as of ``epoch`` if the topology was valid then, else -1.
+        last_assignment_configs: The options that the assignor uses, as of ``epoch``.
+        endpoint_epoch: Grows when the tasks of a member with an endpoint for interactive queries change.
+        shutdown_requested_by: The member that asked for the application to shut down; None if none did.
     """
 
     type: ClassVar = "streams"
@@ -72,14 +72,14 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         self.endpoint_epoch = 0
         self.shutdown_requested_by: str | None = None
 
-    # ---- what the coordinator calls
+    # ---- requests
 
     def heartbeat(self, heartbeat: StreamsHeartbeat, now: float) -> StreamsHeartbeatResult:
-        """StreamsGroupHeartbeat of a member that joins or stays.
+        """Apply a StreamsGroupHeartbeat of a member that joins or stays.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
-                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. Nothing has changed then.
+                INVALID_REQUEST, GROUP_MAX_SIZE_REACHED. The group is unchanged then.
         """
         self.check_not_full(heartbeat.member_id)
         self._check_topology(heartbeat.topology)
@@ -89,21 +89,22 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         self._advance(member, heartbeat, now)
         if heartbeat.shutdown:
             self.shutdown_requested_by = member.member_id
-        told = heartbeat.joins or member.assigned.keys() != before
-        if told and member.endpoint is not None:
+        changed = heartbeat.joins or member.assigned.keys() != before
+        if changed and member.endpoint is not None:
             self.endpoint_epoch += 1
         return StreamsHeartbeatResult(
             member.member_id,
             member.epoch,
-            frozenset(member.assigned) if told else None,
+            frozenset(member.assigned) if changed else None,
             tuple(self._statuses(member)),
             self.endpoint_epoch,
         )
 
     def check_commit(self, member_id: str, epoch: int, version: int, partitions: Iterable[TopicIdPartition]) -> None:
-        """Whether a member may commit offsets for these partitions.
+        """Check that a member can commit offsets for these partitions.
 
-        One that is an epoch behind may, for the inputs of active tasks that it had then and still has.
+        An older epoch is accepted for the inputs of active tasks that the member has owned since that epoch. Without a
+        member, only an empty group accepts commits.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
@@ -118,7 +119,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         self._check_same_epoch(member, epoch)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether a member may ask for committed offsets. Who is no member may.
+        """Check the member epoch of an OffsetFetch. Without a member id and epoch, as from admin clients, it passes.
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
@@ -126,20 +127,20 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         if member_id is not None or epoch >= 0:
             self._check_same_epoch(self.find(member_id or ""), epoch)
 
-    # ---- questions
+    # ---- queries
 
     @property
     def state(self) -> str:
-        """Its state, as StreamsGroupDescribe names it."""
+        """The group's state, as StreamsGroupDescribe reports it."""
         return "NotReady" if self.members and not self.configured.ready else super().state
 
     def subscribed(self, topic: str) -> bool:
-        """Whether the group reads that topic."""
+        """Whether the group has members and its topology reads a topic."""
         read = (name for each in self.topology.subtopologies for name in inputs(each)) if self.topology else ()
         return bool(self.members) and topic in read
 
     def partitions(self, member: StreamsMember, role: TaskRole) -> dict[str, list[int]]:
-        """The partitions that a member reads for its tasks of a kind, by topic."""
+        """Return the partitions that a member reads for its tasks of a role, by topic."""
         found: dict[str, list[int]] = {}
         for each in self.topology.subtopologies if self.topology is not None else ():
             own = sorted(
@@ -153,11 +154,11 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
                     found[name] = indexes
         return found
 
-    # ---- what sets it apart from other kinds
+    # ---- what EpochGroup needs
 
     @property
     def max_size(self) -> int:
-        """The most members it may have."""
+        """The maximum number of members."""
         return self.settings.max_size
 
     def _new_member(self, member_id: str) -> StreamsMember:
@@ -167,7 +168,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         return self.settings.session_timeout
 
     def _is_free(self, wanted: Task, member: StreamsMember) -> bool:
-        """Nobody has it, if it is to be processed; and no thread of the same process has it in whatever way."""
+        """Whether no other member has the task active, and no thread of the same process has it in any role."""
         return not any(
             task.task_id == wanted.task_id
             and (other.process_id == member.process_id or wanted.role is task.role is TaskRole.ACTIVE)
@@ -180,27 +181,31 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             self.configured = configure(self.topology, self.topics)
 
     def remove(self, member: StreamsMember) -> None:
-        """A member is gone for good."""
+        """Remove a member. The shutdown request ends with the last member, so that the application can start again."""
         super().remove(member)
         if member.endpoint is not None:
             self.endpoint_epoch += 1
         if not self.members:
             self.shutdown_requested_by = None
 
-    # ---- inside
+    # ---- internals
 
-    def _check_topology(self, told: Topology | None) -> None:
-        # One that is behind is told so; it runs what the group runs.
+    def _check_topology(self, topology: Topology | None) -> None:
+        # An older topology is not an error: the member gets status STALE_TOPOLOGY, and tasks of the group's topology.
         if (
-            told is not None
+            topology is not None
             and self.topology is not None
-            and told.epoch >= self.topology.epoch
-            and told != self.topology
+            and topology.epoch >= self.topology.epoch
+            and topology != self.topology
         ):
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the group has another topology, and keeps it")
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST,
+                detail=f"the topology differs from that of the group (epoch {self.topology.epoch}), which cannot change"
+                " while the group exists",
+            )
 
     def _check_owned(self, owned: Tasks | None) -> None:
-        """A task that cannot be is an error of the client; while not all is known, any can."""
+        """Refuse tasks that are not in the topology. While topics are missing, the number of tasks is unknown."""
         for task in owned or ():
             if self.configured.ready and task.partition not in range(self.configured.tasks.get(task.subtopology, 0)):
                 raise BrokerError(
@@ -209,16 +214,16 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
                 )
 
     def _advance(self, member: StreamsMember, heartbeat: StreamsHeartbeat, now: float) -> None:
-        """Take over what a member says, see whether that changes the target, and let it go on towards it."""
-        anew = self._update(member, heartbeat)
+        """Update a member from its heartbeat, compute a new target if needed, and reconcile the member."""
+        changed = self._update(member, heartbeat)
         if self.topology is None:
-            self.topology, anew = heartbeat.topology, True
+            self.topology, changed = heartbeat.topology, True
         self._refresh_topics()
         validated_topology_epoch = self.topology.epoch if self.topology is not None and self.configured.ready else NEVER
-        now_is = (self.configured.hash, validated_topology_epoch, self.settings.assignment_configs)
-        if anew or now_is != (self.metadata_hash, self.validated_topology_epoch, self.last_assignment_configs):
+        inputs_now = (self.configured.hash, validated_topology_epoch, self.settings.assignment_configs)
+        if changed or inputs_now != (self.metadata_hash, self.validated_topology_epoch, self.last_assignment_configs):
             self.epoch += 1
-            self.metadata_hash, self.validated_topology_epoch, self.last_assignment_configs = now_is
+            self.metadata_hash, self.validated_topology_epoch, self.last_assignment_configs = inputs_now
             self.changed = True
         if self.epoch > self.assignment_epoch:
             self._assign()
@@ -226,7 +231,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         member.session_deadline = now + self.settings.session_timeout
 
     def _update(self, member: StreamsMember, heartbeat: StreamsHeartbeat) -> bool:
-        """Take over what a heartbeat says of the member; whether that is anything new."""
+        """Update a member from its heartbeat; returns whether it is new or changed."""
         before = replace(member)
         self._set_instance_id(member, heartbeat.instance_id)
         member.rack_id = heartbeat.rack_id or member.rack_id
@@ -238,11 +243,11 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         if heartbeat.rebalance_timeout is not None:
             member.rebalance_timeout = heartbeat.rebalance_timeout
         member.client_id, member.client_host = heartbeat.client_id, heartbeat.client_host
-        # Who joins is new to the others, whatever it says.
-        anew = vars(before) != vars(member) or member.session_deadline is None
-        if anew:
+        # A member without a session deadline has just been added, which changes the group whatever its heartbeat says.
+        changed = vars(before) != vars(member) or member.session_deadline is None
+        if changed:
             self._mark_dirty(member)
-        return anew
+        return changed
 
     def _assign(self) -> None:
         stateful = frozenset(
@@ -259,16 +264,16 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
 
     def _statuses(self, member: StreamsMember) -> Iterable[Status]:
         if self.topology is not None and member.topology_epoch < self.topology.epoch:
-            told = f"the topology is of epoch {self.topology.epoch}, the member's of epoch {member.topology_epoch}"
-            yield Status(StatusCode.STALE_TOPOLOGY, told)
+            detail = f"the member's topology epoch is {member.topology_epoch}, the group's is {self.topology.epoch}"
+            yield Status(StatusCode.STALE_TOPOLOGY, detail)
         if self.configured.error is not None:
             yield self.configured.error
         if self.shutdown_requested_by is not None:
-            told = f"member {self.shutdown_requested_by} asked for the whole application to shut down"
-            yield Status(StatusCode.SHUTDOWN_APPLICATION, told)
+            detail = f"member {self.shutdown_requested_by} requested that the application shut down"
+            yield Status(StatusCode.SHUTDOWN_APPLICATION, detail)
 
     def _assignment_epoch(self, member: StreamsMember, partition: TopicIdPartition) -> int:
-        """Since which epoch a member has had the active task that reads a partition; its own epoch, if it has none."""
+        """Return the assignment epoch of the member's active task that reads a partition; else the member epoch."""
         name = self.topics.name(partition[0])
         for each in self.topology.subtopologies if self.topology is not None else ():
             if name in inputs(each):

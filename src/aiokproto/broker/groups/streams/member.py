@@ -1,4 +1,4 @@
-"""A member of a streams group, which is a thread of Kafka Streams, and the tasks it has."""
+"""A member of a streams group, which is one thread of Kafka Streams; its heartbeat; and tasks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, Reco
 from aiokproto.codec.payloads.streams_groups import StreamsGroupTopologyValue
 
 Topology = StreamsGroupTopologyValue
-"""A topology, as it is told and written down."""
+"""A topology, as the group's record stores it."""
 
 
 class TaskRole(IntEnum):
-    """What a member does with a task: process it, keep its state at hand, or fetch its state to process it soon."""
+    """What a member does with a task: process it, replicate its state, or restore its state to process it later."""
 
     ACTIVE = 0
     STANDBY = 1
@@ -23,7 +23,7 @@ class TaskRole(IntEnum):
 
 
 class Task(NamedTuple):
-    """A task: a partition of a subtopology's inputs, and what is done with it."""
+    """A task, which is a partition of a subtopology's inputs, in a role."""
 
     role: TaskRole
     subtopology: str
@@ -31,7 +31,7 @@ class Task(NamedTuple):
 
     @property
     def task_id(self) -> tuple[str, int]:
-        """The subtopology and partition, whatever is done with it."""
+        """The task's id, which is the same in all roles: subtopology and partition."""
         return self.subtopology, self.partition
 
 
@@ -39,7 +39,7 @@ Tasks = frozenset[Task]
 
 
 class Endpoint(NamedTuple):
-    """Where a process answers interactive queries."""
+    """The address at which a process serves interactive queries (``application.server``)."""
 
     host: str
     port: int
@@ -47,13 +47,13 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True)
 class StreamsHeartbeat:
-    """A StreamsGroupHeartbeat request: None means that nothing changed since the last. The timeout in seconds.
+    """A StreamsGroupHeartbeat request. None in a field means unchanged since the last heartbeat. Timeouts in seconds.
 
     Attributes:
-        topology: What the application is made of; told by who joins.
-        process_id: Which process the member is a thread of.
-        endpoint_epoch: The state of the endpoints that the member knows.
-        shutdown: Whether all members should end.
+        topology: The topology; only in the heartbeat that joins.
+        process_id: The process that the member is a thread of.
+        endpoint_epoch: The endpoint epoch that the member knows.
+        shutdown: Whether the member requests that the whole application shut down.
     """
 
     member_id: str
@@ -73,13 +73,13 @@ class StreamsHeartbeat:
 
     @property
     def joins(self) -> bool:
-        """Whether it is the first of a member."""
+        """Whether the member joins by it."""
         return self.epoch == JOIN_GROUP_MEMBER_EPOCH
 
 
 @dataclass(eq=False)
 class StreamsMember(ReconciledMember[Task]):
-    """A member of a streams group. ``topology_epoch`` is that of the topology it came with."""
+    """A member of a streams group. ``topology_epoch`` is that of the topology with which it joined."""
 
     topology_epoch: int = 0
     process_id: str = ""

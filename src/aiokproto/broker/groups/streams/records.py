@@ -1,4 +1,4 @@
-"""A streams group in the offsets topic, in Kafka's own records."""
+"""The records of a streams group in the offsets topic, in Kafka's format: see :mod:`aiokproto.broker.groups.image`."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ KEYS = Keys(
 )
 
 _FIRST_STATE = 1
-"""The states of members are numbered from here, where those of consumer groups are from 0."""
+"""The records of streams members number the states from 1, those of consumer members from 0."""
 
 
 def changes(group: StreamsGroup, written: Image, wall: int) -> list[tuple[bytes, bytes | None]]:
-    """The records that bring what is written up to date, and ``written`` with them.
+    """Return the records to write for what changed in a group, and update ``written``.
 
     Args:
-        group: The group; those of its members are looked at that are in ``dirty``.
-        written: What was written of it so far.
-        wall: The time (ms).
+        group: The group. Of its members, those in ``dirty`` are considered.
+        written: The image of the group in the topic.
+        wall: The wall-clock time (ms).
     """
     current: dict[bytes, bytes | None] = dict(_group_records(group, written, wall))
     for member_id in group.dirty:
@@ -59,7 +59,7 @@ def changes(group: StreamsGroup, written: Image, wall: int) -> list[tuple[bytes,
 
 
 def restore(group: StreamsGroup, image: Mapping[bytes, bytes], now: float) -> None:
-    """Have a group become what its records say."""
+    """Restore a new group from its image."""
     members: dict[str, StreamsMember] = {}
     targets: dict[str, Tasks] = {}
     states: dict[str, StreamsGroupCurrentMemberAssignmentValue] = {}
@@ -220,7 +220,7 @@ def _encode_assignment(member: StreamsMember) -> bytes:
 
 
 def _encode_tasks(tasks: Mapping[Task, int], role: TaskRole) -> list[TaskIds]:
-    """Tasks of a kind with the epochs since when the member has had them."""
+    """Encode a member's tasks of a role with their assignment epochs."""
     return [
         TaskIds(
             subtopology_id=subtopology,
@@ -232,7 +232,7 @@ def _encode_tasks(tasks: Mapping[Task, int], role: TaskRole) -> list[TaskIds]:
 
 
 def _decode_tasks(kinds: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, int]:
-    """Tasks and since when; where that was not noted, since the epoch that the member is in."""
+    """Return tasks with their assignment epochs. Records without them: the member epoch."""
     found: dict[Task, int] = {}
     for role, ids in zip(TaskRole, kinds, strict=True):
         for each in ids:
@@ -243,7 +243,7 @@ def _decode_tasks(kinds: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, 
 
 
 def by_subtopology(tasks: Iterable[Task], role: TaskRole) -> dict[str, list[int]]:
-    """The tasks of a kind by subtopology, in order."""
+    """Return the partitions of tasks of a role by subtopology, in ascending order."""
     found: dict[str, list[int]] = {}
     for task in sorted(tasks):
         if task.role is role:

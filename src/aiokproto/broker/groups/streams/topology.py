@@ -1,8 +1,13 @@
-"""What a topology needs of the cluster's topics: how many tasks it has, and which internal topics are to be created.
+"""Configuring a topology (KIP-1071): the number of its tasks, and the internal topics that it needs.
 
-Kafka Streams names its internal topics, and leaves it to the coordinator how many partitions they get: a repartition
-topic as many as the inputs of those who write to it, if nothing else is asked for; those that are read together the
-same number; a changelog one for each task.
+Kafka Streams names its internal topics, and the coordinator decides their numbers of partitions, in this order:
+
+1. A repartition topic has the number that the topology requires, or else the maximum of the inputs of the
+   subtopologies that write to it. These can be repartition topics themselves, so this is repeated until none is left.
+2. Copartitioned topics, which are joined, get the same number.
+3. A changelog topic has one partition for each task of its subtopology.
+
+The result, with the missing topics, is a pure function of the topology and the cluster's topics.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from aiokproto.errors import BrokerError
 
 
 class StatusCode(IntEnum):
-    """What a heartbeat's answer may say besides, with the protocol's numbers."""
+    """The status codes in StreamsGroupHeartbeat responses, with their numbers in the protocol."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -30,7 +35,7 @@ class StatusCode(IntEnum):
 
 
 class Status(NamedTuple):
-    """One such thing, and the sentence about it."""
+    """A status code with its detail text."""
 
     code: StatusCode
     detail: str
@@ -38,14 +43,14 @@ class Status(NamedTuple):
 
 @dataclass(frozen=True)
 class ConfiguredTopology:
-    """A topology on the topics that there are.
+    """A topology with the numbers of partitions of its topics.
 
     Attributes:
-        hash: Of the topics it needs and that exist; it changes if these do.
-        sizes: Number of partitions by topic, of those it reads and of its internal ones.
+        hash: Hash of the topics that it needs and that exist, to detect changes.
+        sizes: Number of partitions by topic, of source topics and internal topics.
         tasks: Number of tasks by subtopology.
         missing: The internal topics to create.
-        trouble: Why it cannot run; None if it can.
+        error: Why the topology cannot run; None if it can.
     """
 
     hash: int = 0
@@ -56,12 +61,12 @@ class ConfiguredTopology:
 
     @property
     def ready(self) -> bool:
-        """Whether all is there."""
+        """Whether the topology can run: tasks are assigned only then."""
         return self.error is None
 
 
 class _TopicConfigurationError(Exception):
-    """The topics are not what the topology needs."""
+    """The cluster's topics do not fit the topology."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)
@@ -69,41 +74,43 @@ class _TopicConfigurationError(Exception):
 
 
 def check(topology: Topology) -> None:
-    """Whether a topology makes sense, whatever topics there are.
+    """Validate a topology by itself, without the cluster's topics.
 
     Raises:
-        BrokerError: STREAMS_INVALID_TOPOLOGY, or INVALID_REQUEST for patterns, which Kafka does not take either.
+        BrokerError: STREAMS_INVALID_TOPOLOGY; INVALID_REQUEST for regular expressions, which Kafka refuses too.
     """
     seen: set[str] = set()
     for each in topology.subtopologies:
         if each.source_topic_regex:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="source topics by patterns are not supported")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="source topics by regular expression are not supported")
         if each.subtopology_id in seen:
-            raise _invalid(f"subtopology {each.subtopology_id!r} is there twice")
+            raise _invalid_topology(f"subtopology {each.subtopology_id!r} is defined twice")
         seen.add(each.subtopology_id)
         if not inputs(each):
-            raise _invalid(f"subtopology {each.subtopology_id!r} reads nothing")
+            raise _invalid_topology(f"subtopology {each.subtopology_id!r} has no source topics")
         for changelog in each.state_changelog_topics:
             if changelog.partitions:
-                raise _invalid(f"changelog {changelog.name!r} cannot ask for {changelog.partitions} partitions")
+                raise _invalid_topology(
+                    f"changelog {changelog.name!r} must not set a number of partitions ({changelog.partitions})"
+                )
         for group in each.copartition_groups:
             _check_indexes(each, group)
 
 
 def inputs(subtopology: Subtopology) -> list[str]:
-    """The topics that a subtopology reads."""
+    """Return the topics that a subtopology reads."""
     return [*subtopology.source_topics, *(each.name for each in subtopology.repartition_source_topics)]
 
 
 def internal(topology: Topology) -> Iterator[TopicInfo]:
-    """The topics that are the application's own."""
+    """Return the internal topics of a topology."""
     for each in topology.subtopologies:
         yield from each.repartition_source_topics
         yield from each.state_changelog_topics
 
 
 def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
-    """See what there is, and decide the rest."""
+    """Compute the numbers of partitions and tasks, and the missing topics, from the cluster's topics."""
     needed = {info.name for info in internal(topology)}
     needed.update(name for each in topology.subtopologies for name in each.source_topics)
     found = {name: topics.find(name) for name in sorted(needed)}
@@ -112,7 +119,7 @@ def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
     digest = metadata_hash(known)
     try:
         sizes = _partition_counts(topology, existing)
-        missing = _missing(topology, sizes, existing)
+        missing = _missing_topics(topology, sizes, existing)
     except _TopicConfigurationError as failure:
         return ConfiguredTopology(digest, error=failure.status)
     error = None
@@ -122,7 +129,7 @@ def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
     return ConfiguredTopology(digest, sizes, tasks, missing, error)
 
 
-def _invalid(why: str) -> BrokerError:
+def _invalid_topology(why: str) -> BrokerError:
     return BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=why)
 
 
@@ -131,11 +138,13 @@ def _check_indexes(subtopology: Subtopology, group: CopartitionGroup) -> None:
     inside = all(0 <= index < sources for index in group.source_topics)
     inside = inside and all(0 <= index < repartitions for index in group.repartition_source_topics)
     if not inside or group.source_topic_regex:
-        raise _invalid(f"a copartition group of subtopology {subtopology.subtopology_id!r} has topics it does not read")
+        raise _invalid_topology(
+            f"a copartition group of subtopology {subtopology.subtopology_id!r} has topics it does not read"
+        )
 
 
 def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[str, int]:
-    """Number of partitions by topic."""
+    """Return the number of partitions of each topic."""
     sources = {name for each in topology.subtopologies for name in each.source_topics}
     absent = sorted(sources - existing.keys())
     if absent:
@@ -143,12 +152,12 @@ def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[s
             StatusCode.MISSING_SOURCE_TOPICS, f"source topics are missing: {', '.join(absent)}"
         )
     sizes = {name: existing[name] for name in sources}
-    adjustable = _size_repartition_topics(topology, sizes)
+    resizable = _size_repartition_topics(topology, sizes)
     for each in topology.subtopologies:
         for group in each.copartition_groups:
-            together = {each.source_topics[index] for index in group.source_topics}
-            together |= {each.repartition_source_topics[index].name for index in group.repartition_source_topics}
-            _enforce_copartitioning(together, adjustable, sizes)
+            copartitioned = {each.source_topics[index] for index in group.source_topics}
+            copartitioned |= {each.repartition_source_topics[index].name for index in group.repartition_source_topics}
+            _enforce_copartitioning(copartitioned, resizable, sizes)
     for each in topology.subtopologies:
         tasks = max(sizes[name] for name in inputs(each))
         sizes.update((changelog.name, tasks) for changelog in each.state_changelog_topics)
@@ -156,46 +165,46 @@ def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[s
 
 
 def _size_repartition_topics(topology: Topology, sizes: dict[str, int]) -> set[str]:
-    """Give the repartition topics their sizes; returns those that did not ask for any."""
+    """Add the sizes of repartition topics; returns those whose size the topology does not fix."""
     infos = {info.name: info for each in topology.subtopologies for info in each.repartition_source_topics}
     sizes.update((name, info.partitions) for name, info in infos.items() if info.partitions)
-    adjustable = {name for name, info in infos.items() if not info.partitions}
+    resizable = {name for name, info in infos.items() if not info.partitions}
     writers = {
-        name: [each for each in topology.subtopologies if name in each.repartition_sink_topics] for name in adjustable
+        name: [each for each in topology.subtopologies if name in each.repartition_sink_topics] for name in resizable
     }
-    open_ = set(adjustable)
-    while open_:
+    unsized = set(resizable)
+    while unsized:
         ready = {
-            name: feeding
-            for name in open_
-            if (feeding := {source for each in writers[name] for source in inputs(each)}) and feeding <= sizes.keys()
+            name: upstream
+            for name in unsized
+            if (upstream := {source for each in writers[name] for source in inputs(each)}) and upstream <= sizes.keys()
         }
         if not ready:
-            names = ", ".join(sorted(open_))
+            names = ", ".join(sorted(unsized))
             raise _TopicConfigurationError(
-                StatusCode.MISSING_SOURCE_TOPICS, f"nothing tells how many partitions are needed of {names}"
+                StatusCode.MISSING_SOURCE_TOPICS, f"the numbers of partitions cannot be derived: {names}"
             )
-        sizes.update({name: max(sizes[source] for source in feeding) for name, feeding in ready.items()})
-        open_ -= ready.keys()
-    return adjustable
+        sizes.update({name: max(sizes[source] for source in upstream) for name, upstream in ready.items()})
+        unsized -= ready.keys()
+    return resizable
 
 
-def _enforce_copartitioning(together: Iterable[str], adjustable: set[str], sizes: dict[str, int]) -> None:
-    """Have topics that are read together the same number of partitions."""
-    names = sorted(together)
-    fixed = {sizes[name] for name in names if name not in adjustable}
+def _enforce_copartitioning(copartitioned: Iterable[str], resizable: set[str], sizes: dict[str, int]) -> None:
+    """Give copartitioned topics the same number of partitions: that of the fixed ones, or else the maximum."""
+    names = sorted(copartitioned)
+    fixed = {sizes[name] for name in names if name not in resizable}
     if len(fixed) > 1:
-        told = ", ".join(f"{name} {sizes[name]}" for name in names if name not in adjustable)
+        sizes_text = ", ".join(f"{name} {sizes[name]}" for name in names if name not in resizable)
         raise _TopicConfigurationError(
             StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
-            f"topics read together differ in their number of partitions: {told}",
+            f"copartitioned topics have different numbers of partitions: {sizes_text}",
         )
     number = fixed.pop() if fixed else max((sizes[name] for name in names), default=0)
     sizes.update((name, number) for name in names)
 
 
-def _missing(topology: Topology, sizes: Mapping[str, int], existing: Mapping[str, int]) -> dict[str, TopicInfo]:
-    """The internal topics that do not exist, with the number of partitions that they need."""
+def _missing_topics(topology: Topology, sizes: Mapping[str, int], existing: Mapping[str, int]) -> dict[str, TopicInfo]:
+    """Return the internal topics that do not exist, with the number of partitions that they need."""
     missing = {}
     for info in internal(topology):
         size = sizes[info.name]
