@@ -96,7 +96,7 @@ class AnyOrder(RuleBasedStateMachine):
     def delete_before(self, data: st.DataObject) -> None:
         self.log_start = data.draw(st.integers(self.log_start, self.log_end))
         self.log = [batch for batch in self.log if batch.last >= self.log_start]
-        self.share.log_starts_at(self.log_start)
+        self.share.advance_log_start(self.log_start)
 
     # ---- members
 
@@ -109,7 +109,7 @@ class AnyOrder(RuleBasedStateMachine):
     )
     def acquire(self, member: str, most: int, batch_size: int, record_limit: bool, batches: int) -> None:
         read = [batch for batch in self.log if batch.last >= self.share.next_offset][:batches]
-        if not read or self.share.full(CONFIG):
+        if not read or self.share.is_full(CONFIG):
             return
         before = self.share.next_offset
         acquire_request = AcquireRequest(member, most, batch_size, record_limit)
@@ -166,7 +166,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS), ack_type=st.sampled_from([ACCEPT, RELEASE, REJECT]))
     def acknowledge_all(self, member: str, ack_type: int) -> None:
-        mine = [run for run in self.share.runs if run.member == member]
+        mine = [run for run in self.share.runs if run.member_id == member]
         said = [Acknowledgement(run.first, run.last, [ack_type]) for run in mine]
         if self.keep(self.share.acknowledge(member, said, CONFIG, self.now)):
             for run in mine:
@@ -178,7 +178,7 @@ class AnyOrder(RuleBasedStateMachine):
     def acknowledge_the_newest(self, member: str, ack_type: int, move: bool) -> None:
         """Of what was there before, nothing is kept then."""
         self.acquire(member, 12, 1, False, 4)
-        mine = [run for run in self.share.runs if run.member == member][-1:]
+        mine = [run for run in self.share.runs if run.member_id == member][-1:]
         said = [Acknowledgement(run.first, run.last, [ack_type]) for run in mine]
         if self.keep(self.share.acknowledge(member, said, CONFIG, self.now)):
             for run in mine:
@@ -226,7 +226,7 @@ class AnyOrder(RuleBasedStateMachine):
     def keep(self, transition: StateTransition) -> bool:
         if not self.written:
             return False
-        self.kept.write(self.share.state(transition))
+        self.kept.write(self.share.persisted_state(transition))
         self.share.apply(transition)
         return True
 
@@ -239,7 +239,7 @@ class AnyOrder(RuleBasedStateMachine):
         """Another leader knows what was kept, and nothing else."""
         kept = self.kept.read(self.share.leader_epoch + 1)
         self.share = SharePartition(kept, kept.start_offset)
-        self.share.log_starts_at(self.log_start)
+        self.share.advance_log_start(self.log_start)
         before, self.fates = self.fates, {}
         for offset in range(self.share.end_offset):
             state, delivery_count = self.kept.fates.get(offset, (AVAILABLE, 0))
@@ -277,7 +277,7 @@ class AnyOrder(RuleBasedStateMachine):
         for run in self.share.runs:
             for offset in range(run.first, run.last + 1):
                 fate = self.fate(offset)
-                assert (run.state, run.member) == (fate.state, fate.member), offset
+                assert (run.state, run.member_id) == (fate.state, fate.member), offset
                 assert run.state.is_terminal or run.delivery_count == fate.delivery_count, offset
                 assert run.state is not ACQUIRED or run.deadline == fate.deadline
 

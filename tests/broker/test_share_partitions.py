@@ -12,7 +12,7 @@ import pytest
 
 from aiokproto.broker import Broker
 from aiokproto.broker.clock import VirtualClock
-from aiokproto.broker.share.acquisition import Acquired, AcquireRequest, AcquisitionConfig, FetchedBatch
+from aiokproto.broker.share.acquisition import AcquiredRange, AcquireRequest, AcquisitionConfig, FetchedBatch
 from aiokproto.broker.share.partition import ACCEPT, RELEASE, RENEW, Acknowledgement, SharePartition
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.client import Client
@@ -35,7 +35,7 @@ STATE = PartitionState(0, 0, 0, (), 0)
 # ---- the machine alone
 
 
-def acquired_of(share: SharePartition, most: int, *batches: FetchedBatch, **fields: Any) -> list[Acquired]:
+def acquired_of(share: SharePartition, most: int, *batches: FetchedBatch, **fields: Any) -> list[AcquiredRange]:
     return share.acquire(AcquireRequest("m", most, 100, **fields), batches, CONFIG, 0.0)
 
 

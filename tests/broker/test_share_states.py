@@ -310,5 +310,8 @@ async def test_a_new_coordinator_knows_what_the_old_one_knew() -> None:
 
 
 def test_errors_say_what_was_wrong(tmp_path: Path) -> None:
-    with opened(tmp_path) as (_, states, topic), pytest.raises(BrokerError, match="was not initialized: g:"):
+    with (
+        opened(tmp_path) as (_, states, topic),
+        pytest.raises(BrokerError, match=r"share partition g:.*, which is not initialized"),
+    ):
         states.read("g", topic, 0, 0)

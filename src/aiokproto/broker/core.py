@@ -71,7 +71,7 @@ class Core:
         self.groups = GroupCoordinator(self.state, self.share_states)
         self.shares = SharePartitionManager(self.state, self.share_states, self.groups.options)
         self.transactions = TransactionCoordinator(self.state, self.groups)
-        self.share_states.on_reset = self.shares.forget
+        self.share_states.on_reset = self.shares.remove
         self.state.on_delete = self._topic_deleted
         if not self._temporary:
             self.state.on_roll = self.upkeep.flush_behind

@@ -26,7 +26,7 @@ from aiokproto.broker.log import Span
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.share.acquisition import Acquired, AcquireRequest, FetchedBatch
+from aiokproto.broker.share.acquisition import AcquiredRange, AcquireRequest, FetchedBatch
 from aiokproto.broker.share.manager import ShareSettings
 from aiokproto.broker.share.partition import SharePartition
 from aiokproto.broker.share.session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, ShareSessionKey, TopicIdPartition
@@ -165,12 +165,12 @@ def _look(
             topic, one.partition = readable(partition_id, context)
             if one.partition.leader != context.node.node_id:
                 raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            one.share = share = context.shares.open(session.key.group_id, topic, one.partition)
+            one.share = share = context.shares.get_or_load(session.key.group_id, topic, one.partition)
         except BrokerError as error:
             _refuse(one.answer, partition_id, error, context)
             continue
         log = one.partition.log
-        if not share.full(settings.config) and share.next_offset <= log.end_offset:
+        if not share.is_full(settings.config) and share.next_offset <= log.end_offset:
             until = log.last_stable_offset if settings.committed else None
             one.span = log.find(share.next_offset, most, at_least_one=nothing_yet, until=until)
             nothing_yet = nothing_yet and not one.size
@@ -196,7 +196,7 @@ def _acquire(
         )
         batches = _extents(headers, one.share.next_offset, one.partition, settings.committed)
         acquired = one.share.acquire(acquire_request, batches, settings.config, context.state.clock.time())
-        context.shares.acquired(session.key.group_id, one.partition_id)
+        context.shares.start_lock_timer(session.key.group_id, one.partition_id)
         if acquired:
             one.answer.records = _slice(data, headers, acquired)
             one.answer.acquired_records = [
@@ -234,7 +234,7 @@ def _extents(headers: list[BatchHeader], begin: int, partition: Partition, commi
     return batches
 
 
-def _slice(data: bytes, headers: list[BatchHeader], acquired: list[Acquired]) -> bytes:
+def _slice(data: bytes, headers: list[BatchHeader], acquired: list[AcquiredRange]) -> bytes:
     """The batches that hold what was acquired, and those between."""
     first, last = acquired[0].first, acquired[-1].last
     begin = sum(header.size for header in headers if header.last_offset < first)

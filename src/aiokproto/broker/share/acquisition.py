@@ -1,7 +1,11 @@
-"""Which of the records that were read a member is given: as many as it wants, by whole batches if it likes (KIP-1206).
+"""Which of the records that were read are acquired for a member (KIP-932; acquire modes: KIP-1206).
 
-Records that were delivered often may be what makes a consumer fail. They are given out in ever smaller numbers, and for
-the last time one by one, so that in the end only those are archived with which something is wrong.
+Records that were delivered before and released come first, then new ones. By default a member gets whole batches and
+can exceed ``max_records`` by the rest of the last one (batch-optimized); with ``record_limit`` it does not.
+
+Throttling: a record that makes consumers fail would take the others of its batch with it when the delivery count
+reaches the limit. Records that were delivered at least half as often as the limit are therefore acquired in ever
+smaller numbers, and for their last delivery one by one, so that only the bad record is archived in the end.
 """
 
 from __future__ import annotations
@@ -14,13 +18,13 @@ from aiokproto.broker.share.in_flight import InFlightRun, InFlightRuns, RecordSt
 
 
 class AcquisitionConfig(NamedTuple):
-    """What a share group goes by.
+    """The options of a share group for acquiring records.
 
     Attributes:
-        max_locks: How many records of a partition can be in flight (``share.partition.max.record.locks``).
-        delivery_limit: How often a record is delivered at most (``share.delivery.count.limit``).
-        lock_seconds: How long a member has it (``share.record.lock.duration.ms``).
-        may_renew: Whether that can be made longer (``share.renew.acknowledge.enable``).
+        max_in_flight_records: Most records of a partition in flight (``share.partition.max.record.locks``).
+        max_delivery_count: Most deliveries of a record (``share.delivery.count.limit``).
+        lock_duration: Seconds that an acquisition lock lasts (``share.record.lock.duration.ms``).
+        renew_enabled: Whether members can renew acquisition locks (``share.renew.acknowledge.enable``).
     """
 
     max_in_flight_records: int
@@ -30,40 +34,40 @@ class AcquisitionConfig(NamedTuple):
 
     @property
     def throttle_delivery_count(self) -> int:
-        """The number of deliveries from which on a record is given out with fewer others."""
+        """The delivery count from which on acquisition is throttled: half the limit, rounded up, and at least 2."""
         return max(2, -(-self.max_delivery_count // 2))
 
     def is_last_delivery(self, delivery_count: int) -> bool:
-        """Whether a record that was delivered so often is delivered once more, and alone."""
+        """Whether a record with this delivery count is delivered one more time only, and so on its own."""
         return self.max_delivery_count > 2 and delivery_count == self.max_delivery_count - 1
 
 
 class AcquireRequest(NamedTuple):
-    """Who wants how much.
+    """What a member requests in ShareFetch.
 
     Attributes:
-        member: The member.
-        max_records: As many records; more only to have the last batch whole.
-        batch_size: Into ranges of how many records what is new is divided, where batches end.
-        by_record: Whether not even the last batch may be a reason for more.
+        member_id: The member.
+        max_records: Most records to acquire; without ``record_limit`` the last batch can exceed it.
+        batch_size: New records are divided into in-flight batches of about this size, at batch boundaries of the log.
+        record_limit: Whether ``max_records`` is a strict limit (acquire mode RECORD_LIMIT).
     """
 
-    member: str
+    member_id: str
     max_records: int
     batch_size: int
     record_limit: bool = False
 
 
 class FetchedBatch(NamedTuple):
-    """A batch of the log: its first offset, its last, and whether its transaction was aborted."""
+    """A record batch that was read from the log. ``aborted``: its transaction was aborted (``read_committed`` only)."""
 
     first: int
     last: int
     aborted: bool = False
 
 
-class Acquired(NamedTuple):
-    """Records that a member has, and how often they were delivered with that."""
+class AcquiredRange(NamedTuple):
+    """Records that were acquired for a member, and their delivery count including this delivery."""
 
     first: int
     last: int
@@ -74,64 +78,69 @@ def acquire_known(
     runs: InFlightRuns,
     batch_size: Callable[[int], int],
     lock: InFlightRun,
-    acquire_request: AcquireRequest,
+    request: AcquireRequest,
     config: AcquisitionConfig,
     most: int,
 ) -> tuple[list[InFlightRun], bool]:
-    """Acquire what is available of records that were delivered before.
+    """Acquire available records that are in flight already, which were delivered before.
 
     Args:
-        runs: What is in flight of that which was read.
-        batch_size: How many offsets a batch in flight has.
-        lock: Whose the records become, and until when.
-        demand: What is wanted.
-        terms: The group's.
-        most: How many records at most, save to have a batch whole.
+        runs: The runs in flight within the offsets that were read.
+        batch_size: Returns the number of offsets of an in-flight batch.
+        lock: A run whose member id and deadline the acquired runs get.
+        request: What the member requests.
+        config: The group's options.
+        most: Most records to acquire; without ``record_limit`` the last batch can exceed it.
 
     Returns:
-        What was acquired, and whether there may be more than that.
+        The runs that were acquired, and whether more records can be acquired after them. Throttled records end the
+        response: the member gets nothing else with them.
     """
     taken: list[InFlightRun] = []
     got = 0
     for batch, of_batch in groupby(runs, key=lambda run: run.batch):
-        free = [run for run in of_batch if run.state is RecordState.AVAILABLE]
-        if not free:
+        available = [run for run in of_batch if run.state is RecordState.AVAILABLE]
+        if not available:
             continue
         if got >= most:
             return taken, False
-        suspicious = max(run.delivery_count for run in free) >= config.throttle_delivery_count
-        if suspicious and got:
+        throttled = max(run.delivery_count for run in available) >= config.throttle_delivery_count
+        if throttled and got:
             return taken, False
-        room = most - got if acquire_request.record_limit else free[-1].last - free[0].first + 1
-        some = list(_carefully(free, room, batch_size(batch), config) if suspicious else _up_to(free, room))
+        max_records = most - got if request.record_limit else available[-1].last - available[0].first + 1
+        some = list(
+            _take_throttled(available, max_records, batch_size(batch), config)
+            if throttled
+            else _take(available, max_records)
+        )
         taken += [
             run._replace(
                 state=RecordState.ACQUIRED,
                 delivery_count=run.delivery_count + 1,
-                member=lock.member,
+                member_id=lock.member_id,
                 deadline=lock.deadline,
             )
             for run in some
         ]
         got += sum(run.size for run in some)
-        if suspicious:
+        if throttled:
             return taken, False
     return taken, True
 
 
-def _up_to(runs: Iterable[InFlightRun], room: int) -> Iterator[InFlightRun]:
+def _take(runs: Iterable[InFlightRun], max_records: int) -> Iterator[InFlightRun]:
     for run in runs:
-        if room <= 0:
+        if max_records <= 0:
             return
-        some = run.within(run.first, run.first + room - 1)
-        room -= some.size
+        some = run.within(run.first, run.first + max_records - 1)
+        max_records -= some.size
         yield some
 
 
-def _carefully(
-    runs: Iterable[InFlightRun], room: int, batch_size: int, config: AcquisitionConfig
+def _take_throttled(
+    runs: Iterable[InFlightRun], max_records: int, batch_size: int, config: AcquisitionConfig
 ) -> Iterator[InFlightRun]:
-    """Fewer, the oftener they were delivered; for the last time, one."""
+    """Take throttled records: half of the batch, then a quarter and so on; for the last delivery a single record."""
     got = 0
     limit: int | None = None
     for run in runs:
@@ -140,7 +149,7 @@ def _carefully(
             return
         if limit is None and run.delivery_count >= config.throttle_delivery_count:
             limit = max(1, batch_size >> (run.delivery_count - config.throttle_delivery_count + 1))
-        most = 1 if alone else room - got if limit is None else min(room - got, limit - got)
+        most = 1 if alone else max_records - got if limit is None else min(max_records - got, limit - got)
         if most <= 0:
             return
         some = run.within(run.first, run.first + most - 1)
@@ -151,25 +160,26 @@ def _carefully(
 
 
 def acquire_new(
-    batches: Sequence[FetchedBatch], first: int, lock: InFlightRun, acquire_request: AcquireRequest, most: int
+    batches: Sequence[FetchedBatch], first: int, lock: InFlightRun, request: AcquireRequest, most: int
 ) -> list[InFlightRun]:
-    """Acquire what nobody was given before.
+    """Acquire records that have not been in flight yet.
 
     Args:
-        extents: The batches to acquire from.
-        first: From which offset on.
-        lock: Whose the records become, and until when.
-        demand: What is wanted.
-        most: How many records at most, save to have a batch whole.
+        batches: The batches that were read, from ``first`` on.
+        first: The first offset to acquire.
+        lock: A run whose member id and deadline the acquired runs get.
+        request: What the member requests.
+        most: Most records to acquire; without ``record_limit`` the last batch can exceed it.
 
     Returns:
-        What is in flight by that; of the last batch, what was too much is available.
+        The new runs in flight. With ``record_limit``, the rest of the last batch is among them as available, so that
+        in-flight batches end where batches of the log end.
     """
     wanted = min(first + most - 1, batches[-1].last)
     holder = next(batch for batch in batches if batch.last >= wanted)
     last = holder.last if holder.first <= wanted else wanted
     new = lock._replace(first=first, last=last, delivery_count=1, batch=first)
-    if acquire_request.record_limit:
+    if request.record_limit:
         if wanted == last:
             return [new]
         rest = InFlightRun(wanted + 1, last, RecordState.AVAILABLE, 0, first)
@@ -178,14 +188,16 @@ def acquire_new(
     for batch in batches:
         if batch.first > last:
             break
-        if batch.first - new.first >= max(acquire_request.batch_size, 1):
+        if batch.first - new.first >= max(request.batch_size, 1):
             runs.append(new._replace(last=batch.first - 1))
             new = new._replace(first=batch.first, batch=batch.first)
     return [*runs, new]
 
 
-def without(runs: InFlightRuns, batches: Sequence[FetchedBatch]) -> tuple[list[InFlightRun], list[InFlightRun]]:
-    """Divide runs in what is outside of some batches, and what is within."""
+def split_by_batches(
+    runs: InFlightRuns, batches: Sequence[FetchedBatch]
+) -> tuple[list[InFlightRun], list[InFlightRun]]:
+    """Split runs into the parts outside of some batches and the parts within."""
     outside: list[InFlightRun] = []
     inside: list[InFlightRun] = []
     for run in runs:

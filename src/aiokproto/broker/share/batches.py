@@ -1,4 +1,4 @@
-"""Runs of offsets of one state: several lists of them made one."""
+"""Merging of persisted state batches (what Kafka's ``PersisterStateBatchCombiner`` does)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from aiokproto.broker.share.state import StateBatch
 
 
 def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """The batches in order, without overlap and without what is before the start offset (-1: nothing is).
+    """Merge state batches into an ordered list without overlaps, from the start offset on (-1: from any offset).
 
-    Where several overlap, the one that was delivered more often counts, and among these the one further on its way:
-    states only ever grow. Neighbours of one state become one batch.
+    Where batches overlap, the higher delivery count wins, then the higher delivery state: both only ever grow, so that
+    the higher one is the later one. Adjacent batches with the same state and count are joined.
+
+    A sweep over the offsets: ``waiting`` are the batches that begin later, ``reaching`` a heap of those that cover the
+    current offset, with the winner at its top.
     """
     waiting = [
         replace(batch, first_offset=max(batch.first_offset, start_offset))
@@ -22,7 +25,6 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
     ]
     waiting.sort(key=lambda batch: batch.first_offset, reverse=True)
     combined: list[StateBatch] = []
-    # Those that reach the offset at hand, the one that counts first.
     reaching: list[tuple[int, int, int]] = []
     offset = 0
     while waiting or reaching:

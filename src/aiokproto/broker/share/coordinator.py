@@ -1,8 +1,10 @@
-"""The share coordinator: the states of share partitions, in memory and in their own topic. No asyncio.
+"""The share coordinator: the states of share partitions, in memory and in ``__share_group_state`` (KIP-932).
 
-A share partition belongs to the partition of the topic which its name hashes to, and is coordinated by that partition's
-leader. Whatever is done to it is a record first, and what is known of it is what its records make of it: so it is the
-same for who reads them again when a leader changed.
+A share partition belongs to the partition of this topic that its key hashes to, and is coordinated by that partition's
+leader. Each change is appended as a record, then replayed into memory: a coordinator that reads the log after a change
+of leader has the same state. Methods validate before they append, so that a request that fails has changed nothing.
+
+All of it is synchronous; no method awaits between validating and appending.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from aiokproto.broker.internal_topics import numbered_records, partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
-from aiokproto.broker.share.persisted_state import PersistedState, initialized, replay
+from aiokproto.broker.share.persisted_state import PersistedState, first_snapshot, replay
 from aiokproto.broker.share.records import SharePartitionKey, Snapshot, Update, decode, encode_key, encode_value
 from aiokproto.broker.share.state import PartitionState
 from aiokproto.error_codes import ErrorCode
@@ -27,8 +29,8 @@ class ShareCoordinator:
     """The states of all share partitions of the cluster, whichever node coordinates them.
 
     Attributes:
-        on_reset: Called with a group, topic id and partition whose state was set anew or deleted: what somebody has
-            read of it is out of date.
+        on_reset: Called with group, topic id and partition after a state was reset or deleted, so that the leader of
+            the partition can drop the state that it has read.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -37,19 +39,19 @@ class ShareCoordinator:
         self._persisted: dict[SharePartitionKey, PersistedState] = {}
 
     def start(self) -> None:
-        """Read the states from their topic, if there is one."""
+        """Load all states from their topic, if it exists."""
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         for partition in topic.partitions if topic is not None else ():
             self._load(partition)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Drop all states from memory."""
         self._persisted.clear()
 
-    # ---- who coordinates what
+    # ---- which node coordinates a share partition
 
     def partition_of(self, key: str) -> Partition:
-        """The partition of their topic that a share partition's key belongs to; it is created when first asked for."""
+        """Return the partition of ``__share_group_state`` that a key hashes to. Creates the topic on first use."""
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         if topic is None:
             options = self._state.options
@@ -67,7 +69,7 @@ class ShareCoordinator:
         return partition_for(key, topic.partitions)
 
     def check_coordinator(self, key: SharePartitionKey, node_id: int) -> None:
-        """Whether a node coordinates a share partition.
+        """Check that a node coordinates a share partition.
 
         Raises:
             BrokerError: NOT_COORDINATOR.
@@ -76,7 +78,7 @@ class ShareCoordinator:
             raise BrokerError(ErrorCode.NOT_COORDINATOR)
 
     def leader_changed(self, partition: Partition) -> None:
-        """A partition has a new leader: drop what the old one knew of its share partitions, and read it anew."""
+        """Drop the states in a partition of ``__share_group_state`` whose leader changed, and load them again."""
         if partition.topic != SHARE_STATE_TOPIC:
             return
         for key in self._keys_in(partition):
@@ -85,97 +87,102 @@ class ShareCoordinator:
             self._load(partition)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Forget all groups' states of a topic."""
+        """Delete the states that all groups have of a deleted topic."""
         if topic.name == SHARE_STATE_TOPIC:
             self.close()
             return
         for key in [key for key in self._persisted if key.topic_id == topic.topic_id]:
             self._write_tombstone(key)
 
-    # ---- what the leaders of share partitions ask for: a SharePersister
+    # ---- for leaders of share partitions (SharePersister)
 
     def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> PartitionState:
-        """The state, for the leader of an epoch: older leaders are refused from now on.
+        """Return the state to a leader, and fence leaders with an older epoch from now on.
 
         Raises:
-            BrokerError: INVALID_REQUEST, also if it was not initialized; FENCED_LEADER_EPOCH;
+            BrokerError: INVALID_REQUEST, also if the state is not initialized; FENCED_LEADER_EPOCH;
                 UNKNOWN_TOPIC_OR_PARTITION; COORDINATOR_NOT_AVAILABLE.
         """
-        key = self._checked(group, topic_id, partition, leader_epoch=leader_epoch)
+        key = self._validate_key(group, topic_id, partition, leader_epoch=leader_epoch)
         persisted = self._require_initialized(key, "Read")
-        persisted.check_leader(leader_epoch)
+        persisted.check_leader_epoch(leader_epoch)
         self._check_exists(key)
         if leader_epoch > persisted.leader_epoch:
-            self._append(key, persisted.led_by(leader_epoch, self._updates_per_snapshot(), self._now()))
+            self._append(key, persisted.record_for_new_leader(leader_epoch, self._updates_per_snapshot(), self._now()))
         return self._persisted[key].state
 
     def write(self, group: str, topic_id: bytes, partition: int, state: PartitionState) -> None:
-        """Keep a state; see :meth:`SharePersister.write`.
+        """Merge a state into the stored one: see :meth:`SharePersister.write`.
 
         Raises:
             BrokerError: As :meth:`read`, and FENCED_STATE_EPOCH.
         """
-        key = self._checked(group, topic_id, partition, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch)
+        key = self._validate_key(
+            group, topic_id, partition, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch
+        )
         for batch in state.batches:
             if not 0 <= batch.first_offset <= batch.last_offset:
-                raise _invalid(f"a batch from {batch.first_offset} to {batch.last_offset}")
+                raise _invalid(f"a state batch has offsets {batch.first_offset} to {batch.last_offset}")
         persisted = self._require_initialized(key, "Write")
-        persisted.check_leader(state.leader_epoch)
-        persisted.check_state(state.state_epoch)
+        persisted.check_leader_epoch(state.leader_epoch)
+        persisted.check_state_epoch(state.state_epoch)
         self._check_exists(key)
-        self._append(key, persisted.written(state, self._updates_per_snapshot(), self._now()))
+        self._append(key, persisted.record_for_write(state, self._updates_per_snapshot(), self._now()))
 
-    # ---- what the group coordinator asks for
+    # ---- for the group coordinator
 
     def initialize(self, group: str, topic_id: bytes, partition: int, state_epoch: int, start_offset: int) -> None:
-        """Begin a state, or set it anew: nothing is delivered yet.
+        """Create a state, or reset it.
 
         Args:
             group: The group.
             topic_id: The topic's id.
             partition: The partition.
-            state_epoch: The group's epoch.
-            start_offset: Where the group begins; -1: ``share.auto.offset.reset`` says so.
+            state_epoch: The group's epoch, which becomes the state epoch.
+            start_offset: Where the group starts; -1: ``share.auto.offset.reset`` decides when a leader reads the state.
 
         Raises:
             BrokerError: INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
         """
-        key = self._checked(group, topic_id, partition, state_epoch=state_epoch)
+        key = self._validate_key(group, topic_id, partition, state_epoch=state_epoch)
         persisted = self._persisted.get(key)
         if persisted is not None:
-            persisted.check_state(state_epoch)
+            persisted.check_state_epoch(state_epoch)
         self._check_exists(key)
         now = self._now()
-        fresh = initialized if persisted is None else persisted.initialized
+        fresh = first_snapshot if persisted is None else persisted.record_for_reset
         self._append(key, fresh(state_epoch, start_offset, now))
         self.on_reset(*key)
 
     def summary(self, group: str, topic_id: bytes, partition: int) -> PartitionState | None:
-        """The state; None where there is none yet.
+        """Return the state without fencing any leader; None if it is not initialized.
 
         Raises:
             BrokerError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
         """
-        key = self._checked(group, topic_id, partition)
+        key = self._validate_key(group, topic_id, partition)
         self._check_exists(key)
         persisted = self._persisted.get(key)
         return persisted.state if persisted is not None else None
 
     def delete(self, group: str, topic_id: bytes, partition: int) -> None:
-        """Forget a state, if there is one.
+        """Delete a state, if there is one.
 
         Raises:
             BrokerError: INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, COORDINATOR_NOT_AVAILABLE.
         """
-        key = self._checked(group, topic_id, partition)
+        key = self._validate_key(group, topic_id, partition)
         self._check_exists(key)
         if key in self._persisted:
             self._write_tombstone(key)
 
-    # ---- time
+    # ---- called periodically
 
     def prune(self) -> None:
-        """Remove the records that newer snapshots have made superfluous."""
+        """Remove records from the start of the logs that newer snapshots make redundant.
+
+        The topic is not compacted: a partition of it is truncated up to the oldest snapshot that is still needed.
+        """
         topic = self._state.topics.get(SHARE_STATE_TOPIC)
         led = [each for each in topic.partitions if each.leader != NO_LEADER] if topic is not None else []
         needed = {partition.index: partition.log.end_offset for partition in led}
@@ -186,24 +193,24 @@ class ShareCoordinator:
         for partition in superfluous:
             partition.log.delete_before(needed[partition.index], self._now())
         if superfluous:
-            # What was removed must not come back after a crash.
+            # Without a checkpoint of the log start offset, removed records would be back after a crash.
             self._state.checkpoint()
 
     def snapshot(self) -> None:
-        """Write anew what has not been for ``share.coordinator.cold.partition.snapshot.interval.ms``.
+        """Write snapshots of cold share partitions (``share.coordinator.cold.partition.snapshot.interval.ms``).
 
-        It would keep all later records from being pruned. Where nothing happened at all since the last time, nothing
-        is written.
+        The old snapshot of a share partition that is rarely used would prevent pruning all later records. If no share
+        partition has changed since the last time, nothing is written.
         """
-        if all(persisted.settled for persisted in self._persisted.values()):
+        if all(persisted.is_unchanged for persisted in self._persisted.values()):
             return
         now = self._now()
         before = now - self._state.options.number("share.coordinator.cold.partition.snapshot.interval.ms")
         for key, persisted in list(self._persisted.items()):
             if persisted.snapshot.written <= before:
-                self._append(key, persisted.again(now))
+                self._append(key, persisted.record_for_same_state(now))
 
-    # ---- inside
+    # ---- internals
 
     def _now(self) -> int:
         return self._state.clock.wall()
@@ -214,7 +221,7 @@ class ShareCoordinator:
     def _keys_in(self, partition: Partition) -> list[SharePartitionKey]:
         return [key for key in self._persisted if self.partition_of(key_of(key)) is partition]
 
-    def _checked(
+    def _validate_key(
         self, group: str, topic_id: bytes, partition: int, *, leader_epoch: int = 0, state_epoch: int = 0
     ) -> SharePartitionKey:
         for name, number in (("partition", partition), ("leader epoch", leader_epoch), ("state epoch", state_epoch)):
@@ -233,7 +240,7 @@ class ShareCoordinator:
     def _require_initialized(self, key: SharePartitionKey, wanted: str) -> PersistedState:
         persisted = self._persisted.get(key)
         if persisted is None:
-            raise _invalid(f"{wanted} of a share partition that was not initialized: {key_of(key)}")
+            raise _invalid(f"{wanted} of share partition {key_of(key)}, which is not initialized")
         return persisted
 
     def _append(self, key: SharePartitionKey, record: Snapshot | Update) -> None:
@@ -269,13 +276,13 @@ class ShareCoordinator:
 
 
 def key_of(key: SharePartitionKey) -> str:
-    """What a share partition is called where its coordinator is looked for: ``group:topic id:partition``."""
+    """Return a share partition's key in FindCoordinator: ``group:topicId:partition``, the topic id in base64url."""
     group, topic_id, partition = key
     return f"{group}:{base64.urlsafe_b64encode(topic_id).decode().rstrip('=')}:{partition}"
 
 
 def is_key(key: str) -> bool:
-    """Whether that could be the key of a share partition; groups may have colons in their names."""
+    """Whether a string has the form of a share partition's key. The group id can contain colons."""
     group, _, rest = key.rpartition(":")[0].rpartition(":")
     partition = key.rpartition(":")[2]
     try:

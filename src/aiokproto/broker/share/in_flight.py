@@ -1,4 +1,8 @@
-"""Offsets in flight: those of a share partition that were delivered once and are not done with."""
+"""Records in flight: the offsets of a share partition that have been fetched and are not all in a terminal state.
+
+They are stored as runs of offsets in the same state: a share partition can have many thousand records in flight, which
+are usually acquired and acknowledged in whole batches.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ FOREVER = float("inf")
 
 
 class RecordState(IntEnum):
-    """What became of a record, as Kafka numbers it."""
+    """The state of a record in flight, with Kafka's numbers."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -21,21 +25,21 @@ class RecordState(IntEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it stays so."""
+        """Whether a record in this state is never delivered again."""
         return self in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
 
 
 class InFlightRun(NamedTuple):
-    """Offsets in a row, of one batch in flight, with one fate.
+    """Consecutive offsets of one in-flight batch that are in the same state.
 
     Attributes:
-        first: The first of them.
-        last: The last of them.
-        state: What became of them.
-        deliveries: How often they were delivered.
-        batch: Which batch in flight they are of: the offset that it began with when it was acquired.
-        member: Who has acquired them.
-        deadline: Until when he has them, on the broker's clock (s).
+        first: The first offset.
+        last: The last offset.
+        state: Their state.
+        delivery_count: How often they were delivered.
+        batch: The in-flight batch, named by the first offset that was acquired with it. Throttling counts by batch.
+        member_id: The member that has acquired them; empty if none has.
+        deadline: When the acquisition lock expires, on the broker's clock (s).
     """
 
     first: int
@@ -43,41 +47,44 @@ class InFlightRun(NamedTuple):
     state: RecordState
     delivery_count: int
     batch: int
-    member: str = ""
+    member_id: str = ""
     deadline: float = FOREVER
 
     @property
     def size(self) -> int:
-        """How many offsets it has."""
+        """The number of offsets."""
         return self.last - self.first + 1
 
     def within(self, first: int, last: int) -> InFlightRun:
-        """The part of it from one offset to another; it has offsets there."""
+        """Return the part of the run between two offsets, which must overlap it."""
         return self._replace(first=max(self.first, first), last=min(self.last, last))
 
     def unlocked(self, state: RecordState) -> InFlightRun:
-        """The same offsets, which nobody has any more."""
-        return self._replace(state=state, member="", deadline=FOREVER)
+        """Return the run in another state, without an acquisition lock."""
+        return self._replace(state=state, member_id="", deadline=FOREVER)
 
 
 InFlightRuns = Sequence[InFlightRun]
-"""In the order of their offsets. Where there is a gap between them the log has no records."""
+"""Runs in the order of their offsets, without overlaps. A gap between runs has no records in the log."""
 
 
 def overlapping(runs: InFlightRuns, first: int, last: int) -> Iterator[InFlightRun]:
-    """The parts of runs that lie from one offset to another."""
+    """Return the parts of runs between two offsets."""
     at = bisect_left(runs, first, key=lambda run: run.last)
     while at < len(runs) and runs[at].first <= last:
         yield runs[at].within(first, last)
         at += 1
 
 
-def replaced(runs: InFlightRuns, changed: Iterable[InFlightRun]) -> list[InFlightRun]:
-    """Runs of which some, or parts of some, have changed.
+def replace_runs(runs: InFlightRuns, changed: Iterable[InFlightRun]) -> list[InFlightRun]:
+    """Replace runs, or parts of runs.
 
     Args:
-        runs: What there was.
-        changed: What is in its place, in order; each lies within one of the runs.
+        runs: The runs in flight.
+        changed: The replacements in the order of their offsets. Each lies within one of the runs.
+
+    Returns:
+        All runs, joined where they are adjacent and equal.
     """
     result: list[InFlightRun] = []
     todo = deque(changed)
@@ -86,21 +93,21 @@ def replaced(runs: InFlightRuns, changed: Iterable[InFlightRun]) -> list[InFligh
         while rest is not None and todo and todo[0].first <= rest.last:
             new = todo.popleft()
             if rest.first < new.first:
-                _add(result, rest._replace(last=new.first - 1))
-            _add(result, new)
+                _append(result, rest._replace(last=new.first - 1))
+            _append(result, new)
             rest = rest._replace(first=new.last + 1) if new.last < rest.last else None
         if rest is not None:
-            _add(result, rest)
+            _append(result, rest)
     return result
 
 
-def _add(runs: list[InFlightRun], run: InFlightRun) -> None:
-    """Append a run, to the last one where they are alike."""
+def _append(runs: list[InFlightRun], run: InFlightRun) -> None:
+    """Append a run, joined with the last one if both are adjacent and otherwise equal."""
     if runs and runs[-1].last + 1 == run.first and runs[-1][2:] == run[2:]:
         run = run._replace(first=runs.pop().first)
     runs.append(run)
 
 
 def count_terminal(runs: InFlightRuns) -> int:
-    """How many of their offsets are done with."""
+    """Return the number of offsets in a terminal state."""
     return sum(run.size for run in runs if run.state.is_terminal)

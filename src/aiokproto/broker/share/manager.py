@@ -1,4 +1,12 @@
-"""The share partitions of the cluster: read where they are led, kept before what is done to them counts, and timed."""
+"""The share partitions that nodes lead: a cache of their states, persistence of changes, and acquisition lock timers.
+
+A share partition is loaded from the persister when it is first fetched, and stays in the cache until its partition gets
+another leader, its state is reset or deleted, its topic is deleted, or the group's last session on the node ends.
+
+A persisted change (:meth:`SharePartitionManager._persist`) is written first and applied after. An error of the
+persister that shows the cached state to be out of date (another leader, a reset) removes it from the cache: the next
+fetch loads it again.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +30,7 @@ from aiokproto.errors import BrokerError
 
 log = logging.getLogger("aiokproto.broker")
 
-_TOLD = {
+_CLIENT_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -31,25 +39,28 @@ _TOLD = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""What a client hears, that knows nothing of who keeps the state; of all else, that something is wrong."""
+"""The errors of the persister as clients get them; all others become UNKNOWN_SERVER_ERROR.
 
-_OUT_OF_DATE = (
+Clients do not talk to the share coordinator. Of its errors they get those that make them find the new leader or retry.
+"""
+
+_STALE_ERRORS = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""What is known of a share partition that meets with one of these is not true any more."""
+"""Errors, as clients get them, after which the cached share partition is out of date."""
 
 _SECONDS = {"D": 86_400, "H": 3_600, "M": 60, "S": 1}
 
 
 class ShareSettings(NamedTuple):
-    """What a share group goes by, beside its terms.
+    """The options of a share group for reading.
 
     Attributes:
-        terms: How it gives out records.
-        committed: Whether it reads only committed ones (``share.isolation.level``).
-        reset: Where it begins (``share.auto.offset.reset``).
+        config: The options for acquiring records.
+        committed: Whether it reads only committed records (``share.isolation.level``).
+        reset: Where it starts (``share.auto.offset.reset``): earliest, latest or by_duration.
     """
 
     config: AcquisitionConfig
@@ -59,12 +70,12 @@ class ShareSettings(NamedTuple):
 
 @dataclass(eq=False)
 class CachedSharePartition:
-    """A share partition.
+    """A share partition in the cache.
 
     Attributes:
-        share: What the group has done with it.
-        partition: The partition.
-        timer: Set for when the next lock ends.
+        share: Its state machine.
+        partition: The partition that it reads.
+        timer: Set for when the next acquisition lock expires.
     """
 
     share: SharePartition
@@ -73,17 +84,17 @@ class CachedSharePartition:
 
 
 class SharePartitionManager:
-    """All share partitions of the cluster, whichever node leads them. No asyncio."""
+    """The share partitions of the cluster, whichever node leads them. All of it is synchronous."""
 
     def __init__(self, state: ClusterState, persister: SharePersister, options: Callable[[str], GroupOptions]) -> None:
-        """Have none yet; ``options`` gives those of a group."""
+        """Start with an empty cache. ``options`` returns the options of a group."""
         self._state = state
         self._persister = persister
         self._options = options
         self._cache: dict[tuple[str, TopicIdPartition], CachedSharePartition] = {}
 
     def settings(self, group: str) -> ShareSettings:
-        """What a group goes by."""
+        """Return the options of a group."""
         options = self._options(group)
         config = AcquisitionConfig(
             max_in_flight_records=options.number("share.partition.max.record.locks"),
@@ -94,25 +105,28 @@ class SharePartitionManager:
         committed = options.value("share.isolation.level") == "read_committed"
         return ShareSettings(config, committed, str(options.value("share.auto.offset.reset")))
 
-    def open(self, group: str, topic: Topic, partition: Partition) -> SharePartition:
-        """A share partition; read, if it is asked for the first time since it has this leader.
+    def get_or_load(self, group: str, topic: Topic, partition: Partition) -> SharePartition:
+        """Return a share partition, and load it from the persister if it is not in the cache.
 
         Raises:
-            BrokerError: What is kept of it cannot be had.
+            BrokerError: Its state cannot be read: see ``_CLIENT_ERRORS``; OFFSET_NOT_AVAILABLE: no record is as new as
+                ``share.auto.offset.reset`` requires.
         """
         partition_id = (topic.topic_id, partition.index)
         cached = self._cache.get((group, partition_id))
         if cached is None:
             try:
-                kept = self._persister.read(group, *partition_id, partition.leader_epoch)
+                persisted = self._persister.read(group, *partition_id, partition.leader_epoch)
             except BrokerError as error:
                 raise _translated(error) from None
-            start = kept.start_offset if kept.start_offset >= 0 else self._begin(group, partition)
-            cached = self._cache[group, partition_id] = CachedSharePartition(SharePartition(kept, start), partition)
-        cached.share.log_starts_at(partition.log.start_offset)
+            start = persisted.start_offset if persisted.start_offset >= 0 else self._initial_offset(group, partition)
+            cached = self._cache[group, partition_id] = CachedSharePartition(
+                SharePartition(persisted, start), partition
+            )
+        cached.share.advance_log_start(partition.log.start_offset)
         return cached.share
 
-    def _begin(self, group: str, partition: Partition) -> int:
+    def _initial_offset(self, group: str, partition: Partition) -> int:
         reset = self.settings(group).reset
         if reset == "earliest":
             return partition.log.start_offset
@@ -122,19 +136,22 @@ class SharePartitionManager:
         ago = sum(float(number) * _SECONDS[unit] for number, unit in parts)
         found = partition.log.offset_at_time(self._state.clock.wall() - int(ago * 1000))
         if found is None:
-            raise BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE, detail=f"there is no record as young as {reset}")
+            raise BrokerError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                detail=f"no record is as new as share.auto.offset.reset={reset} requires",
+            )
         return found.offset
 
-    # ---- what is done to them
+    # ---- requests
 
     def acknowledge(
-        self, session_key: ShareSessionKey, partition_id: TopicIdPartition, said: Sequence[Acknowledgement]
+        self, session_key: ShareSessionKey, partition_id: TopicIdPartition, acknowledgement: Sequence[Acknowledgement]
     ) -> None:
-        """A member says what became of its records.
+        """Apply a member's acknowledgements to a partition.
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, if nothing was fetched there; INVALID_RECORD_STATE or
-                INVALID_REQUEST; or why it cannot be kept. Then nothing has changed.
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION: the group has not fetched from it; INVALID_RECORD_STATE or
+                INVALID_REQUEST; or the error of persisting it. The records are unchanged then.
         """
         cached = self._cache.get((session_key.group_id, partition_id))
         if cached is None:
@@ -144,56 +161,56 @@ class SharePartitionManager:
             session_key.group_id,
             partition_id,
             cached,
-            cached.share.acknowledge(session_key.member_id, said, config, now),
+            cached.share.acknowledge(session_key.member_id, acknowledgement, config, now),
         )
 
     def end_session(self, sessions: ShareSessions, session: ShareSession, node_id: int) -> None:
-        """End a session on a node, which with a group's last one has nothing more to do with the group."""
+        """Close a session and release its records. With the group's last session on the node, empty the cache of it."""
         sessions.close(session)
         self._release(session, node_id)
         if not sessions.has_group(session.key.group_id):
             group = session.key.group_id
-            self._forget(
+            self._remove_all(
                 key for key, cached in self._cache.items() if key[0] == group and cached.partition.leader == node_id
             )
 
-    def acquired(self, group: str, partition_id: TopicIdPartition) -> None:
-        """Somebody has acquired records: their locks end some time."""
+    def start_lock_timer(self, group: str, partition_id: TopicIdPartition) -> None:
+        """Set the timer of the acquisition locks, after records were acquired."""
         cached = self._cache.get((group, partition_id))
         if cached is not None:
             self._set_timer(group, partition_id, cached)
 
-    # ---- what happens to them
+    # ---- events
 
-    def forget(self, group: str, topic_id: bytes, partition: int) -> None:
-        """Somebody else has changed what is kept of it, or there is nothing to be kept any more: read it anew."""
+    def remove(self, group: str, topic_id: bytes, partition: int) -> None:
+        """Remove a share partition from the cache, since its persisted state was reset or deleted."""
         cached = self._cache.pop((group, (topic_id, partition)), None)
         if cached is not None:
-            self._drop(cached)
+            self._discard(cached)
 
     def leader_changed(self, partition: Partition) -> None:
-        """A partition has another leader, who begins with what is kept of it."""
-        self._forget(key for key, cached in self._cache.items() if cached.partition is partition)
+        """Remove the share partitions of a partition from the cache: the new leader loads their persisted state."""
+        self._remove_all(key for key, cached in self._cache.items() if cached.partition is partition)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """There is nothing more to be had of its partitions."""
-        self._forget(key for key in self._cache if key[1][0] == topic.topic_id)
+        """Remove the share partitions of a deleted topic."""
+        self._remove_all(key for key in self._cache if key[1][0] == topic.topic_id)
 
     def close(self) -> None:
-        """Stop the timers and forget everything."""
+        """Stop the timers and empty the cache."""
         for cached in self._cache.values():
             if cached.timer is not None:
                 cached.timer.cancel()
         self._cache.clear()
 
-    # ---- inside
+    # ---- internals
 
-    def _forget(self, keys: Iterator[tuple[str, TopicIdPartition]]) -> None:
+    def _remove_all(self, keys: Iterator[tuple[str, TopicIdPartition]]) -> None:
         for group, (topic_id, index) in list(keys):
-            self.forget(group, topic_id, index)
+            self.remove(group, topic_id, index)
 
     def _release(self, session: ShareSession, node_id: int) -> None:
-        """What a member had by a session others may have. Of what another node leads by now, it has none by this."""
+        """Release what a member has acquired through a session, on this node: another leader knows of none of it."""
         session_key = session.key
         config = self.settings(session_key.group_id).config
         for partition_id in session.partitions:
@@ -204,9 +221,14 @@ class SharePartitionManager:
                         session_key.group_id, partition_id, cached, cached.share.release(session_key.member_id, config)
                     )
                 except BrokerError as error:
-                    log.debug("what %r had of %s stays locked: %s", session_key, cached.partition.topic, error)
+                    log.debug(
+                        "share session %r: its records of %s stay locked until the lock expires: %s",
+                        session_key,
+                        cached.partition.topic,
+                        error,
+                    )
 
-    def _drop(self, cached: CachedSharePartition) -> None:
+    def _discard(self, cached: CachedSharePartition) -> None:
         if cached.timer is not None:
             cached.timer.cancel()
         cached.partition.wake()
@@ -214,15 +236,15 @@ class SharePartitionManager:
     def _persist(
         self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition
     ) -> None:
-        """Have a step kept, so that it counts."""
+        """Persist a transition, then apply it. A renewed lock changes nothing that is persisted."""
         if any(run.state is not RecordState.ACQUIRED for run in transition.changed):
             try:
-                self._persister.write(group, *partition_id, cached.share.state(transition))
+                self._persister.write(group, *partition_id, cached.share.persisted_state(transition))
             except BrokerError as error:
-                told = _translated(error)
-                if told.code in _OUT_OF_DATE:
-                    self.forget(group, *partition_id)
-                raise told from None
+                translated = _translated(error)
+                if translated.code in _STALE_ERRORS:
+                    self.remove(group, *partition_id)
+                raise translated from None
         self._apply(group, partition_id, cached, transition)
 
     def _apply(
@@ -231,7 +253,7 @@ class SharePartitionManager:
         if transition.changed:
             cached.share.apply(transition)
             self._set_timer(group, partition_id, cached)
-            # Somebody may wait for what is available now, or for room in flight.
+            # Wake fetches that wait for available records, or for fewer records in flight.
             cached.partition.wake()
 
     def _set_timer(self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition) -> None:
@@ -243,17 +265,17 @@ class SharePartitionManager:
             cached.timer = self._state.clock.call_at(deadline, self._lock_timeout, group, partition_id, cached)
 
     def _lock_timeout(self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition) -> None:
-        # The loop may call a timer early by its clock's resolution.
+        # An event loop may call a timer early by up to its clock's resolution.
         now = max(self._state.clock.time(), cached.share.next_deadline)
         transition = cached.share.expire(now, self.settings(group).config)
         try:
             self._persist(group, partition_id, cached, transition)
         except BrokerError as error:
-            log.debug("what happened to %s is not kept: %s", cached.partition.topic, error)
-            # The lock has ended all the same.
+            log.debug("share group %s: expired locks of %s not persisted: %s", group, cached.partition.topic, error)
+            # The lock has expired all the same. Nothing was promised to a member, so that it can be lost in a crash.
             if self._cache.get((group, partition_id)) is cached:
                 self._apply(group, partition_id, cached, transition)
 
 
 def _translated(error: BrokerError) -> BrokerError:
-    return BrokerError(_TOLD.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), detail=error.detail)
+    return BrokerError(_CLIENT_ERRORS.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), detail=error.detail)

@@ -1,13 +1,23 @@
-"""A share partition: which records of a partition a share group has been given, and what became of them (KIP-932).
+"""A share partition: the states of the records of a partition that are in flight to a share group (KIP-932).
 
-Theory of operation. The offsets before ``start_offset`` are done with, those from ``end_offset`` on nobody has seen.
-What is between them is in flight, in runs of offsets with one fate::
+Theory of operation. All records before ``start_offset`` are in a terminal state; no record from ``end_offset`` on has
+been fetched. The records between are in flight, as runs of offsets in the same state::
 
-    AVAILABLE  ⇄  ACQUIRED  →  ACKNOWLEDGED or ARCHIVED
+                acquire                    accept
+    AVAILABLE ───────────▶ ACQUIRED ───────────────────▶ ACKNOWLEDGED
+        ▲                     │  │  reject, gap, aborted, delivered too often
+        └─────────────────────┘  └─────────────────────▶ ARCHIVED
+          release, lock expired
 
-A member that fetches is given what is available, and has it until its lock ends. A step that has to outlast a crash is
-computed first (:class:`Step`), then kept somewhere, and counts only once it is :meth:`~SharePartition.taken`. That
-somebody has a record is never kept: after a crash it is available again. No asyncio; the time is passed in.
+A fetch acquires available records for a member, until its acquisition lock expires or it acknowledges them. The start
+offset follows the first record that is not in a terminal state (SPSO in the KIP, the end offset being SPEO).
+
+Acknowledge, release and expire compute a :class:`StateTransition` and change nothing. The caller persists its
+:meth:`~SharePartition.persisted_state`, then calls :meth:`~SharePartition.apply`: a member must never be told of an
+acknowledgement that a crash can lose. Acquiring applies at once and is not persisted: after a crash, or at a new
+leader, acquired records are available again, with the delivery count of before.
+
+No asyncio; the time is passed in.
 """
 
 from __future__ import annotations
@@ -17,13 +27,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from aiokproto.broker.share.acquisition import (
-    Acquired,
+    AcquiredRange,
     AcquireRequest,
     AcquisitionConfig,
     FetchedBatch,
     acquire_known,
     acquire_new,
-    without,
+    split_by_batches,
 )
 from aiokproto.broker.share.in_flight import (
     FOREVER,
@@ -32,23 +42,23 @@ from aiokproto.broker.share.in_flight import (
     RecordState,
     count_terminal,
     overlapping,
-    replaced,
+    replace_runs,
 )
 from aiokproto.broker.share.state import PartitionState, StateBatch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-"""What a member says of a record; that there was none is as good as a refusal."""
+"""The acknowledge types of the protocol. GAP stands for an offset without a record, and archives it like REJECT."""
 
 _STATES = {state.value: state for state in RecordState} | {3: RecordState.ARCHIVED}
-"""What is kept of a record; 3 is on its way to a queue of dead letters, where a group has one, and then archived."""
+"""States by persisted number. 3 is ARCHIVING, on the way to a dead-letter queue: restored as archived."""
 
 _ACKNOWLEDGED_STATES = {GAP: RecordState.ARCHIVED, ACCEPT: RecordState.ACKNOWLEDGED, REJECT: RecordState.ARCHIVED}
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of the records from one offset to another: one word for all, or one for each."""
+    """A member's acknowledgement of consecutive offsets: ``types`` has one type for all of them, or one for each."""
 
     first: int
     last: int
@@ -56,11 +66,11 @@ class Acknowledgement(NamedTuple):
 
 
 class StateTransition(NamedTuple):
-    """What would be.
+    """A change that has been computed and not applied.
 
     Attributes:
-        runs: All that would be in flight.
-        changed: The runs among them that are not as before.
+        runs: All runs in flight after it.
+        changed: The runs that it changes.
     """
 
     runs: InFlightRuns
@@ -68,24 +78,24 @@ class StateTransition(NamedTuple):
 
 
 class SharePartition:
-    """A share group's records of a partition.
+    """The records of a partition that are in flight to a share group.
 
     Attributes:
-        start_offset: All before is done with.
-        end_offset: Nobody was given this one, or any after it.
-        state_epoch: That of the state which it goes on from.
-        leader_epoch: That of the partition's leader.
+        start_offset: The first offset that is not in a terminal state.
+        end_offset: The first offset that has not been fetched yet.
+        state_epoch: The state epoch with which the state was read; it grows when the offsets are reset.
+        leader_epoch: The leader epoch with which the state was read.
     """
 
     def __init__(self, state: PartitionState, start_offset: int) -> None:
-        """Go on from what was kept; ``start_offset`` is where to begin, if that had still to be found."""
+        """Restore persisted state. ``start_offset`` replaces the one in the state if that is -1, not yet decided."""
         self.start_offset = self.end_offset = start_offset
         self.state_epoch = state.state_epoch
         self.leader_epoch = state.leader_epoch
         self._runs: InFlightRuns = list(self._restored(state.batches))
         if self._runs:
             self.end_offset = self._runs[-1].last + 1
-        self._advance()
+        self._advance_start_offset()
 
     def _restored(self, batches: Iterable[StateBatch]) -> Iterator[InFlightRun]:
         at = self.start_offset
@@ -93,7 +103,7 @@ class SharePartition:
             if batch.last_offset < at:
                 continue
             if at < batch.first_offset:
-                # Somebody had these, or nobody yet: of neither anything was kept.
+                # Nothing is persisted of records that were acquired, or only between batches that were acknowledged.
                 yield InFlightRun(at, batch.first_offset - 1, RecordState.AVAILABLE, 0, at)
                 at = batch.first_offset
             yield InFlightRun(at, batch.last_offset, _STATES[batch.delivery_state], batch.delivery_count, at)
@@ -101,68 +111,78 @@ class SharePartition:
 
     @property
     def next_offset(self) -> int:
-        """Where to read what can be acquired."""
+        """The offset from which to read records that can be acquired."""
         return next((run.first for run in self._runs if run.state is RecordState.AVAILABLE), self.end_offset)
 
     @property
     def next_deadline(self) -> float:
-        """When the next lock ends."""
+        """When the next acquisition lock expires."""
         return min((run.deadline for run in self._runs), default=FOREVER)
 
     @property
     def runs(self) -> InFlightRuns:
-        """What is in flight."""
+        """The runs in flight."""
         return self._runs
 
-    def full(self, config: AcquisitionConfig) -> bool:
-        """Whether nothing can be acquired, because too much is in flight."""
+    def is_full(self, config: AcquisitionConfig) -> bool:
+        """Whether nothing can be acquired, since the maximum number of records is in flight and none is available."""
         return self.next_offset == self.end_offset and self._in_flight_count >= config.max_in_flight_records
 
     @property
     def _in_flight_count(self) -> int:
         return self.end_offset - self.start_offset
 
-    # ---- to be kept before they count
+    # ---- transitions, which have to be persisted before they are applied
 
     def acknowledge(
-        self, member: str, acknowledgements: Iterable[Acknowledgement], config: AcquisitionConfig, now: float
+        self, member_id: str, acknowledgements: Iterable[Acknowledgement], config: AcquisitionConfig, now: float
     ) -> StateTransition:
-        """What a member says of its records: all of it holds, or nothing.
+        """Compute the transition for a member's acknowledgements: all of them are valid, or none is applied.
+
+        Acknowledgements before the start offset are ignored: retention or DeleteRecords has removed these records.
 
         Raises:
-            BrokerError: INVALID_RECORD_STATE, if one of them is not its own; INVALID_REQUEST, if nobody was given one.
+            BrokerError: INVALID_RECORD_STATE: the member has not acquired one of the records; INVALID_REQUEST: one has
+                not been fetched by any member.
         """
         changed: list[InFlightRun] = []
-        for said in acknowledgements:
-            if said.last < self.start_offset:
+        for acknowledgement in acknowledgements:
+            if acknowledgement.last < self.start_offset:
                 continue
-            if self._runs and said.last >= self.end_offset:
-                raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"offset {said.last} was given to nobody")
-            if changed and said.first <= changed[-1].last:
-                raise BrokerError(ErrorCode.INVALID_RECORD_STATE, detail=f"offset {said.first} is acknowledged twice")
-            runs = list(overlapping(self._runs, max(said.first, self.start_offset), said.last))
+            if self._runs and acknowledgement.last >= self.end_offset:
+                raise BrokerError(
+                    ErrorCode.INVALID_REQUEST, detail=f"offset {acknowledgement.last} has not been fetched"
+                )
+            if changed and acknowledgement.first <= changed[-1].last:
+                raise BrokerError(
+                    ErrorCode.INVALID_RECORD_STATE, detail=f"offset {acknowledgement.first} is acknowledged twice"
+                )
+            runs = list(overlapping(self._runs, max(acknowledgement.first, self.start_offset), acknowledgement.last))
             if not runs:
-                raise BrokerError(ErrorCode.INVALID_RECORD_STATE, detail=f"offset {said.first} is not in flight")
+                raise BrokerError(
+                    ErrorCode.INVALID_RECORD_STATE, detail=f"offset {acknowledgement.first} is not in flight"
+                )
             for run in runs:
-                if run.state is not RecordState.ACQUIRED or run.member != member:
+                if run.state is not RecordState.ACQUIRED or run.member_id != member_id:
                     raise BrokerError(
-                        ErrorCode.INVALID_RECORD_STATE, detail=f"offset {run.first} is not acquired by {member!r}"
+                        ErrorCode.INVALID_RECORD_STATE, detail=f"offset {run.first} is not acquired by {member_id!r}"
                     )
                 changed += [
-                    self._acknowledged(part, ack_type, config, now) for part, ack_type in _split_by_type(run, said)
+                    self._acknowledged(part, ack_type, config, now)
+                    for part, ack_type in _split_by_type(run, acknowledgement)
                 ]
-        return self._step(changed)
+        return self._transition(changed)
 
-    def release(self, member: str, config: AcquisitionConfig) -> StateTransition:
-        """A member is gone: others may have what it had."""
-        return self._step([_released(run, config) for run in self._runs if run.member == member])
+    def release(self, member_id: str, config: AcquisitionConfig) -> StateTransition:
+        """Compute the transition that releases all records that a member has acquired."""
+        return self._transition([_released(run, config) for run in self._runs if run.member_id == member_id])
 
     def expire(self, now: float, config: AcquisitionConfig) -> StateTransition:
-        """The locks end whose time has come."""
-        return self._step([_released(run, config) for run in self._runs if run.deadline <= now])
+        """Compute the transition that releases records whose acquisition lock has expired."""
+        return self._transition([_released(run, config) for run in self._runs if run.deadline <= now])
 
-    def state(self, transition: StateTransition) -> PartitionState:
-        """What has to be kept of a step."""
+    def persisted_state(self, transition: StateTransition) -> PartitionState:
+        """Return the state to persist for a transition: the runs that it changes and no member has acquired."""
         unlocked = (run for run in transition.changed if run.state is not RecordState.ACQUIRED)
         batches = tuple(StateBatch(run.first, run.last, run.state, run.delivery_count) for run in unlocked)
         return PartitionState(
@@ -170,83 +190,86 @@ class SharePartition:
         )
 
     def apply(self, transition: StateTransition) -> None:
-        """The step is kept: from now on it counts."""
+        """Apply a transition that has been persisted."""
         self._runs = transition.runs
-        self._advance()
+        self._advance_start_offset()
 
-    # ---- at once
+    # ---- changes that are not persisted
 
     def acquire(
-        self, acquire_request: AcquireRequest, batches: Sequence[FetchedBatch], config: AcquisitionConfig, now: float
-    ) -> list[Acquired]:
-        """Give a member records that were read.
+        self, request: AcquireRequest, batches: Sequence[FetchedBatch], config: AcquisitionConfig, now: float
+    ) -> list[AcquiredRange]:
+        """Acquire records that were read, for a member.
 
         Args:
-            demand: Who wants how much.
-            extents: The batches that were read from :attr:`next_offset` on; at least one.
-            terms: The group's.
+            request: The member, and how many records it requests.
+            batches: The batches that were read from :attr:`next_offset` on; at least one.
+            config: The group's options.
             now: The time (s).
 
         Returns:
-            What the member has now. Of aborted transactions it has nothing: these are archived.
+            What was acquired. Records of aborted transactions are archived instead.
         """
         first, last = batches[0].first, batches[-1].last
-        most = min(acquire_request.max_records, config.max_in_flight_records - self._in_flight_count)
+        most = min(request.max_records, config.max_in_flight_records - self._in_flight_count)
         if most <= 0:
-            # Nothing new: only what was released and is to be had again.
+            # The limit of records in flight is reached. Records in flight that were released can be acquired again.
             last = min(last, self.end_offset - 1)
-            most = min(acquire_request.max_records, self.end_offset - self.next_offset)
+            most = min(request.max_records, self.end_offset - self.next_offset)
         if most <= 0:
             return []
         if self.next_offset < first:
-            self._archive_missing(self.next_offset, first)
-        lock = InFlightRun(0, 0, RecordState.ACQUIRED, 0, 0, acquire_request.member, now + config.lock_duration)
+            self._archive_gaps(self.next_offset, first)
+        lock = InFlightRun(0, 0, RecordState.ACQUIRED, 0, 0, request.member_id, now + config.lock_duration)
         known = list(overlapping(self._runs, first, last))
-        acquired, more = acquire_known(known, self._batch_size, lock, acquire_request, config, most)
-        runs = replaced(self._runs, acquired)
+        acquired, more = acquire_known(known, self._batch_size, lock, request, config, most)
+        runs = replace_runs(self._runs, acquired)
         most -= sum(run.size for run in acquired)
         begin = max(first, self.end_offset)
         if more and most > 0 and begin <= last:
-            fresh = acquire_new([each for each in batches if each.last >= begin], begin, lock, acquire_request, most)
+            fresh = acquire_new([each for each in batches if each.last >= begin], begin, lock, request, most)
             runs += fresh
             acquired += [run for run in fresh if run.state is RecordState.ACQUIRED]
             self.end_offset = fresh[-1].last + 1
-        kept, aborted = without(acquired, [batch for batch in batches if batch.aborted])
-        self._runs = replaced(runs, [run.unlocked(RecordState.ARCHIVED) for run in aborted])
-        self._advance()
-        return [Acquired(run.first, run.last, run.delivery_count) for run in kept]
+        persisted, aborted = split_by_batches(acquired, [batch for batch in batches if batch.aborted])
+        self._runs = replace_runs(runs, [run.unlocked(RecordState.ARCHIVED) for run in aborted])
+        self._advance_start_offset()
+        return [AcquiredRange(run.first, run.last, run.delivery_count) for run in persisted]
 
-    def log_starts_at(self, offset: int) -> None:
-        """The log has lost what was before: so has the group."""
+    def advance_log_start(self, offset: int) -> None:
+        """Move the start offset to the log's, after retention or DeleteRecords has removed records."""
         if offset <= self.start_offset:
             return
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)
         self._runs = list(overlapping(self._runs, offset, self.end_offset))
-        self._advance()
+        self._advance_start_offset()
 
-    # ---- inside
+    # ---- internals
 
     def _acknowledged(self, run: InFlightRun, ack_type: int, config: AcquisitionConfig, now: float) -> InFlightRun:
         if ack_type == RENEW:
             if not config.renew_enabled:
-                raise BrokerError(ErrorCode.INVALID_RECORD_STATE, detail="the group does not let locks be renewed")
+                raise BrokerError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    detail="acquisition locks of this group cannot be renewed (share.renew.acknowledge.enable)",
+                )
             return run._replace(deadline=now + config.lock_duration)
         return _released(run, config) if ack_type == RELEASE else run.unlocked(_ACKNOWLEDGED_STATES[ack_type])
 
-    def _step(self, changed: InFlightRuns) -> StateTransition:
-        return StateTransition(replaced(self._runs, changed), changed)
+    def _transition(self, changed: InFlightRuns) -> StateTransition:
+        return StateTransition(replace_runs(self._runs, changed), changed)
 
     def _batch_size(self, batch: int) -> int:
         return sum(run.size for run in self._runs if run.batch == batch)
 
-    def _archive_missing(self, begin: int, end: int) -> None:
-        """What could be had, but was not there when it was read, compaction has removed."""
-        free = [run for run in overlapping(self._runs, begin, end - 1) if run.state is RecordState.AVAILABLE]
-        self._runs = replaced(self._runs, [run.unlocked(RecordState.ARCHIVED) for run in free])
+    def _archive_gaps(self, begin: int, end: int) -> None:
+        """Archive available offsets for which the log returned no records: compaction has removed them."""
+        available = [run for run in overlapping(self._runs, begin, end - 1) if run.state is RecordState.AVAILABLE]
+        self._runs = replace_runs(self._runs, [run.unlocked(RecordState.ARCHIVED) for run in available])
 
-    def _advance(self) -> None:
-        """Have done with what is done at the start."""
+    def _advance_start_offset(self) -> None:
+        """Move the start offset past records in a terminal state."""
         is_terminal = 0
         while is_terminal < len(self._runs) and self._runs[is_terminal].state.is_terminal:
             is_terminal += 1
@@ -255,18 +278,20 @@ class SharePartition:
 
 
 def _released(run: InFlightRun, config: AcquisitionConfig) -> InFlightRun:
-    """What nobody has any more others may have, unless it was delivered too often."""
+    """Return a released run: available, or archived if it was delivered as often as the limit allows."""
     spent = run.delivery_count >= config.max_delivery_count
     return run.unlocked(RecordState.ARCHIVED if spent else RecordState.AVAILABLE)
 
 
-def _split_by_type(run: InFlightRun, said: Acknowledgement) -> Iterator[tuple[InFlightRun, int]]:
-    """The parts of a run, each with what was said of it."""
-    if len(said.types) == 1:
-        yield run, said.types[0]
+def _split_by_type(run: InFlightRun, acknowledgement: Acknowledgement) -> Iterator[tuple[InFlightRun, int]]:
+    """Split a run into parts with the same acknowledge type."""
+    if len(acknowledgement.types) == 1:
+        yield run, acknowledgement.types[0]
         return
     at = run.first
-    for ack_type, alike in groupby(said.types[run.first - said.first : run.last - said.first + 1]):
+    for ack_type, alike in groupby(
+        acknowledgement.types[run.first - acknowledgement.first : run.last - acknowledgement.first + 1]
+    ):
         end = at + sum(1 for _ in alike)
         yield run.within(at, end - 1), ack_type
         at = end

@@ -1,4 +1,10 @@
-"""What is kept of a share partition: its newest snapshot and the updates since, as its records make it."""
+"""The state of a share partition as its records make it: the newest snapshot with the updates since.
+
+Every request that changes a state becomes a record, and the state in memory is what :func:`replay` makes of the
+records. It is therefore the same at a new coordinator, which reads them from the log. After a number of updates
+(``share.coordinator.snapshot.update.records.per.snapshot``) the next record is a snapshot, which makes all earlier
+records of the share partition redundant.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +19,15 @@ from aiokproto.errors import BrokerError
 
 @dataclass(frozen=True, slots=True)
 class PersistedState:
-    """What is kept of a share partition.
+    """The state of a share partition at the share coordinator.
 
     Attributes:
-        state: Where it stands.
+        state: The current state.
         snapshot: The newest snapshot.
-        offset: The offset of that snapshot's record: no earlier one is needed any more.
-        updates: How many updates there were since.
-        leader_epoch: The newest leader that has read it: older ones are refused, whatever the state's own says.
+        offset: The offset of the newest snapshot's record. Earlier records are redundant.
+        updates: The number of updates since.
+        leader_epoch: The newest leader epoch that has read or written the state. A reset sets the leader epoch in
+            ``state`` to 0, but leaders that were fenced before stay fenced.
     """
 
     state: PartitionState
@@ -30,36 +37,38 @@ class PersistedState:
     leader_epoch: int
 
     @property
-    def settled(self) -> bool:
-        """Whether nothing has happened to it between its last two snapshots and since."""
+    def is_unchanged(self) -> bool:
+        """Whether the state is the same as before the newest snapshot: another one would say the same."""
         return self.snapshot.created != self.snapshot.written and not self.updates
 
-    def check_leader(self, leader_epoch: int) -> None:
-        """Refuse an old leader.
+    def check_leader_epoch(self, leader_epoch: int) -> None:
+        """Check that a leader has not been replaced by one with a newer epoch.
 
         Raises:
             BrokerError: FENCED_LEADER_EPOCH.
         """
         if leader_epoch < self.leader_epoch:
             raise BrokerError(
-                ErrorCode.FENCED_LEADER_EPOCH, detail=f"leader epoch {leader_epoch}, the newest is {self.leader_epoch}"
+                ErrorCode.FENCED_LEADER_EPOCH,
+                detail=f"the leader epoch is {leader_epoch}, the newest is {self.leader_epoch}",
             )
 
-    def check_state(self, state_epoch: int) -> None:
-        """Refuse who does not know that the state was set anew.
+    def check_state_epoch(self, state_epoch: int) -> None:
+        """Check that a caller knows the latest reset of the state.
 
         Raises:
             BrokerError: FENCED_STATE_EPOCH.
         """
         if state_epoch < self.state.state_epoch:
             raise BrokerError(
-                ErrorCode.FENCED_STATE_EPOCH, detail=f"state epoch {state_epoch}, it is {self.state.state_epoch} by now"
+                ErrorCode.FENCED_STATE_EPOCH,
+                detail=f"the state epoch is {state_epoch}, the newest is {self.state.state_epoch}",
             )
 
-    def written(self, wanted: PartitionState, updates_per_snapshot: int, now: int) -> Snapshot | Update:
-        """The record that a write makes: a snapshot after so many updates. ``now`` in ms.
+    def record_for_write(self, wanted: PartitionState, updates_per_snapshot: int, now: int) -> Snapshot | Update:
+        """Return the record for a write: an update, or a snapshot after enough updates. ``now`` in ms.
 
-        The start offset never goes back, and for the same start offset the count of what is done does not either.
+        The start offset never moves back; with the same start offset, the delivery complete count never does either.
         """
         known = self.state
         start, count = max(wanted.start_offset, known.start_offset), wanted.delivery_complete_count
@@ -72,8 +81,8 @@ class PersistedState:
         batches = combine((*known.batches, *wanted.batches), start)
         return self._snapshot(replace(known, start_offset=start, batches=batches, delivery_complete_count=count), now)
 
-    def led_by(self, leader_epoch: int, updates_per_snapshot: int, now: int) -> Snapshot | Update:
-        """The record that tells of a new leader. ``now`` in ms."""
+    def record_for_new_leader(self, leader_epoch: int, updates_per_snapshot: int, now: int) -> Snapshot | Update:
+        """Return the record that stores a newer leader epoch. ``now`` in ms."""
         known = replace(self.state, leader_epoch=leader_epoch)
         if self.updates < updates_per_snapshot:
             return Update(
@@ -81,12 +90,12 @@ class PersistedState:
             )
         return self._snapshot(known, now)
 
-    def initialized(self, state_epoch: int, start_offset: int, now: int) -> Snapshot:
-        """The record that sets the state anew. ``now`` in ms."""
-        return initialized(state_epoch, start_offset, now)._replace(epoch=self.snapshot.epoch + 1)
+    def record_for_reset(self, state_epoch: int, start_offset: int, now: int) -> Snapshot:
+        """Return the record that resets the state. ``now`` in ms."""
+        return first_snapshot(state_epoch, start_offset, now)._replace(epoch=self.snapshot.epoch + 1)
 
-    def again(self, now: int) -> Snapshot:
-        """The record that says the same once more, so that earlier ones can go. ``now`` in ms."""
+    def record_for_same_state(self, now: int) -> Snapshot:
+        """Return a snapshot of the unchanged state, which makes earlier records redundant. ``now`` in ms."""
         return self._snapshot(self.state, now)._replace(created=self.snapshot.created)
 
     def _snapshot(self, state: PartitionState, now: int) -> Snapshot:
@@ -102,14 +111,14 @@ class PersistedState:
         )
 
 
-def initialized(state_epoch: int, start_offset: int, now: int) -> Snapshot:
-    """The first record of a share partition. ``now`` in ms."""
+def first_snapshot(state_epoch: int, start_offset: int, now: int) -> Snapshot:
+    """Return the first record of a share partition. ``now`` in ms."""
     done = 0 if start_offset >= 0 else -1
     return Snapshot(0, state_epoch, 0, start_offset, done, now, now, ())
 
 
 def replay(before: PersistedState | None, record: Snapshot | Update, offset: int) -> PersistedState | None:
-    """What is kept after a record at an offset; None after an update without a snapshot, of which nothing is known."""
+    """Return the state after a record at an offset; None after an update without a snapshot, which is ignored."""
     if isinstance(record, Snapshot):
         state = PartitionState(
             record.start_offset,

@@ -1,7 +1,7 @@
-"""The records of the topic of share groups' states, in Kafka's own format: int16 type or version, then the payload.
+"""The records of ``__share_group_state``, in Kafka's format: an int16 type or version, then the payload.
 
-A snapshot is all that is kept of a share partition; an update is what changed since the last one, and names it. A
-snapshot without a value ends what is kept.
+A snapshot holds the whole state of a share partition; an update holds a change since a snapshot, which it names by its
+epoch. A tombstone of the snapshot's key deletes the state.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from aiokproto.codec.payloads.share_states import ShareSnapshotKey, ShareSnapsho
 
 _INT16 = struct.Struct(">h")
 _SNAPSHOT, _UPDATE = 0, 1
-"""Types of records, which their keys begin with."""
+"""Record types, which are the first two bytes of keys."""
 _VERSION = 0
-"""Version of all keys and values: they have only had one."""
+"""Version of all keys and values: each has had only this one so far."""
 
 
 class SharePartitionKey(NamedTuple):
-    """A share partition: what one group has done with one partition."""
+    """The key of a share partition: a group and a partition."""
 
     group: str
     topic_id: bytes
@@ -29,7 +29,13 @@ class SharePartitionKey(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All that is kept of a share partition. Times in ms; they differ where nothing but the snapshot was new."""
+    """The whole state of a share partition.
+
+    Attributes:
+        epoch: Grows with each snapshot of the share partition.
+        created: When the last snapshot was written because of a request (ms).
+        written: When this snapshot was written (ms); later than ``created`` for one that only replaces an old one.
+    """
 
     epoch: int
     state_epoch: int
@@ -42,7 +48,7 @@ class Snapshot(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What changed since the snapshot of that epoch."""
+    """A change since the snapshot of an epoch. A start offset of -1 means unchanged."""
 
     epoch: int
     leader_epoch: int
@@ -52,7 +58,7 @@ class Update(NamedTuple):
 
 
 def encode_key(place: SharePartitionKey, kind: type[Snapshot | Update]) -> bytes:
-    """The key of a record."""
+    """Encode the key of a snapshot or an update."""
     group, topic_id, partition = place
     if kind is Snapshot:
         snapshot = ShareSnapshotKey(group_id=group, topic_id=topic_id, partition=partition)
@@ -62,7 +68,7 @@ def encode_key(place: SharePartitionKey, kind: type[Snapshot | Update]) -> bytes
 
 
 def encode_value(record: Snapshot | Update) -> bytes:
-    """The value of a record."""
+    """Encode a snapshot or an update."""
     if isinstance(record, Snapshot):
         return _INT16.pack(_VERSION) + ShareSnapshotValue(
             snapshot_epoch=record.epoch,
@@ -84,7 +90,11 @@ def encode_value(record: Snapshot | Update) -> bytes:
 
 
 def decode(key: bytes, value: bytes | None) -> tuple[SharePartitionKey, Snapshot | Update | None] | None:
-    """What a record says of which share partition: None of it where it ends; None if it is about something else."""
+    """Decode a record to the share partition and its snapshot or update; None for a tombstone or an unknown record.
+
+    Returns:
+        The key with a record, or with None for a tombstone; None for a record of another type.
+    """
     (kind,) = _INT16.unpack_from(key)
     if kind == _SNAPSHOT:
         about = ShareSnapshotKey.decode(key[2:], _VERSION)

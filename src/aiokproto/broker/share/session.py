@@ -1,7 +1,8 @@
-"""Share sessions (KIP-932): what a member fetches from a node, and how far the two of them have come.
+"""Share sessions (KIP-932): the partitions that a member fetches from a node, so that each request names only changes.
 
-A member has one on each node that it fetches from. It ends when the member says so, and with the connection on which it
-was begun; the records that the member had by it are then for others.
+A member has one session on each node that it fetches from. A ShareFetch with epoch 0 creates it; each request has the
+next epoch, so that a lost or repeated request is noticed. It ends with a request of epoch -1, or with the connection on
+which it was created; the records that the member has acquired through it are released then.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class ShareSessionKey(NamedTuple):
-    """A member of a share group."""
+    """The key of a share session: a member of a share group."""
 
     group_id: str
     member_id: str
@@ -31,34 +32,35 @@ class ShareSession:
     """A member's session on a node.
 
     Attributes:
-        who: The member.
-        epoch: That of the next request.
-        connection: On which it was begun.
+        key: The member.
+        epoch: The epoch that its next request must have.
+        connection: The connection on which it was created.
     """
 
     def __init__(self, key: ShareSessionKey, connection: object) -> None:
         self.key = key
         self.epoch = INITIAL_EPOCH + 1
         self.connection = connection
-        # With each, whether the member has to be told of it though there is nothing to tell.
+        # Whether the next response must include the partition even without records: once after it was added, and once
+        # after an error, so that the member learns that the error is over.
         self._partitions: dict[TopicIdPartition, bool] = {}
 
     @property
     def partitions(self) -> list[TopicIdPartition]:
-        """What is fetched; another one comes first each time, so that a small limit does not starve the others."""
+        """The partitions to fetch. The first one rotates, so that a small limit does not starve the others."""
         partitions = list(self._partitions)
         turn = self.epoch % len(partitions) if partitions else 0
         return partitions[turn:] + partitions[:turn]
 
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Fetch more, and then less."""
+        """Add partitions, then remove others. Adding a partition again has no effect."""
         for partition in added:
             self._partitions.setdefault(partition, True)
         for partition in forgotten:
             self._partitions.pop(partition, None)
 
     def must_include(self, partition: TopicIdPartition, *, news: bool, failed: bool) -> bool:
-        """Whether the member has to be told of a partition: of each once, of news always, and after a failure again."""
+        """Whether the response must include a partition: with news or an error, when it is new, or after an error."""
         due = news or failed or self._partitions.get(partition, False)
         if partition in self._partitions:
             self._partitions[partition] = failed
@@ -66,15 +68,15 @@ class ShareSession:
 
 
 class ShareSessions:
-    """The sessions of a node."""
+    """The share sessions of a node."""
 
     def __init__(self, max_sessions: int) -> None:
-        """Have room for ``slots`` of them (``group.share.max.share.sessions``)."""
+        """Start without sessions. ``max_sessions`` is ``group.share.max.share.sessions``."""
         self._max_sessions = max_sessions
         self._sessions: dict[ShareSessionKey, ShareSession] = {}
 
     def create(self, key: ShareSessionKey, connection: object) -> ShareSession:
-        """A new session; one that the member had is forgotten.
+        """Create a session. It replaces one that the member has already.
 
         Raises:
             BrokerError: SHARE_SESSION_LIMIT_REACHED.
@@ -89,7 +91,7 @@ class ShareSessions:
         return session
 
     def next_request(self, key: ShareSessionKey, epoch: int) -> ShareSession:
-        """The member's session, for its next request or for its last.
+        """Return the member's session for a request with an epoch, and advance the session's epoch.
 
         Raises:
             BrokerError: SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH.
@@ -104,18 +106,18 @@ class ShareSessions:
         return session
 
     def is_open(self, session: ShareSession) -> bool:
-        """Whether a session goes on."""
+        """Whether a session has not been closed or replaced."""
         return self._sessions.get(session.key) is session
 
     def close(self, session: ShareSession) -> None:
-        """Forget a session."""
+        """Close a session."""
         if self.is_open(session):
             del self._sessions[session.key]
 
     def of_connection(self, connection: object) -> list[ShareSession]:
-        """The sessions that were begun on a connection."""
+        """Return the sessions that were created on a connection."""
         return [each for each in self._sessions.values() if each.connection is connection]
 
     def has_group(self, group_id: str) -> bool:
-        """Whether a member of a group has a session here."""
+        """Whether a member of a group has a session on this node."""
         return any(key.group_id == group_id for key in self._sessions)

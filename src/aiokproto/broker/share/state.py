@@ -1,4 +1,4 @@
-"""What is kept of a share partition, and by whom."""
+"""The persisted state of a share partition, and the interface of what stores it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class StateBatch:
-    """A run of offsets of one state.
+    """Consecutive offsets in the same state.
 
     Attributes:
-        first_offset: The first of them.
-        last_offset: The last of them.
-        delivery_state: 0 available, 2 acknowledged, 4 archived, as Kafka numbers them.
+        first_offset: The first offset.
+        last_offset: The last offset.
+        delivery_state: 0 available, 2 acknowledged, 4 archived: Kafka's numbers.
         delivery_count: How often they were delivered.
     """
 
@@ -25,14 +25,14 @@ class StateBatch:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """What a share group has done with a partition.
+    """The persisted state of a share partition.
 
     Attributes:
-        start_offset: All before is done; -1 where ``share.auto.offset.reset`` has still to say.
-        state_epoch: Grows when an administrator sets the offset.
-        leader_epoch: That of the partition's leader who wrote last.
-        batches: From the start offset on, in order, without overlap.
-        delivery_complete_count: How many offsets from the start on are done; -1 for unknown.
+        start_offset: The first offset that is not in a terminal state; -1: ``share.auto.offset.reset`` decides.
+        state_epoch: Grows each time the start offset is reset. An older epoch cannot write.
+        leader_epoch: The leader epoch of the last writer. An older epoch cannot read or write.
+        batches: The states from the start offset on, in order and without overlaps.
+        delivery_complete_count: Number of offsets from the start offset on in a terminal state (KIP-1226); -1: unknown.
     """
 
     start_offset: int
@@ -43,14 +43,16 @@ class PartitionState:
 
 
 class SharePersister(Protocol):
-    """Keeps the states. What it cannot do it refuses with a ``BrokerError``, and has then changed nothing."""
+    """Stores the states of share partitions. A method that raises ``BrokerError`` has changed nothing."""
 
     def read(self, group: str, topic_id: bytes, partition: int, leader_epoch: int) -> PartitionState:
-        """The state, for the leader of an epoch: older leaders are refused from now on."""
+        """Return the state, and fence leaders with an older epoch from now on."""
         ...
 
     def write(self, group: str, topic_id: bytes, partition: int, state: PartitionState) -> None:
-        """Keep a state. Its batches are added to those that are kept; where they overlap, the one that was delivered
-        more often counts, and among these the one further on its way. The start offset prunes what is before it.
+        """Merge a state into the stored one.
+
+        Its batches are added to the stored ones; where they overlap, the higher delivery count wins, then the higher
+        delivery state. Batches before the start offset are removed.
         """
         ...
