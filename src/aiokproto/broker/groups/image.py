@@ -8,7 +8,7 @@ each key, which is what a reader of the compacted topic would know; comparing wi
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from aiokproto.codec.schema import Payload
@@ -38,6 +38,21 @@ class Keys:
         """Encode a record's key."""
         return self.prefix(type(key)) + key.encode(_VERSION)
 
+    def member_records(
+        self, kinds: Sequence[Callable[..., Payload]], group_id: str, member_id: str, values: Sequence[bytes] | None
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """Return the records of a member, one for each key class.
+
+        Args:
+            kinds: The key classes.
+            group_id: The group.
+            member_id: The member.
+            values: The values in the same order; None for a member that was removed: then tombstones.
+        """
+        tombstones: Sequence[bytes | None] = [None] * len(kinds)
+        for kind, value in zip(kinds, values or tombstones, strict=True):
+            yield self.encode(kind(group_id=group_id, member_id=member_id)), value
+
     def decode(self, key: bytes) -> Payload | None:
         """Decode a record's key; None for a record of another type."""
         found = self._types.get(_INT16.unpack_from(key)[0])
@@ -56,6 +71,13 @@ def encode_value(value: Payload) -> bytes:
 def decode_value(kind: type[V], value: bytes) -> V:
     """Decode a record's value, whose class follows from the key."""
     return kind.decode(value[_INT16.size :], _INT16.unpack_from(value)[0])
+
+
+def with_epochs(
+    partitions: Sequence[int], epochs: Sequence[int] | None, member_epoch: int
+) -> Iterator[tuple[int, int]]:
+    """Return partitions with their assignment epochs; records before KIP-1251 have none: the member epoch."""
+    return zip(partitions, epochs or [member_epoch] * len(partitions), strict=False)
 
 
 def update(written: Image, current: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:

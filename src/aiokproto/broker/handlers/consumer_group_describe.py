@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from aiokproto.broker.groups.assignment import TopicIdPartition, by_topic
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ConsumerMember
+from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.consumer_group_describe import (
@@ -25,35 +26,23 @@ _CLASSIC, _CONSUMER = 0, 1
 
 
 async def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
-    groups = [_answer(group_id, context) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+    operations = request.include_authorized_operations
+    groups = describe_groups(request.group_ids, _describe_group, context, operations=operations)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
+def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check_coordinator(group_id, context.node.node_id)
         entry = context.groups.entry(group_id)
         if entry is None or not isinstance(entry.group, ConsumerGroup):
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, detail=f"there is no consumer group {group_id!r}")
-        return _describe_group(entry.group, context)
+        return _describe_existing(entry.group, context)
     except BrokerError as error:
-        return DescribedGroup(
-            error_code=error.code,
-            error_message=error.detail,
-            group_id=group_id,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            assignor_name="",
-            members=[],
-        )
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.detail)
 
 
-def _describe_group(group: ConsumerGroup, context: RequestContext) -> DescribedGroup:
+def _describe_existing(group: ConsumerGroup, context: RequestContext) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.group_id,
@@ -61,11 +50,11 @@ def _describe_group(group: ConsumerGroup, context: RequestContext) -> DescribedG
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.assignor,
-        members=[_describe(member, group, context) for member in group.members.values()],
+        members=[_describe_member(member, group, context) for member in group.members.values()],
     )
 
 
-def _describe(member: ConsumerMember, group: ConsumerGroup, context: RequestContext) -> Member:
+def _describe_member(member: ConsumerMember, group: ConsumerGroup, context: RequestContext) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,

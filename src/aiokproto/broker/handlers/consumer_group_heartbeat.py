@@ -5,7 +5,7 @@ v1 a pattern of topics, and the member makes its own id; in v0 it could leave th
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.assignment import HeartbeatResult, TopicIdPartitions, by_topic
+from aiokproto.broker.groups.assignment import TopicIdPartitions
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS
 from aiokproto.broker.groups.consumer.member import ConsumerHeartbeat
 from aiokproto.broker.groups.reconciliation import (
@@ -13,6 +13,7 @@ from aiokproto.broker.groups.reconciliation import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
+from aiokproto.broker.handlers.group_requests import check_not_blank, heartbeat_response, invalid
 from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
@@ -34,53 +35,41 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
         _check(request, context.version)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
-            answer = context.groups.consumer_leave(
+            result = context.groups.consumer_leave(
                 request.group_id, request.member_id, request.instance_id, request.member_epoch
             )
             interval = 0.0
         else:
-            answer = context.groups.consumer_heartbeat(request.group_id, _read(request, context))
+            result = context.groups.consumer_heartbeat(request.group_id, _read(request, context))
             interval = context.groups.consumer_settings(request.group_id).heartbeat_interval
     except BrokerError as error:
-        return ConsumerGroupHeartbeatResponse(
-            error_code=error.code,
-            error_message=error.detail,
-            member_epoch=0,
-            heartbeat_interval_ms=0,
-        )
-    return _write(answer, interval)
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.detail)
+    return heartbeat_response(result, interval, ConsumerGroupHeartbeatResponse, Assignment, TopicPartitions)
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     """Whether the request is whole, whatever the group is like. Raises :class:`BrokerError`."""
-    for name in ("group_id", "instance_id", "rack_id"):
-        text = getattr(request, name)
-        if text is not None and not text.strip():
-            raise _invalid(f"{name} is empty")
+    check_not_blank(request, "group_id", "instance_id", "rack_id")
     joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-        raise _invalid(f"member_epoch is {request.member_epoch}")
+        raise invalid(f"member_epoch is {request.member_epoch}")
     if not request.member_id.strip() and not (joining and version == 0):
-        raise _invalid("member_id is empty")
+        raise invalid("member_id is empty")
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
-        raise _invalid("only a member with an instance_id can leave for a while")
+        raise invalid("only a member with an instance_id can leave for a while")
     if joining:
         if request.rebalance_timeout_ms == -1:
-            raise _invalid("who joins has to give rebalance_timeout_ms")
+            raise invalid("who joins has to give rebalance_timeout_ms")
         if request.topic_partitions is None or request.topic_partitions:
-            raise _invalid("who joins has no partitions: topic_partitions must be an empty list")
+            raise invalid("who joins has no partitions: topic_partitions must be an empty list")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise _invalid("who joins has to give subscribed_topic_names or subscribed_topic_regex")
+            raise invalid("who joins has to give subscribed_topic_names or subscribed_topic_regex")
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
         raise BrokerError(
             ErrorCode.UNSUPPORTED_ASSIGNOR, detail=f"{request.server_assignor!r} is none of {', '.join(ASSIGNORS)}"
         )
     if request.subscribed_topic_regex:
         compile_pattern(request.subscribed_topic_regex)
-
-
-def _invalid(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
 
 
 def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerHeartbeat:
@@ -104,21 +93,3 @@ def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Co
 
 def _places(topics: list[TopicPartitions]) -> TopicIdPartitions:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
-
-
-def _write(answer: HeartbeatResult, interval: float) -> ConsumerGroupHeartbeatResponse:
-    assignment = None
-    if answer.assigned is not None:
-        assignment = Assignment(
-            topic_partitions=[
-                TopicPartitions(topic_id=topic_id, partitions=indexes)
-                for topic_id, indexes in by_topic(answer.assigned).items()
-            ]
-        )
-    return ConsumerGroupHeartbeatResponse(
-        error_code=ErrorCode.NONE,
-        member_id=answer.member_id,
-        member_epoch=answer.epoch,
-        heartbeat_interval_ms=round(interval * 1000),
-        assignment=assignment,
-    )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.classic_group import ClassicGroup
 from aiokproto.broker.groups.classic_member import ClassicGroupState
+from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.acls import ResourceType
 from aiokproto.codec.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -21,22 +21,19 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    groups = [_answer(group_id, context) for group_id in request.groups]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+    operations = request.include_authorized_operations
+    groups = describe_groups(request.groups, _describe_group, context, operations=operations)
     return DescribeGroupsResponse(groups=groups)
 
 
-def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
+def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check_coordinator(group_id, context.node.node_id)
     except BrokerError as error:
         return _without_members(group_id, error.code, "")
     entry = context.groups.entry(group_id)
     if entry is not None and isinstance(entry.group, ClassicGroup):
-        return _describe(entry.group)
+        return _describe_existing(entry.group)
     answer = _without_members(group_id, ErrorCode.NONE, ClassicGroupState.DEAD.value)
     if context.version >= 6:
         answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -50,7 +47,7 @@ def _without_members(group_id: str, error: ErrorCode, state: str) -> DescribedGr
     )
 
 
-def _describe(group: ClassicGroup) -> DescribedGroup:
+def _describe_existing(group: ClassicGroup) -> DescribedGroup:
     stable = group.state is ClassicGroupState.STABLE
     return DescribedGroup(
         error_code=ErrorCode.NONE,

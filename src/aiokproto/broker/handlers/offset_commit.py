@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from aiokproto.broker.groups.assignment import TopicIdPartition
 from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.records import OffsetAndMetadata
+from aiokproto.broker.handlers.committed_offsets import collect_offsets
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.offset_commit import (
     OffsetCommitRequest,
@@ -26,7 +27,7 @@ from aiokproto.errors import BrokerError
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     error = _check(request, context)
     offsets: dict[tuple[str, int], OffsetAndMetadata] = {}
-    topics = [_take(topic, request, error, offsets, context) for topic in request.topics]
+    topics = [_commit_topic(topic, request, error, offsets, context) for topic in request.topics]
     if offsets:
         context.groups.commit(request.group_id, offsets)
     return OffsetCommitResponse(topics=topics)
@@ -49,35 +50,22 @@ def _places(request: OffsetCommitRequest, context: RequestContext) -> Iterator[T
         yield from ((topic_id, each.partition_index) for each in asked.partitions)
 
 
-def _take(
+def _commit_topic(
     topic: OffsetCommitRequestTopic,
     request: OffsetCommitRequest,
     error: ErrorCode,
     offsets: dict[tuple[str, int], OffsetAndMetadata],
     context: RequestContext,
 ) -> OffsetCommitResponseTopic:
-    """Put a topic's offsets into ``offsets``; what cannot be kept gets its error in the answer."""
-    name = topic.name
-    try:
-        name = context.topic_name(topic.name, topic.topic_id, context.version >= 10)
-    except BrokerError as unknown:
-        error = error or unknown.code
-    answers = []
-    for asked in topic.partitions:
-        wrong = error or check_offset(name, asked.partition_index, asked.committed_metadata, context)
-        if not wrong:
-            offsets[name, asked.partition_index] = _committed(asked, request, context.state.clock.wall())
-        answers.append(OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=wrong))
-    return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
-
-
-def check_offset(topic: str, partition: int, metadata: str | None, context: RequestContext) -> ErrorCode:
-    """Why an offset cannot be kept for a partition, whichever way it is committed."""
-    if context.state.find_partition(topic, partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((metadata or "").encode()) > context.state.options.number("offset.metadata.max.bytes"):
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
+    now = context.state.clock.wall()
+    errors = collect_offsets(
+        topic, error, offsets, lambda each: _committed(each, request, now), context, by_id=context.version >= 10
+    )
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in errors],
+    )
 
 
 def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, now: int) -> OffsetAndMetadata:

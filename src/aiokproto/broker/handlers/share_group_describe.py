@@ -6,6 +6,7 @@ from aiokproto.broker.groups.assignment import by_topic
 from aiokproto.broker.groups.share import assignor
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareMember
+from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.share_group_describe import (
@@ -21,35 +22,23 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: ShareGroupDescribeRequest, context: RequestContext) -> ShareGroupDescribeResponse:
-    groups = [_answer(group_id, context) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+    operations = request.include_authorized_operations
+    groups = describe_groups(request.group_ids, _describe_group, context, operations=operations)
     return ShareGroupDescribeResponse(groups=groups)
 
 
-def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
+def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check_coordinator(group_id, context.node.node_id)
         group = context.groups.share_group(group_id)
-        members = [_describe(member, context) for member in group.members.values()]
+        members = [_describe_member(member, context) for member in group.members.values()]
         _require_topics(members, context)
     except BrokerError as error:
-        return DescribedGroup(
-            error_code=error.code,
-            error_message=error.detail,
-            group_id=group_id,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            assignor_name="",
-            members=[],
-        )
-    return _described(group, members)
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.detail)
+    return _describe_existing(group, members)
 
 
-def _described(group: ShareGroup, members: list[Member]) -> DescribedGroup:
+def _describe_existing(group: ShareGroup, members: list[Member]) -> DescribedGroup:
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group.group_id,
@@ -67,7 +56,7 @@ def _require_topics(members: list[Member], context: RequestContext) -> None:
         context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _describe(member: ShareMember, context: RequestContext) -> Member:
+def _describe_member(member: ShareMember, context: RequestContext) -> Member:
     found = ((context.state.topic_by_id(topic_id), indexes) for topic_id, indexes in by_topic(member.assigned).items())
     return Member(
         member_id=member.member_id,

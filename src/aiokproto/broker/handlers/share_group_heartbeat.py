@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.groups.assignment import HeartbeatResult, by_topic
 from aiokproto.broker.groups.reconciliation import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
 from aiokproto.broker.groups.share.member import ShareHeartbeat
+from aiokproto.broker.handlers.group_requests import check_not_blank, heartbeat_response, invalid
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
 from aiokproto.codec.messages.share_group_heartbeat import (
@@ -13,7 +13,6 @@ from aiokproto.codec.messages.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
-from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 _MAX_MEMBER_ID = 36
@@ -27,37 +26,25 @@ async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -
             context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
-            answer = context.groups.share_leave(request.group_id, request.member_id)
+            result = context.groups.share_leave(request.group_id, request.member_id)
             interval = 0.0
         else:
-            answer = context.groups.share_heartbeat(request.group_id, _read(request, context))
+            result = context.groups.share_heartbeat(request.group_id, _read(request, context))
             interval = context.groups.share_settings(request.group_id).heartbeat_interval
     except BrokerError as error:
-        return ShareGroupHeartbeatResponse(
-            error_code=error.code,
-            error_message=error.detail,
-            member_epoch=0,
-            heartbeat_interval_ms=0,
-        )
-    return _write(answer, interval)
+        return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.detail)
+    return heartbeat_response(result, interval, ShareGroupHeartbeatResponse, Assignment, TopicPartitions)
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
     """Whether the request is whole, whatever the group is like. Raises :class:`BrokerError`."""
-    for name in ("group_id", "member_id", "rack_id"):
-        text = getattr(request, name)
-        if text is not None and not text.strip():
-            raise _invalid(f"{name} is empty")
+    check_not_blank(request, "group_id", "member_id", "rack_id")
     if len(request.member_id) > _MAX_MEMBER_ID:
-        raise _invalid(f"member_id has {len(request.member_id)} characters; the limit is {_MAX_MEMBER_ID}")
+        raise invalid(f"member_id has {len(request.member_id)} characters; the limit is {_MAX_MEMBER_ID}")
     if request.member_epoch < LEAVE_GROUP_MEMBER_EPOCH:
-        raise _invalid(f"member_epoch is {request.member_epoch}")
+        raise invalid(f"member_epoch is {request.member_epoch}")
     if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH and not request.subscribed_topic_names:
-        raise _invalid("who joins has to give subscribed_topic_names")
-
-
-def _invalid(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
+        raise invalid("who joins has to give subscribed_topic_names")
 
 
 def _read(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareHeartbeat:
@@ -69,22 +56,4 @@ def _read(request: ShareGroupHeartbeatRequest, context: RequestContext) -> Share
         frozenset(names) if names is not None else None,
         context.client_id,
         f"/{context.client_host}",
-    )
-
-
-def _write(answer: HeartbeatResult, interval: float) -> ShareGroupHeartbeatResponse:
-    assignment = None
-    if answer.assigned is not None:
-        assignment = Assignment(
-            topic_partitions=[
-                TopicPartitions(topic_id=topic_id, partitions=indexes)
-                for topic_id, indexes in by_topic(answer.assigned).items()
-            ]
-        )
-    return ShareGroupHeartbeatResponse(
-        error_code=ErrorCode.NONE,
-        member_id=answer.member_id,
-        member_epoch=answer.epoch,
-        heartbeat_interval_ms=round(interval * 1000),
-        assignment=assignment,
     )

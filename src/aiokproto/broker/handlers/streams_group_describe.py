@@ -8,8 +8,8 @@ from aiokproto.broker.groups.streams.assignor import NAME
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams.member import StreamsMember, Task, TaskRole
 from aiokproto.broker.groups.streams.records import by_subtopology
+from aiokproto.broker.handlers.group_requests import describe_groups
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.security.acls import ResourceType
 from aiokproto.codec.messages.streams_group_describe import (
     Assignment,
     DescribedGroup,
@@ -29,28 +29,17 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: StreamsGroupDescribeRequest, context: RequestContext) -> StreamsGroupDescribeResponse:
-    groups = [_answer(group_id, context) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if not group.error_code:
-                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+    operations = request.include_authorized_operations
+    groups = describe_groups(request.group_ids, _describe_group, context, operations=operations)
     return StreamsGroupDescribeResponse(groups=groups)
 
 
-def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
+def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         context.groups.check_coordinator(group_id, context.node.node_id)
         group = context.groups.streams_group(group_id)
     except BrokerError as error:
-        return DescribedGroup(
-            error_code=error.code,
-            error_message=error.detail,
-            group_id=group_id,
-            group_state="",
-            group_epoch=0,
-            assignment_epoch=0,
-            members=[],
-        )
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.detail)
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
@@ -59,7 +48,7 @@ def _answer(group_id: str, context: RequestContext) -> DescribedGroup:
         assignment_epoch=group.assignment_epoch,
         assignor_name=NAME,
         topology=_topology(group),
-        members=[_member(member, group) for member in group.members.values()],
+        members=[_describe_member(member, group) for member in group.members.values()],
     )
 
 
@@ -91,7 +80,7 @@ def _info(info: InternalTopic, group: StreamsGroup) -> TopicInfo:
     )
 
 
-def _member(member: StreamsMember, group: StreamsGroup) -> Member:
+def _describe_member(member: StreamsMember, group: StreamsGroup) -> Member:
     endpoint = member.endpoint
     return Member(
         member_id=member.member_id,

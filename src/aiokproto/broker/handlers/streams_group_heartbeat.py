@@ -17,6 +17,7 @@ from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
 from aiokproto.broker.groups.streams.member import StreamsHeartbeat, Task, TaskRole, Tasks, Topology
 from aiokproto.broker.groups.streams.records import by_subtopology
 from aiokproto.broker.groups.streams.topology import check, inputs
+from aiokproto.broker.handlers.group_requests import check_not_blank, invalid
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
@@ -76,30 +77,23 @@ def _answer(
 
 def _check(request: StreamsGroupHeartbeatRequest) -> None:
     """Whether the request is whole, whatever the group is like. Raises :class:`BrokerError`."""
-    for name in ("group_id", "member_id", "instance_id", "rack_id"):
-        text = getattr(request, name)
-        if text is not None and not text.strip():
-            raise _invalid(f"{name} is empty")
+    check_not_blank(request, "group_id", "member_id", "instance_id", "rack_id")
     owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-        raise _invalid(f"member_epoch is {request.member_epoch}")
+        raise invalid(f"member_epoch is {request.member_epoch}")
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
-        raise _invalid("only a member with an instance_id can leave for a while")
+        raise invalid("only a member with an instance_id can leave for a while")
     if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
         if request.rebalance_timeout_ms == -1:
-            raise _invalid("who joins has to give rebalance_timeout_ms")
+            raise invalid("who joins has to give rebalance_timeout_ms")
         if any(owned):
-            raise _invalid("who joins has no tasks")
+            raise invalid("who joins has no tasks")
         if request.topology is None:
-            raise _invalid("who joins has to give the topology")
+            raise invalid("who joins has to give the topology")
     elif request.topology is not None:
-        raise _invalid("only who joins can give a topology")
+        raise invalid("only who joins can give a topology")
     if any(each is None for each in owned) and any(each is not None for each in owned):
-        raise _invalid("of active_tasks, standby_tasks and warmup_tasks some are null, and some are not")
-
-
-def _invalid(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_REQUEST, detail=why)
+        raise invalid("of active_tasks, standby_tasks and warmup_tasks some are null, and some are not")
 
 
 def _check_topics(topology: Topology | None, context: RequestContext) -> None:

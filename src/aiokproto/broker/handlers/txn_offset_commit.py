@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.records import OffsetAndMetadata
-from aiokproto.broker.handlers.offset_commit import check_offset
+from aiokproto.broker.handlers.committed_offsets import collect_offsets
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.transactions.transaction import ProducerIdentity
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -29,12 +30,12 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
         _check(request, context)
     except BrokerError as refused:
         error = refused.code
-    topics = [_take(topic, error, offsets, context) for topic in request.topics]
+    topics = [_commit_topic(topic, error, offsets, context) for topic in request.topics]
     if offsets:
         try:
             context.groups.commit_pending(request.group_id, request.producer_id, request.producer_epoch, offsets)
         except BrokerError as refused:
-            topics = [_take(topic, refused.code, {}, context) for topic in request.topics]
+            topics = [_commit_topic(topic, refused.code, {}, context) for topic in request.topics]
     return TxnOffsetCommitResponse(topics=topics)
 
 
@@ -52,27 +53,24 @@ def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
         raise BrokerError(error)
 
 
-def _take(
+def _commit_topic(
     topic: TxnOffsetCommitRequestTopic,
     error: ErrorCode,
     offsets: dict[tuple[str, int], OffsetAndMetadata],
     context: RequestContext,
 ) -> TxnOffsetCommitResponseTopic:
-    """Put a topic's offsets into ``offsets``; what cannot be kept gets its error in the answer."""
-    name = topic.name
-    try:
-        name = context.topic_name(topic.name, topic.topic_id, context.version >= 6)
-    except BrokerError as unknown:
-        error = error or unknown.code
-    answers = []
-    for asked in topic.partitions:
-        wrong = error or check_offset(name, asked.partition_index, asked.committed_metadata, context)
-        if not wrong:
-            offsets[name, asked.partition_index] = OffsetAndMetadata(
-                asked.committed_offset,
-                asked.committed_leader_epoch,
-                asked.committed_metadata or "",
-                context.state.clock.wall(),
-            )
-        answers.append(TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=wrong))
-    return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+    now = context.state.clock.wall()
+    errors = collect_offsets(
+        topic, error, offsets, lambda each: _committed(each, now), context, by_id=context.version >= 6
+    )
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in errors],
+    )
+
+
+def _committed(partition: TxnOffsetCommitRequestPartition, now: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
+        partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or "", now
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from aiokproto.broker.groups.assignment import TopicIdPartition, TopicIdPartitions, by_topic
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.consumer.member import ClassicProtocolMetadata, ConsumerMember
-from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
+from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update, with_epochs
 from aiokproto.broker.groups.reconciliation import MemberState
 from aiokproto.codec.payloads.consumer_groups import (
     ClassicMemberMetadata,
@@ -37,6 +37,12 @@ KEYS = Keys(
         8: ConsumerGroupCurrentMemberAssignmentKey,
         16: ConsumerGroupRegularExpressionKey,
     }
+)
+
+_MEMBER_KEYS = (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupCurrentMemberAssignmentKey,
 )
 
 _PATTERN_PREFIX = KEYS.prefix(ConsumerGroupRegularExpressionKey)
@@ -107,19 +113,10 @@ def _group_records(group: ConsumerGroup) -> Iterable[tuple[bytes, bytes]]:
 
 def _member_records(group: ConsumerGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
     member = group.members.get(member_id)
-    group_id = group.group_id
-    yield (
-        KEYS.encode(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
-        _encode_metadata(member) if member else None,
-    )
-    yield (
-        KEYS.encode(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
-        _encode_target(group.targets[member_id]) if member else None,
-    )
-    yield (
-        KEYS.encode(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
-        _encode_assignment(member) if member else None,
-    )
+    values = None
+    if member is not None:
+        values = (_encode_metadata(member), _encode_target(group.targets[member_id]), _encode_assignment(member))
+    return KEYS.member_records(_MEMBER_KEYS, group.group_id, member_id, values)
 
 
 def _pattern_records(group: ConsumerGroup, written: Image, wall: int) -> Iterable[tuple[bytes, bytes]]:
@@ -214,6 +211,6 @@ def _partition_epochs(topics: Iterable[Assigned], epoch: int) -> dict[TopicIdPar
     """Return partitions with their assignment epochs. Records without them (before KIP-1251): the member epoch."""
     found: dict[TopicIdPartition, int] = {}
     for each in topics:
-        epochs = each.assignment_epochs or [epoch] * len(each.partitions)
-        found.update({(each.topic_id, index): since for index, since in zip(each.partitions, epochs, strict=False)})
+        epochs = with_epochs(each.partitions, each.assignment_epochs, epoch)
+        found.update({(each.topic_id, index): since for index, since in epochs})
     return found

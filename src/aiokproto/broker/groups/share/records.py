@@ -40,6 +40,12 @@ KEYS = Keys(
     }
 )
 
+_MEMBER_KEYS = (
+    ShareGroupMemberMetadataKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupCurrentMemberAssignmentKey,
+)
+
 _STABLE = 0
 """The only state of a share member in its record."""
 
@@ -125,19 +131,10 @@ def _encode_assignment_metadata(group: ShareGroup, before: bytes | None, wall: i
 
 def _member_records(group: ShareGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
     member = group.members.get(member_id)
-    group_id = group.group_id
-    yield (
-        KEYS.encode(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
-        _encode_metadata(member) if member else None,
-    )
-    yield (
-        KEYS.encode(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
-        _encode_target(group.targets[member_id]) if member else None,
-    )
-    yield (
-        KEYS.encode(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
-        _encode_assignment(member) if member else None,
-    )
+    values = None
+    if member is not None:
+        values = (_encode_metadata(member), _encode_target(group.targets[member_id]), _encode_assignment(member))
+    return KEYS.member_records(_MEMBER_KEYS, group.group_id, member_id, values)
 
 
 def _encode_metadata(member: ShareMember) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update
+from aiokproto.broker.groups.image import Image, Keys, decode_value, encode_value, update, with_epochs
 from aiokproto.broker.groups.reconciliation import MemberState
 from aiokproto.broker.groups.streams.group import StreamsGroup
 from aiokproto.broker.groups.streams.member import Endpoint as MemberEndpoint
@@ -38,6 +38,12 @@ KEYS = Keys(
         22: StreamsGroupCurrentMemberAssignmentKey,
         23: StreamsGroupTopologyKey,
     }
+)
+
+_MEMBER_KEYS = (
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupCurrentMemberAssignmentKey,
 )
 
 _FIRST_STATE = 1
@@ -140,19 +146,10 @@ def _group_records(group: StreamsGroup, written: Image, wall: int) -> Iterable[t
 
 def _member_records(group: StreamsGroup, member_id: str) -> Iterable[tuple[bytes, bytes | None]]:
     member = group.members.get(member_id)
-    group_id = group.group_id
-    yield (
-        KEYS.encode(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id)),
-        _encode_metadata(member) if member else None,
-    )
-    yield (
-        KEYS.encode(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
-        _encode_target(group.targets[member_id]) if member else None,
-    )
-    yield (
-        KEYS.encode(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
-        _encode_assignment(member) if member else None,
-    )
+    values = None
+    if member is not None:
+        values = (_encode_metadata(member), _encode_target(group.targets[member_id]), _encode_assignment(member))
+    return KEYS.member_records(_MEMBER_KEYS, group.group_id, member_id, values)
 
 
 def _encode_metadata(member: StreamsMember) -> bytes:
@@ -236,8 +233,7 @@ def _decode_tasks(kinds: Iterable[Iterable[TaskIds]], epoch: int) -> dict[Task, 
     found: dict[Task, int] = {}
     for role, ids in zip(TaskRole, kinds, strict=True):
         for each in ids:
-            epochs = each.assignment_epochs or [epoch] * len(each.partitions)
-            for index, since in zip(each.partitions, epochs, strict=False):
+            for index, since in with_epochs(each.partitions, each.assignment_epochs, epoch):
                 found[Task(role, each.subtopology_id, index)] = since
     return found
 

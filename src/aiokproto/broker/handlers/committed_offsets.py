@@ -1,0 +1,72 @@
+"""What OffsetCommit and TxnOffsetCommit share: validating the offsets of a topic, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from aiokproto.broker.groups.records import OffsetAndMetadata
+from aiokproto.broker.request_context import RequestContext
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+
+class _Partition(Protocol):
+    partition_index: Any
+    committed_metadata: str | None
+
+
+P = TypeVar("P", bound=_Partition)
+P_co = TypeVar("P_co", bound=_Partition, covariant=True)
+
+
+class _Topic(Protocol[P_co]):
+    @property
+    def name(self) -> str: ...
+    @property
+    def topic_id(self) -> bytes: ...
+    @property
+    def partitions(self) -> Sequence[P_co]: ...
+
+
+def collect_offsets(
+    topic: _Topic[P],
+    error: ErrorCode,
+    offsets: dict[tuple[str, int], OffsetAndMetadata],
+    committed: Callable[[P], OffsetAndMetadata],
+    context: RequestContext,
+    *,
+    by_id: bool,
+) -> Iterator[tuple[int, ErrorCode]]:
+    """Add the valid offsets of a topic to ``offsets``.
+
+    Args:
+        topic: The topic in the request.
+        error: The error of the whole request, which every partition gets; NONE if there is none.
+        offsets: Gets the offsets that can be committed.
+        committed: Makes the committed offset of a partition in the request.
+        context: The context of the request.
+        by_id: Whether the request names topics by id instead of by name.
+
+    Yields:
+        The error of each partition.
+    """
+    name = topic.name
+    try:
+        name = context.topic_name(topic.name, topic.topic_id, by_id)
+    except BrokerError as unknown:
+        error = error or unknown.code
+    for partition in topic.partitions:
+        index = partition.partition_index
+        failure = error or _check_offset(name, index, partition.committed_metadata, context)
+        if not failure:
+            offsets[name, index] = committed(partition)
+        yield index, failure
+
+
+def _check_offset(topic: str, partition: int, metadata: str | None, context: RequestContext) -> ErrorCode:
+    if context.state.find_partition(topic, partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len((metadata or "").encode()) > context.state.options.number("offset.metadata.max.bytes"):
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE

@@ -1,0 +1,96 @@
+"""What the handlers of group requests share: validation, the responses to heartbeats, and descriptions of groups.
+
+The messages of the group types have classes of their own with the same fields. The functions here take these classes,
+or structs that have the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+from aiokproto.broker.groups.assignment import HeartbeatResult, by_topic
+from aiokproto.broker.request_context import RequestContext
+from aiokproto.broker.security.acls import ResourceType
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+R = TypeVar("R")
+
+
+class _DescribedGroup(Protocol):
+    group_id: Any
+    error_code: int
+    authorized_operations: int
+
+
+G = TypeVar("G", bound=_DescribedGroup)
+
+
+def invalid(detail: str) -> BrokerError:
+    """Return the error of a malformed request."""
+    return BrokerError(ErrorCode.INVALID_REQUEST, detail=detail)
+
+
+def check_not_blank(request: object, *fields: str) -> None:
+    """Raise :class:`BrokerError` INVALID_REQUEST if one of these fields is empty or white space. Null is accepted."""
+    for field in fields:
+        text = getattr(request, field)
+        if text is not None and not text.strip():
+            raise invalid(f"{field} is empty")
+
+
+def heartbeat_response(
+    result: HeartbeatResult,
+    interval: float,
+    response: Callable[..., R],
+    assignment: Callable[..., Any],
+    topic_partitions: Callable[..., Any],
+) -> R:
+    """Return the response to a ConsumerGroupHeartbeat or ShareGroupHeartbeat.
+
+    Args:
+        result: The result of the heartbeat.
+        interval: Seconds until the next heartbeat; 0 for a member that has left.
+        response: The response class.
+        assignment: The class of its field ``assignment``.
+        topic_partitions: The class of the items of ``assignment.topic_partitions``.
+    """
+    assigned = None
+    if result.assigned is not None:
+        assigned = assignment(
+            topic_partitions=[
+                topic_partitions(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in by_topic(result.assigned).items()
+            ]
+        )
+    return response(
+        error_code=ErrorCode.NONE,
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=round(interval * 1000),
+        assignment=assigned,
+    )
+
+
+def describe_groups(
+    group_ids: Iterable[str],
+    describe: Callable[[str, RequestContext], G],
+    context: RequestContext,
+    *,
+    operations: bool,
+) -> list[G]:
+    """Describe groups, each by itself: one that fails has an error code, and does not fail the others.
+
+    Args:
+        group_ids: The groups.
+        describe: Describes a group; returns its errors in the description.
+        context: The context of the request.
+        operations: Whether to add the operations that the client is permitted to do (KIP-430).
+    """
+    groups = [describe(group_id, context) for group_id in group_ids]
+    if operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+    return groups
