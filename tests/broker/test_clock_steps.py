@@ -58,7 +58,7 @@ def test_a_fetch_looks_once_more_at_its_end(monkeypatch: pytest.MonkeyPatch) -> 
             await broker.create_topic("t")
             await wire.ask(fetch_request("t", max_wait_ms=40), 11)
 
-    looked = times_of(monkeypatch, fetch, "_look")
+    looked = times_of(monkeypatch, fetch, "_find_records")
     run(wait())
     assert len(looked) == 2
 
@@ -69,7 +69,7 @@ def test_a_share_fetch_looks_once_more_at_its_end(monkeypatch: pytest.MonkeyPatc
             looked.clear()
             await member.fetch(wait=40)
 
-    looked = times_of(monkeypatch, share_fetch, "_look")
+    looked = times_of(monkeypatch, share_fetch, "_find_records")
     run(wait())
     assert len(looked) == 2
 

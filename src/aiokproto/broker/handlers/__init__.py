@@ -1,10 +1,42 @@
-"""One module an API, named as its messages' module, with an async function ``handle``; and the versions served.
+"""The handlers: one module per API with an async function ``handle``, and the table of the versions that are served.
 
-A handler builds one response for all versions; the codec writes what the version at hand has. It returns None where no
-answer is due, and raises ``Hangup`` where the connection must be closed.
+To add an API: a module here with the same name as its module in ``codec/messages``, a line in ``_VERSIONS``, and a
+rule in ``broker/security/rules.py``, without which an API is only for nodes of the cluster. To add a version: raise
+it in ``_VERSIONS``, after checking what the version changes. ApiVersions lists what ``_VERSIONS`` has, no more and no
+less.
 
-Each module is imported when its first request comes: most of a broker's life is spent on a few of them, and a process
-of its own is up sooner without the rest.
+How a request gets here. The dispatcher decodes the header, refuses versions that are not served, decodes the body,
+lets the rules of the API take away what the client is not permitted to do, and calls ``handle(request, context)``. It
+then adds the results of what was taken away, the throttle time, and encodes the response. The requests of a
+connection are handled one after the other; those of different connections interleave wherever a handler awaits.
+
+- **Context.** :mod:`~aiokproto.broker.request_context` has the cluster's state, the coordinators, the node that
+  received the request, the client and the version. All nodes share one state, so a handler must itself check that its
+  node is responsible: ``context.state.led_partition(...)`` for a partition, ``check_coordinator(...)`` for a group,
+  ``context.transactions.check(...)`` for a transactional id.
+- **Versions.** A handler builds one response for all versions; the codec leaves out what the version lacks. A field
+  that the version of the *request* lacks has its default. A field that the version of the *response* lacks must have
+  its default too, unless it is declared ignorable: encoding fails otherwise. Topics that come by name or by id,
+  depending on the version, are resolved with ``context.topic_name``.
+- **Permissions.** The rules cover what a request names. What a handler finds out itself, the topics of an assignment
+  for example, it checks with ``context.require`` (raises) or ``context.may``. Without an authorizer both always
+  permit.
+- **Errors.** An error of one topic, partition or group goes into its own part of the response, and must not fail the
+  others: catch ``BrokerError`` around each. A ``BrokerError`` that leaves ``handle`` refuses the whole request: the
+  dispatcher puts its code in every place that the response has for one (``codec.refusal``). Any other exception is a
+  bug: it is logged, and the connection is closed.
+- **No response.** Only Produce with acks=0 returns None. It raises ``CloseConnection`` when appending failed, since
+  closing the connection is the only way to report it. Everything else returns a response, also to an empty request.
+- **Throttling.** Handlers leave ``throttle_time_ms`` at 0: the dispatcher sets it from the client's quotas. APIs that
+  create or delete partitions count them with ``context.mutations.take`` before they do so, and set
+  ``mutations.strict`` from the version on in which the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599). Fetches
+  respect ``context.fetch_limit()``.
+- **The event loop.** A handler awaits nothing between checking and changing state, so that no other request comes
+  between. One that works on many bytes yields with :mod:`~aiokproto.broker.turns`; one that waits for records uses
+  :mod:`~aiokproto.broker.fetch.long_poll` and afterwards looks up everything again, since topics, leaders and
+  sessions can have changed. A handler is cancelled when its node stops; a client that disconnects does not cancel it.
+
+A handler module is imported when its first request arrives: most brokers serve only a few APIs, and start faster so.
 """
 
 from __future__ import annotations
@@ -101,24 +133,30 @@ _VERSIONS = {
 SERVED: dict[int, Versions] = {
     key: Versions.parse(_VERSIONS[module]) for key, (module, _) in APIS.items() if module in _VERSIONS
 }
-"""What ApiVersions says: no more and no less than what is served."""
+"""The served versions by ApiKey, as ApiVersions lists them."""
 
 Handle = Callable[[Any, RequestContext], Awaitable[Response | None]]
 
 
 class Handler(NamedTuple):
-    """How an API is served."""
+    """What serves an API.
+
+    Attributes:
+        request: The request class.
+        versions: The versions that are served.
+        handle: The handler.
+        refused: The versions that get a response, with an error, though they are not served.
+    """
 
     request: type[Request[Any]]
     versions: Versions
     handle: Handle
     refused: Versions = NEVER
-    """Versions that are answered though they are not served."""
 
 
 @cache
 def find(api_key: int) -> Handler | None:
-    """What serves an API; None if nothing does."""
+    """Return what serves an API; None if it is not served."""
     if api_key not in SERVED:
         return None
     module = import_module(f"{__name__}.{APIS[api_key][0]}")

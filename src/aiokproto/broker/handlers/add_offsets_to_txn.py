@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction is about to commit offsets of a group. v2 knows PRODUCER_FENCED."""
+"""AddOffsetsToTxn: add a group's partition of the offsets topic to a transaction (KIP-98). v2: PRODUCER_FENCED."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
-    who = ProducerIdentity(request.producer_id, request.producer_epoch)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     code = ErrorCode.NONE
     try:
         context.transactions.check(request.transactional_id, context.node.node_id)
-        where = (OFFSETS_TOPIC, context.groups.partition_of(request.group_id).index)
-        context.transactions.add_partitions(request.transactional_id, who, [where])
+        partition = (OFFSETS_TOPIC, context.groups.partition_of(request.group_id).index)
+        context.transactions.add_partitions(request.transactional_id, producer, [partition])
     except BrokerError as error:
         code = fencing_code(error.code, context.version >= 2)
     return AddOffsetsToTxnResponse(error_code=code)

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: a transaction is about to write to partitions.
+"""AddPartitionsToTxn: add partitions to a transaction before it writes to them (KIP-98).
 
-v2 knows PRODUCER_FENCED. v4 (KIP-890) is for brokers: many transactions at once, which may also be asked about and not
-be changed; v5 knows TRANSACTION_ABORTABLE.
+v2: PRODUCER_FENCED. v4 (KIP-890) is for brokers: several transactions in one request, and ``verify_only``, which checks
+that partitions are added already and changes nothing. v5: TRANSACTION_ABORTABLE.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ async def handle(request: AddPartitionsToTxnRequest, context: RequestContext) ->
 
 
 def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> dict[TopicPartition, ErrorCode]:
-    """What became of each partition. One that is unknown keeps the others from being added."""
+    """Return the error of each partition. If one is unknown, none is added."""
     partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    unknown = {where for where in partitions if context.state.find_partition(*where) is None}
+    unknown = {partition for partition in partitions if context.state.find_partition(*partition) is None}
     if unknown:
-        wrong, right = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        return {where: wrong if where in unknown else right for where in partitions}
+        error, not_attempted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        return {partition: error if partition in unknown else not_attempted for partition in partitions}
     missing: list[TopicPartition] = []
-    who = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     try:
         context.transactions.check(transaction.transactional_id, context.node.node_id)
         if transaction.verify_only:
-            missing = context.transactions.verify(transaction.transactional_id, who, partitions)
+            missing = context.transactions.verify(transaction.transactional_id, producer, partitions)
         else:
-            context.transactions.add_partitions(transaction.transactional_id, who, partitions)
+            context.transactions.add_partitions(transaction.transactional_id, producer, partitions)
     except BrokerError as error:
         return dict.fromkeys(partitions, fencing_code(error.code, context.version >= 2))
     not_added = ErrorCode.TRANSACTION_ABORTABLE if context.version >= 5 else ErrorCode.INVALID_TXN_STATE
-    return {where: not_added if where in missing else ErrorCode.NONE for where in partitions}
+    return {partition: not_added if partition in missing else ErrorCode.NONE for partition in partitions}
 
 
 def _result(

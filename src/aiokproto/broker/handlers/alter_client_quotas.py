@@ -1,4 +1,4 @@
-"""AlterClientQuotas: how much users, client ids and addresses may use (KIP-546)."""
+"""AlterClientQuotas: set and remove quotas of users, client ids and IP addresses (KIP-546)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""AlterConfigs: replace all options of topics and groups. IncrementalAlterConfigs has taken its place."""
+"""AlterConfigs: replace all options of topics, groups and brokers. Deprecated for IncrementalAlterConfigs (KIP-339)."""
 
 from __future__ import annotations
 
-from aiokproto.broker.handlers.changed_configs import Change, answer
+from aiokproto.broker.handlers.changed_configs import Change, change_resource
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.alter_configs import (
     AlterConfigsRequest,
@@ -15,11 +15,13 @@ from aiokproto.codec.messages.alter_configs import (
 async def handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
-            answer(AlterConfigsResourceResponse, asked, _replacement(asked), context, dry_run=request.validate_only)
-            for asked in request.resources
+            change_resource(
+                AlterConfigsResourceResponse, resource, _replacement(resource), context, dry_run=request.validate_only
+            )
+            for resource in request.resources
         ],
     )
 
 
-def _replacement(asked: AlterConfigsResource) -> Change:
-    return lambda _: {config.name: config.value for config in asked.configs}
+def _replacement(resource: AlterConfigsResource) -> Change:
+    return lambda _: {config.name: config.value for config in resource.configs}

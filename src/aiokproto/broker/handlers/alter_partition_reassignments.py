@@ -1,6 +1,7 @@
-"""AlterPartitionReassignments: have partitions on other nodes (KIP-455). v1 may forbid another number of replicas.
+"""AlterPartitionReassignments: assign the replicas of partitions to other nodes (KIP-455).
 
-It is done at once, since all nodes share the data; so there is never one that could be cancelled.
+v1: ``allow_replication_factor_change``. All nodes share the data, so a reassignment is complete when its request is
+answered, and there is never one to cancel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: move replicas to another directory of the same node. There is but one."""
+"""AlterReplicaLogDirs: move replicas to another log directory of the same node (KIP-113). There is only one here."""
 
 from __future__ import annotations
 

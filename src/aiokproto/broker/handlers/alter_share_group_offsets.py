@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (KIP-932): set where the partitions of a share group without members begin."""
+"""AlterShareGroupOffsets (KIP-932): reset the start offsets of a share group without members."""
 
 from __future__ import annotations
 

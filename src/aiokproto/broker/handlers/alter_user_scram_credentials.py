@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: users' SCRAM credentials come and go (KIP-554)."""
+"""AlterUserScramCredentials: set and delete users' SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""ApiVersions: what is served. v5 (KIP-1242) also checks whether the client means this cluster and this node.
+"""ApiVersions: the APIs and versions that this node serves, and the cluster's features (KIP-511, KIP-584).
 
-A request in an unknown version is answered by the dispatcher, in version 0.
+v5 (KIP-1242): REBOOTSTRAP_REQUIRED if the client expects another cluster or node. A request in a version that is not
+served is answered by the dispatcher, in version 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs do with each resource: they differ in what the options become."""
+"""What AlterConfigs and IncrementalAlterConfigs share: they differ only in how the new options are computed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiokproto.errors import BrokerError
 
 R = TypeVar("R")
 Change = Callable[[OwnOptions], Mapping[str, str | None]]
-"""From the options there are, those that shall be."""
+"""Computes a resource's new options from its current ones."""
 
 
 class _Resource(Protocol):
@@ -28,49 +28,51 @@ class _Resource(Protocol):
     resource_name: str
 
 
-def answer(
-    response: Callable[..., R], asked: _Resource, change: Change, context: RequestContext, *, dry_run: bool
+def change_resource(
+    response: Callable[..., R], resource: _Resource, change: Change, context: RequestContext, *, dry_run: bool
 ) -> R:
-    """Change the options of a topic, a group, this broker or all brokers, and say how that went.
+    """Change the options of a topic, a group, this broker or all brokers, and return the resource's response.
 
     Args:
-        response: Makes the answer about one resource.
-        asked: Which one.
-        change: What its options become.
-        context: The request's surroundings.
-        dry_run: Only check.
+        response: The class of the resource's response.
+        resource: The resource in the request.
+        change: Computes the new options.
+        context: The context of the request.
+        dry_run: Only validate.
     """
     code, text = ErrorCode.NONE, None
     try:
-        require_for_configs(context, Operation.ALTER_CONFIGS, asked.resource_type, asked.resource_name)
-        _change(asked, change, context, dry_run=dry_run)
+        require_for_configs(context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
+        _change(resource, change, context, dry_run=dry_run)
     except BrokerError as error:
         code, text = error.code, error.detail
     return response(
-        error_code=code, error_message=text, resource_type=asked.resource_type, resource_name=asked.resource_name
+        error_code=code, error_message=text, resource_type=resource.resource_type, resource_name=resource.resource_name
     )
 
 
-def _change(asked: _Resource, change: Change, context: RequestContext, *, dry_run: bool) -> None:
-    if asked.resource_type == TOPIC_RESOURCE:
-        topic = context.state.topics.get(asked.resource_name)
+def _change(resource: _Resource, change: Change, context: RequestContext, *, dry_run: bool) -> None:
+    if resource.resource_type == TOPIC_RESOURCE:
+        topic = context.state.topics.get(resource.resource_name)
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        of_topic = TopicOptions(change(topic.options), context.state.options)
+        topic_options = TopicOptions(change(topic.options), context.state.options)
         if not dry_run:
-            context.state.configure_topic(topic, of_topic.own)
-    elif asked.resource_type == GROUP_RESOURCE:
-        if not asked.resource_name:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the name of a group is empty")
-        of_group = GroupOptions(change(context.groups.options(asked.resource_name)), context.state.options)
+            context.state.configure_topic(topic, topic_options.own)
+    elif resource.resource_type == GROUP_RESOURCE:
+        if not resource.resource_name:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the group's name is empty")
+        group_options = GroupOptions(change(context.groups.options(resource.resource_name)), context.state.options)
         if not dry_run:
-            context.groups.configure(asked.resource_name, of_group)
-    elif asked.resource_type == BROKER_RESOURCE:
-        check_broker_name(context, asked.resource_name)
-        before = context.state.changed_options(asked.resource_name)
-        of_brokers = type(before)(change(before), context.state.options)
+            context.groups.configure(resource.resource_name, group_options)
+    elif resource.resource_type == BROKER_RESOURCE:
+        check_broker_name(context, resource.resource_name)
+        before = context.state.changed_options(resource.resource_name)
+        broker_options = type(before)(change(before), context.state.options)
         if not dry_run:
-            context.state.change_options(asked.resource_name, of_brokers)
+            context.state.change_options(resource.resource_name, broker_options)
     else:
-        kind = asked.resource_type
-        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"resources of type {kind} have no options here")
+        kind = resource.resource_type
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST, detail=f"the embedded broker has no options for resource type {kind}"
+        )

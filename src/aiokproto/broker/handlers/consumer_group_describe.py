@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (KIP-848): consumer groups, members and assignments. v1 which protocol these speak."""
+"""ConsumerGroupDescribe (KIP-848): state, members and assignments of consumer groups. v1: the members' protocols."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 _CLASSIC, _CONSUMER = 0, 1
-"""Types of members."""
+"""Member types: which protocol the member uses."""
 
 
 async def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
@@ -71,7 +71,11 @@ def _describe_member(member: ConsumerMember, group: ConsumerGroup, context: Requ
 
 
 def _assignment(places: Iterable[TopicIdPartition], context: RequestContext) -> Assignment:
-    """What of it still exists. Raises :class:`BrokerError` if the client may not know of all that: then of nothing."""
+    """Return an assignment without deleted topics.
+
+    Raises:
+        BrokerError: The client is not permitted to describe one of the topics. It then learns nothing of the group.
+    """
     assignment = Assignment(topic_partitions=[])
     for topic_id, indexes in by_topic(places).items():
         topic = context.state.topic_by_id(topic_id)

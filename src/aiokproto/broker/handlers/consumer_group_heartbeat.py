@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (KIP-848): join, stay in and leave a consumer group.
 
-v1 a pattern of topics, and the member makes its own id; in v0 it could leave that to the coordinator.
+v1: regular expressions, and the member generates its member id; in v0 it can leave that to the coordinator.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
             )
             interval = 0.0
         else:
-            result = context.groups.consumer_heartbeat(request.group_id, _read(request, context))
+            result = context.groups.consumer_heartbeat(request.group_id, _parse(request, context))
             interval = context.groups.consumer_settings(request.group_id).heartbeat_interval
     except BrokerError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.detail)
@@ -48,7 +48,7 @@ async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    """Whether the request is whole, whatever the group is like. Raises :class:`BrokerError`."""
+    """Validate the request by itself, whatever the group's state. Raises :class:`BrokerError`."""
     check_not_blank(request, "group_id", "instance_id", "rack_id")
     joining = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH
     if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
@@ -56,23 +56,24 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     if not request.member_id.strip() and not (joining and version == 0):
         raise invalid("member_id is empty")
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
-        raise invalid("only a member with an instance_id can leave for a while")
+        raise invalid("member_epoch -2 needs an instance_id: only static members can leave temporarily")
     if joining:
         if request.rebalance_timeout_ms == -1:
-            raise invalid("who joins has to give rebalance_timeout_ms")
+            raise invalid("rebalance_timeout_ms must be set to join")
         if request.topic_partitions is None or request.topic_partitions:
-            raise invalid("who joins has no partitions: topic_partitions must be an empty list")
+            raise invalid("topic_partitions must be an empty list to join")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise invalid("who joins has to give subscribed_topic_names or subscribed_topic_regex")
+            raise invalid("subscribed_topic_names or subscribed_topic_regex must be set to join")
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
         raise BrokerError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR, detail=f"{request.server_assignor!r} is none of {', '.join(ASSIGNORS)}"
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            detail=f"server_assignor {request.server_assignor!r} is not one of {', '.join(ASSIGNORS)}",
         )
     if request.subscribed_topic_regex:
         compile_pattern(request.subscribed_topic_regex)
 
 
-def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerHeartbeat:
+def _parse(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerHeartbeat:
     names, owned = request.subscribed_topic_names, request.topic_partitions
     timeout = request.rebalance_timeout_ms
     return ConsumerHeartbeat(
@@ -84,12 +85,12 @@ def _read(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Co
         frozenset(names) if names is not None else None,
         request.subscribed_topic_regex,
         request.server_assignor,
-        _places(owned) if owned is not None else None,
+        _owned(owned) if owned is not None else None,
         context.client_id,
         f"/{context.client_host}",
         lambda name: context.may(Operation.DESCRIBE, ResourceType.TOPIC, name),
     )
 
 
-def _places(topics: list[TopicPartitions]) -> TopicIdPartitions:
+def _owned(topics: list[TopicPartitions]) -> TopicIdPartitions:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)

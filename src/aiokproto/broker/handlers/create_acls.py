@@ -1,4 +1,4 @@
-"""CreateAcls: new entries for the authorizer."""
+"""CreateAcls: add access control entries. Error texts are Kafka's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateA
 
 
 def known(kind: type[Kind], code: int) -> Kind:
-    """The member with a code; UNKNOWN, which is 0 in all of them, if there is none."""
+    """Return the enum member with a code; UNKNOWN, which is 0 in all of these enums, if there is none."""
     return kind(code) if code in kind.__members__.values() else kind(0)
 
 
@@ -37,7 +37,7 @@ def _check(creation: AclCreation, acls: list[Acl], authorizer: Authorizer) -> Ac
         acls.append(_read(creation))
         if len(authorizer) + len(acls) > MAX_ACLS:
             acls.pop()
-            raise BrokerError(ErrorCode.POLICY_VIOLATION, detail=f"there are {MAX_ACLS} entries, which is the most")
+            raise BrokerError(ErrorCode.POLICY_VIOLATION, detail=f"the authorizer has {MAX_ACLS} entries, its maximum")
     except BrokerError as error:
         return AclCreationResult(error_code=error.code, error_message=error.detail)
     return AclCreationResult(error_code=ErrorCode.NONE, error_message=None)

@@ -1,4 +1,4 @@
-"""CreateDelegationToken: a token that stands for the client (KIP-48), since v3 for another user (KIP-373)."""
+"""CreateDelegationToken: create a token to authenticate as the client (KIP-48). v3: for another user (KIP-373)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreatePartitions: grow topics."""
+"""CreatePartitions: add partitions to topics (KIP-195)."""
 
 from __future__ import annotations
 

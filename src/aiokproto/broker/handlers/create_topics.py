@@ -1,6 +1,6 @@
-"""CreateTopics. v4 -1 for the broker's defaults, v5 the created topic's configuration, v7 its id.
+"""CreateTopics. v4: -1 for the broker's defaults. v5: the options of the created topic (KIP-525). v7: its id (KIP-516).
 
-Any node takes it: Kafka's brokers pass it on to the controller.
+Every node serves it, as Kafka's brokers forward it to the controller.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: RequestCo
     except BrokerError as error:
         return CreatableTopicResult(name=asked.name, error_code=error.code, error_message=error.detail)
     if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
-        # Who may create a topic need not see what became of it (KIP-525).
+        # The permission to create a topic does not include the permission to describe its options (KIP-525).
         return CreatableTopicResult(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -69,7 +69,11 @@ def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: RequestCo
 
 def _create(asked: CreatableTopic, dry_run: bool, context: RequestContext) -> Topic:
     if asked.assignments and (asked.num_partitions, asked.replication_factor) != (-1, -1):
-        raise BrokerError(ErrorCode.INVALID_REQUEST, detail="with replicas assigned, both numbers must be -1")
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            detail=f"num_partitions {asked.num_partitions} and replication_factor {asked.replication_factor} must be -1"
+            " with assignments",
+        )
     number = context.state.options.number
     count = len(asked.assignments) or (number("num.partitions") if asked.num_partitions == -1 else asked.num_partitions)
     context.mutations.take(max(count, 0))

@@ -1,4 +1,4 @@
-"""DeleteAcls: the authorizer forgets the entries that filters mean."""
+"""DeleteAcls: delete access control entries that match filters."""
 
 from __future__ import annotations
 

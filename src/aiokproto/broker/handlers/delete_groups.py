@@ -1,4 +1,4 @@
-"""DeleteGroups: forget empty groups and their offsets."""
+"""DeleteGroups: delete groups without members, with their offsets (KIP-229)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords: move the start of partitions forward; -1 means to their end."""
+"""DeleteRecords: move the log start offset of partitions forward; -1: to the high watermark (KIP-107)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
         )
         for topic in request.topics
     ]
-    # What was deleted must not come back after a crash.
+    # Without a checkpoint of the log start offset, deleted records would be back after a crash.
     context.state.checkpoint()
     return DeleteRecordsResponse(topics=results)
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (KIP-932): forget where a share group without members is in some topics."""
+"""DeleteShareGroupOffsets (KIP-932): delete the states that a share group without members has of some topics."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ async def handle(request: DeleteShareGroupOffsetsRequest, context: RequestContex
         responses=[
             DeleteShareGroupOffsetsResponseTopic(
                 topic_name=name,
-                # As in Kafka, which looks up the id of what it has deleted alone.
+                # As in Kafka, which looks up the ids only of topics it has deleted states of.
                 topic_id=ids[name] if error is ErrorCode.NONE else ZERO_UUID,
                 error_code=error,
-                error_message="there is nothing to delete" if error else None,
+                error_message="the group has no state of this topic" if error else None,
             )
             for name, error in errors.items()
         ],

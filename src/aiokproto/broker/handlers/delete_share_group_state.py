@@ -1,8 +1,8 @@
-"""DeleteShareGroupState (KIP-932): forget the states of share partitions."""
+"""DeleteShareGroupState (KIP-932): delete states of share partitions at their coordinator."""
 
 from __future__ import annotations
 
-from aiokproto.broker.handlers.share_group_states import answers
+from aiokproto.broker.handlers.share_group_states import partition_results
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.delete_share_group_state import (
@@ -17,17 +17,17 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: DeleteShareGroupStateRequest, context: RequestContext) -> DeleteShareGroupStateResponse:
-    def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
+    def serve(key: SharePartitionKey, partition: PartitionData) -> PartitionResult:
         context.share_states.delete(*key)
-        return PartitionResult(partition=asked.partition, error_code=ErrorCode.NONE, error_message=None)
+        return PartitionResult(partition=partition.partition, error_code=ErrorCode.NONE, error_message=None)
 
     return DeleteShareGroupStateResponse(
         results=[
             DeleteStateResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in answers(request, context, serve, _refuse)
+            for topic_id, partitions in partition_results(request, context, serve, _failed)
         ]
     )
 
 
-def _refuse(partition: int, error: BrokerError) -> PartitionResult:
+def _failed(partition: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=error.code, error_message=error.detail)

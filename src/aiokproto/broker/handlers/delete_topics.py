@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, since v6 also by id."""
+"""DeleteTopics: delete topics. v6: also by id (KIP-516)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _delete(asked: DeleteTopicState, context: RequestContext) -> DeletableTopicR
     by_id = asked.topic_id != ZERO_UUID
     try:
         if by_id == (asked.name is not None):
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="a topic is given by its name or its id")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="a topic must have either a name or an id")
         topic = state.topic_by_id(asked.topic_id) if by_id else state.topics.get(asked.name or "")
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

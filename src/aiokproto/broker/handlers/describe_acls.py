@@ -1,4 +1,4 @@
-"""DescribeAcls: the authorizer's entries that a filter means."""
+"""DescribeAcls: the access control entries that match a filter."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ async def handle(request: DescribeAclsRequest, context: RequestContext) -> Descr
 
 
 def read_filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    """The filter that a request gives.
+    """Return the filter in a request.
 
     Raises:
-        BrokerError: INVALID_REQUEST; it names what this broker does not know.
+        BrokerError: INVALID_REQUEST: it has a code that this broker does not know.
     """
     wanted = AclFilter(
         known(ResourceType, asked.resource_type_filter),
@@ -64,5 +64,5 @@ def read_filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
         known(Permission, asked.permission_type),
     )
     if wanted.unknown:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"the filter's {wanted.unknown} is not known here")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"the filter's {wanted.unknown} is unknown")
     return wanted

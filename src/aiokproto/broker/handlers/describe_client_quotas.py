@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the quotas that were set (KIP-546)."""
+"""DescribeClientQuotas: the configured quotas (KIP-546)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeCluster: the nodes. v1 endpoint type (only brokers, 1, have endpoints here), v2 fenced brokers."""
+"""DescribeCluster: the nodes (KIP-700). v1: endpoint type, of which only brokers (1) exist here. v2: fenced brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def handle(request: DescribeClusterRequest, context: RequestContext) -> De
     if request.endpoint_type != BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="this is a broker, and no controller's address",
+            error_message="this is a broker's listener, not a controller's",
             cluster_id=state.cluster_id,
             brokers=[],
         )

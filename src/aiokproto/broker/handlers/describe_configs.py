@@ -1,7 +1,7 @@
-"""DescribeConfigs: options of topics (resource type 2), brokers (4) and groups (32). v1 synonyms, v3 types.
+"""DescribeConfigs: options of topics (resource type 2), brokers (4) and groups (32). v1: synonyms. v3: types.
 
-Of a broker only what this one knows is listed; what was changed for all brokers is under the empty name (KIP-226). No
-documentation is given.
+A node describes only its own options; those that were set for all brokers have the empty resource name (KIP-226).
+Documentation texts are never returned.
 """
 
 from __future__ import annotations
@@ -73,11 +73,13 @@ def _entries(asked: DescribeConfigsResource, context: RequestContext) -> list[De
                 _entry(name, changed.TABLE[name].code, [(name, CHANGED, text)]) for name, text in changed.own.items()
             ]
         return _node_entries(changed, context)
-    raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"resources of type {asked.resource_type} have no options here")
+    raise BrokerError(
+        ErrorCode.INVALID_REQUEST, detail=f"the embedded broker has no options for resource type {asked.resource_type}"
+    )
 
 
 def require_for_configs(context: RequestContext, operation: Operation, resource_type: int, name: str) -> None:
-    """Refuse what the client may not do to options: those of brokers are the cluster's.
+    """Check the permission for an operation on the options of a resource. Those of brokers belong to the cluster.
 
     Raises:
         BrokerError: TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED.
@@ -91,7 +93,7 @@ def require_for_configs(context: RequestContext, operation: Operation, resource_
 
 
 def check_broker_name(context: RequestContext, name: str) -> None:
-    """Whether a resource is this broker, or all of them.
+    """Check that a broker resource is this broker, or with an empty name all brokers.
 
     Raises:
         BrokerError: INVALID_REQUEST.
@@ -101,16 +103,16 @@ def check_broker_name(context: RequestContext, name: str) -> None:
 
 
 Source = tuple[str, int, str]
-"""What an option is called, where a value is from, and the value."""
+"""The name of an option, the source of a value, and the value."""
 
 
 def topic_entries(topic: Topic) -> list[DescribeConfigsResourceResult]:
-    """A topic's options, with where each comes from."""
+    """Return a topic's options with their sources."""
     return own_entries(topic.options, FROM_TOPIC)
 
 
 def own_entries(options: OwnOptions, set_here: int) -> list[DescribeConfigsResourceResult]:
-    """A topic's or a group's options, with where each comes from: ``set_here`` is what its own come from."""
+    """Return a topic's or group's options with their sources. ``set_here`` is the source of those set on itself."""
     entries = []
     for name, option in options.TABLE.items():
         own: list[Source] = [(name, set_here, options.own[name])] if name in options.own else []
@@ -120,7 +122,7 @@ def own_entries(options: OwnOptions, set_here: int) -> list[DescribeConfigsResou
 
 
 def _node_entries(changed: NodeOptions, context: RequestContext) -> list[DescribeConfigsResourceResult]:
-    """All that a node is configured with."""
+    """Return a node's options with their sources."""
     for_all = context.state.changed_options("")
     entries = []
     for name in changed.TABLE:
@@ -137,7 +139,7 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
 def _entry(
     name: str, code: int, sources: Sequence[Source], *, read_only: bool = False
 ) -> DescribeConfigsResourceResult:
-    """An option; the first of its sources is in force. What is secret stays so."""
+    """Return an option. Its first source is in effect. Passwords have no value."""
     secret = code == PASSWORD
     synonyms = [
         DescribeConfigsSynonym(name=called, value=None if secret else value, source=source)

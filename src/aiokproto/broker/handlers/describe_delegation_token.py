@@ -1,4 +1,4 @@
-"""DescribeDelegationToken: the delegation tokens that the client may see, by whose they are (KIP-48, KIP-373)."""
+"""DescribeDelegationToken: the delegation tokens that the client is permitted to see, by owner (KIP-48, KIP-373)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def handle(request: DescribeDelegationTokenRequest, context: RequestContex
 
 
 def _visible(token: DelegationToken, context: RequestContext) -> bool:
-    """Whether the client may see a token: its own, or by permission for this one, or for all of its owner's."""
+    """Whether the client can see a token: its own, or permitted for this token or for all tokens of the owner."""
     return (
         token.concerns(context.connection.principal)
         or context.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)

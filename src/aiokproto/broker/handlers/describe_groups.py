@@ -1,7 +1,7 @@
-"""DescribeGroups: state and members. Metadata and assignments are shown of stable groups alone, as in Kafka.
+"""DescribeGroups: state and members of classic groups.
 
-A group that does not exist or is no classic one is "Dead"; since v6 that is an error as well, GROUP_ID_NOT_FOUND. v3
-the operations that the client may do.
+As in Kafka, member metadata and assignments are returned for stable groups only. A group that does not exist or is not
+classic has state "Dead"; from v6 on it also has the error GROUP_ID_NOT_FOUND (KIP-1043). v3: authorized operations.
 """
 
 from __future__ import annotations

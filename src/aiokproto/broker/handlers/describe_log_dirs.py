@@ -1,6 +1,6 @@
-"""DescribeLogDirs: how large the logs are, and what room is left for them (since v4, KIP-827).
+"""DescribeLogDirs: the sizes of logs (KIP-113), and from v4 on the size and free space of the disk (KIP-827).
 
-The nodes share one directory; each tells of the partitions of which it has a replica.
+All nodes share one directory; each reports the partitions of which it has a replica.
 """
 
 from __future__ import annotations

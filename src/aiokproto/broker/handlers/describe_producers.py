@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to partitions, and whose transactions are open there (KIP-664)."""
+"""DescribeProducers: the producers of partitions and their open transactions (KIP-664)."""
 
 from __future__ import annotations
 

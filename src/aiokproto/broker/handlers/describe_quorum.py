@@ -1,6 +1,6 @@
-"""DescribeQuorum: who keeps the cluster's metadata (KIP-595): the nodes, of which the controller leads.
+"""DescribeQuorum: the voters of the metadata quorum (KIP-595): all nodes, with the controller as the leader.
 
-There is no metadata log, so its offsets and times are -1, Kafka's word for unknown.
+There is no replicated metadata log, so its offsets, epochs and times are -1, which is Kafka's value for unknown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""DescribeShareGroupOffsets (KIP-932): where share groups' partitions begin. v1 how much there is left to do.
+"""DescribeShareGroupOffsets (KIP-932): the start offsets of share groups. v1: the lag (KIP-1226).
 
-Where there is no state, also since there is no such partition or group, the start offset is -1, and that is no error.
+Without a state the start offset is -1, which is not an error, even if the partition or the group does not exist.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _state(group_id: str, topic: Topic, index: int, context: RequestContext) -> 
 
 
 def _lag(state: PartitionState, end_offset: int) -> int:
-    """The records between the start and the end that are not done; -1 where that is unknown."""
+    """Return the number of records from the start offset on that are not in a terminal state; -1 for unknown."""
     if state.start_offset == -1 or state.delivery_complete_count == -1:
         return -1
     return end_offset - state.start_offset - state.delivery_complete_count

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions: topics page by page, in the order of their names (KIP-966).
+"""DescribeTopicPartitions: topics in pages, ordered by name (KIP-966).
 
-Eligible leader replicas are never told of: there are none, as in a Kafka without that feature.
+There are no eligible leader replicas, as in a Kafka cluster without that feature.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 MAX_PARTITIONS = 2000
-"""Most partitions of an answer, ``max.request.partition.size.limit`` in Kafka."""
+"""Most partitions in a response: Kafka's ``max.request.partition.size.limit``."""
 
 
 async def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
     start = request.cursor
     if start is not None and start.partition_index < 0:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the cursor's partition is negative")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"the cursor's partition index is {start.partition_index}")
     named = {topic.name for topic in request.topics}
-    # As in Metadata: who asks for all hears only of those that it may see.
+    # As in Metadata: a request for all topics returns those that the client is permitted to describe.
     names = named or {name for name in context.state.topics if _visible(name, context)}
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     response = DescribeTopicPartitionsResponse(topics=[])
@@ -55,7 +55,7 @@ def _visible(name: str, context: RequestContext) -> bool:
 def _describe(
     name: str, first: int, limit: int, context: RequestContext
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
-    """A topic from a partition on, and the next partition if there are more than the limit."""
+    """Return a topic with its partitions from ``first`` on, and the next partition index if there are more."""
     topic = context.state.topics.get(name)
     answer = DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE, name=name, topic_id=ZERO_UUID, partitions=[]
@@ -90,7 +90,7 @@ def _describe_partition(partition: Partition, context: RequestContext) -> Descri
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        # Java's client cannot read that they are null.
+        # The Java client fails on null lists.
         eligible_leader_replicas=[],
         last_known_elr=[],
         offline_replicas=[node_id for node_id in partition.replicas if not nodes[node_id].alive],

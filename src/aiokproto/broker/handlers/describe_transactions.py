@@ -1,4 +1,4 @@
-"""DescribeTransactions: where transactions are, and which partitions they write to (KIP-664)."""
+"""DescribeTransactions: the states of transactions and the partitions they have written to (KIP-664)."""
 
 from __future__ import annotations
 

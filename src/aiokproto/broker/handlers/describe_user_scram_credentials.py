@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which users have SCRAM credentials, and how strong they are (KIP-554)."""
+"""DescribeUserScramCredentials: users' SCRAM mechanisms and iterations (KIP-554). Error texts are Kafka's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ async def handle(
     )
 
 
-def _describe(user: str, twice: bool, context: RequestContext) -> DescribeUserScramCredentialsResult:
+def _describe(user: str, duplicate: bool, context: RequestContext) -> DescribeUserScramCredentialsResult:
     result = DescribeUserScramCredentialsResult(
         user=user, error_code=ErrorCode.NONE, error_message=None, credential_infos=[]
     )
     credentials = context.guard.credentials.of(user)
-    if twice:
+    if duplicate:
         result.error_code = ErrorCode.DUPLICATE_RESOURCE
         result.error_message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
     elif not credentials:

@@ -1,4 +1,4 @@
-"""ElectLeaders: have the preferred replicas lead (KIP-183), or since v1 any that are up (KIP-460)."""
+"""ElectLeaders: elect the preferred replicas (KIP-183), or from v1 on any replica that is alive (KIP-460)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ PREFERRED, UNCLEAN = range(2)
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in (PREFERRED, UNCLEAN):
-        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"election type {request.election_type}")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"election type {request.election_type} is unknown")
     unclean = request.election_type == UNCLEAN
     if request.topic_partitions is None:
-        asked = {topic.name: list(range(len(topic.partitions))) for topic in context.state.topics.values()}
+        requested = {topic.name: list(range(len(topic.partitions))) for topic in context.state.topics.values()}
     else:
-        asked = {topic.topic: topic.partitions for topic in request.topic_partitions}
+        requested = {topic.topic: topic.partitions for topic in request.topic_partitions}
     results = [
         ReplicaElectionResult(
             topic=name, partition_result=[_elect(name, index, unclean, context) for index in partitions]
         )
-        for name, partitions in asked.items()
+        for name, partitions in requested.items()
     ]
     if request.topic_partitions is None:
-        # Asked for all, only those are told for which there was something to do.
+        # A request for all partitions returns only those that needed an election.
         for result in results:
             result.partition_result = [
                 each for each in result.partition_result if each.error_code != ErrorCode.ELECTION_NOT_NEEDED

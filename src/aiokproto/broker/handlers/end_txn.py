@@ -1,4 +1,4 @@
-"""EndTxn: commit or abort. v2 knows PRODUCER_FENCED; v5 (KIP-890) gives the epoch of the next transaction."""
+"""EndTxn: commit or abort a transaction. v2: PRODUCER_FENCED. v5 (KIP-890): the epoch of the next transaction."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
-    who = ProducerIdentity(request.producer_id, request.producer_epoch)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     version = EPOCH_BUMP if context.version >= 5 else 0
     try:
         context.transactions.check(request.transactional_id, context.node.node_id)
-        after = context.transactions.end(request.transactional_id, who, request.committed, version).identity
+        after = context.transactions.end(request.transactional_id, producer, request.committed, version).identity
     except BrokerError as error:
         return EndTxnResponse(error_code=fencing_code(error.code, context.version >= 2))
     return EndTxnResponse(error_code=ErrorCode.NONE, producer_id=after.producer_id, producer_epoch=after.epoch)

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: end a delegation token, or have it end sooner (KIP-48)."""
+"""ExpireDelegationToken: expire a delegation token now or earlier than planned (KIP-48)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Fetch: read batches, waiting up to max_wait_ms until there are min_bytes. v0-3 get old message formats, which
-Kafka 4 no longer gives.
+"""Fetch: read record batches; waits up to ``max_wait_ms`` until there are ``min_bytes``.
 
-v7 fetch sessions (KIP-227), v9 leader epoch checks (KIP-320), v12 divergence by the last fetched epoch (KIP-595) and
-leader hints, v13 topic ids, v16 node endpoints (KIP-951). Readers of committed records get them up to the last stable
-offset, with the aborted transactions among them. There is one copy of the data, so the high watermark is the log's end,
-no replica is preferred (v11), and followers do not fetch.
+v0-3 return old message formats, which Kafka 4 no longer does. v7: fetch sessions (KIP-227). v9: leader epochs
+(KIP-320). v12: diverging epochs (KIP-595) and leader hints. v13: topic ids (KIP-516). v16: node endpoints (KIP-951).
+
+A reader of committed records gets records up to the last stable offset, and the aborted transactions among them. There
+is one copy of the data, so that the high watermark is the log end offset, no follower fetches, and no other replica is
+preferred (v11).
 """
 
 from __future__ import annotations
@@ -48,23 +49,23 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     except BrokerError as error:
         return FetchResponse(error_code=error.code, responses=[])
     deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
-    over = request.max_wait_ms <= 0
+    timed_out = request.max_wait_ms <= 0
     while True:
-        found = _look(session, request, context)
+        found = _find_records(session, request, context)
         size = sum(span.size for _, _, span in found if span is not None)
-        urgent = not found or any(answer.error_code or answer.diverging_epoch.epoch >= 0 for _, answer, _ in found)
-        if urgent or size >= request.min_bytes or over:
+        respond_now = not found or any(answer.error_code or answer.diverging_epoch.epoch >= 0 for _, answer, _ in found)
+        if respond_now or size >= request.min_bytes or timed_out:
             break
         partitions = [partition for key in session.wanted if (partition := _find(key, context)) is not None]
-        over = await until_news(partitions, deadline)
+        timed_out = await until_news(partitions, deadline)
     turns = Turns()
     for key, answer, span in found:
         answer.records = b"" if span is None else _read(answer, span)
         if context.version < NEW_FETCH:
-            # In a thread: every record of it is made anew.
+            # In a thread, since converting decodes and encodes every record.
             await asyncio.to_thread(_downgrade, answer, session.wanted[key].request, context.version)
         if answer.aborted_transactions:
-            _narrow(answer)
+            _drop_later_aborted(answer)
         await turns.spend(len(answer.records))
     answers = session.select((key, answer) for key, answer, _ in found)
     return _respond(session, answers, context)
@@ -74,7 +75,7 @@ def _read(answer: PartitionData, span: Span) -> bytes:
     try:
         return span.read()
     except FileNotFoundError:
-        # Deleted while others had their turn.
+        # Retention has deleted the segment while this task was suspended.
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return b""
 
@@ -96,26 +97,26 @@ def _respond(session: FetchSession, answers: list[tuple[Key, PartitionData]], co
     )
 
 
-def _look(session: FetchSession, request: FetchRequest, context: RequestContext) -> list[Found]:
-    """What there is to be read now, within the limits; nothing is read yet."""
+def _find_records(session: FetchSession, request: FetchRequest, context: RequestContext) -> list[Found]:
+    """Find the records to return, within the limits. Nothing is read yet."""
     left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     found: list[Found] = []
-    nothing_yet = True
+    at_least_one = True
     for key, wanted in session.wanted.items():
         committed = request.isolation_level == READ_COMMITTED
-        answer, span = _look_at(key, wanted.request, left, nothing_yet, committed, context)
+        answer, span = _find_partition_records(key, wanted.request, left, at_least_one, committed, context)
         if span is not None and span.size:
             left = max(left - span.size, 0)
-            nothing_yet = False
+            at_least_one = False
         found.append((key, answer, span))
     return found
 
 
-def _look_at(
-    key: Key, asked: FetchPartition, left: int, at_least_one: bool, committed: bool, context: RequestContext
+def _find_partition_records(
+    key: Key, request_partition: FetchPartition, left: int, at_least_one: bool, committed: bool, context: RequestContext
 ) -> tuple[PartitionData, Span | None]:
     answer = PartitionData(
-        partition_index=asked.partition,
+        partition_index=request_partition.partition,
         error_code=ErrorCode.NONE,
         high_watermark=-1,
         aborted_transactions=None,
@@ -125,22 +126,24 @@ def _look_at(
     try:
         name = context.topic_name(key[0], key[1], context.version >= 13)
         context.require(Operation.READ, ResourceType.TOPIC, name)
-        partition = context.state.find_partition(name, asked.partition)
-        led = context.state.led_partition(name, asked.partition, context.node.node_id, asked.current_leader_epoch)
+        partition = context.state.find_partition(name, request_partition.partition)
+        led = context.state.led_partition(
+            name, request_partition.partition, context.node.node_id, request_partition.current_leader_epoch
+        )
         log = led.log
         answer.high_watermark = log.end_offset
         answer.last_stable_offset = log.last_stable_offset
         answer.log_start_offset = log.start_offset
-        if asked.last_fetched_epoch >= 0 and _diverges(led, asked, answer):
+        if request_partition.last_fetched_epoch >= 0 and _diverges(led, request_partition, answer):
             return answer, None
-        limit = min(asked.partition_max_bytes, left)
+        limit = min(request_partition.partition_max_bytes, left)
         until = log.last_stable_offset if committed else None
         if until is not None:
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-                for each in log.aborted_transactions(asked.fetch_offset, until)
+                for each in log.aborted_transactions(request_partition.fetch_offset, until)
             ]
-        return answer, log.find(asked.fetch_offset, limit, at_least_one=at_least_one, until=until)
+        return answer, log.find(request_partition.fetch_offset, limit, at_least_one=at_least_one, until=until)
     except BrokerError as error:
         answer.error_code = error.code
         refresh = error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -149,19 +152,22 @@ def _look_at(
         return answer, None
 
 
-def _downgrade(answer: PartitionData, asked: FetchPartition, version: int) -> None:
+def _downgrade(answer: PartitionData, request_partition: FetchPartition, version: int) -> None:
     try:
-        records = downgrade(answer.records or b"", version, asked.fetch_offset)
+        records = downgrade(answer.records or b"", version, request_partition.fetch_offset)
     except BrokerError as error:
         answer.error_code = error.code
         answer.records = b""
         return
-    # Before v3 (KIP-74) no client expected more than it had asked for: one that gets half a message asks for more.
-    answer.records = records[: max(asked.partition_max_bytes, 0)] if version < _FIRST_BATCH_WHOLE else records
+    # Before v3 (KIP-74) a response never exceeds the limits, even if the message set is cut inside a message: a client
+    # that gets less than one message raises its limit.
+    answer.records = (
+        records[: max(request_partition.partition_max_bytes, 0)] if version < _FIRST_BATCH_WHOLE else records
+    )
 
 
-def _narrow(answer: PartitionData) -> None:
-    """Leave out the aborted transactions that begin after the records which are sent."""
+def _drop_later_aborted(answer: PartitionData) -> None:
+    """Leave out aborted transactions that start after the records in the response."""
     data = bytes(answer.records or b"")
     end = position = 0
     while position < len(data):
@@ -171,12 +177,12 @@ def _narrow(answer: PartitionData) -> None:
     answer.aborted_transactions = [each for each in answer.aborted_transactions or () if each.first_offset < end]
 
 
-def _diverges(partition: Partition, asked: FetchPartition, answer: PartitionData) -> bool:
-    """Whether the log and what the client has read before differ: then it is told where its epoch ended here."""
-    end = partition.log.end_of_epoch(asked.last_fetched_epoch)
+def _diverges(partition: Partition, request_partition: FetchPartition, answer: PartitionData) -> bool:
+    """Whether the log was truncated since the client read from it; sets ``diverging_epoch`` then (KIP-595)."""
+    end = partition.log.end_of_epoch(request_partition.last_fetched_epoch)
     if end.epoch < 0:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+    if end.epoch < request_partition.last_fetched_epoch or end.end_offset < request_partition.fetch_offset:
         answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
         return True
     return False

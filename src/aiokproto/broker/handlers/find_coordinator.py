@@ -1,4 +1,4 @@
-"""FindCoordinator: who coordinates a group or a transactional id. v4 several keys at once, v6 share partitions."""
+"""FindCoordinator: the coordinator of a group or transactional id. v4: several keys (KIP-699). v6: share partitions."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
 
 def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
     if kind == SHARE and context.version >= _SHARE_SINCE and is_key(key):
-        # It is the cluster's own nodes that ask: nobody else has to do with the states of share partitions.
+        # Only nodes of the cluster send requests to the share coordinator.
         context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         return _found(key, context.share_states.partition_of(key), context)
     if kind not in (GROUP, TRANSACTION):
-        return _failed(key, ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {kind} for {key!r}")
+        return _failed(
+            key, ErrorCode.INVALID_REQUEST, f"coordinator type {kind} is unknown, or {key!r} is not a key of this type"
+        )
     resource_type = ResourceType.GROUP if kind == GROUP else ResourceType.TRANSACTIONAL_ID
     if not context.may(Operation.DESCRIBE, resource_type, key):
         return _failed(key, REFUSALS[resource_type], f"not authorized to describe {key!r}")
@@ -44,7 +46,7 @@ def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
 def _found(key: str, partition: Partition, context: RequestContext) -> Coordinator:
     node = context.state.nodes.get(partition.leader)
     if node is None:
-        return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"a partition of {partition.topic} has no leader")
+        return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition.topic}-{partition.index} has no leader")
     return Coordinator(
         key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=ErrorCode.NONE, error_message=None
     )

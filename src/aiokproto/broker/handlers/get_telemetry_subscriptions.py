@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics of the client are wanted (KIP-714). None are: nobody here reads them."""
+"""GetTelemetrySubscriptions: which client metrics the broker subscribes to (KIP-714). Here it is none."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from aiokproto.records import Compression
 from aiokproto.runtime import current
 
 SUBSCRIPTION_ID = 0
-"""What stands for "no metrics"; another would mean that there is something to subscribe to anew."""
+"""The id of the empty subscription. Another id would make clients fetch their subscriptions again."""
 MAX_BYTES = 1 << 20
 PUSH_INTERVAL_MS = 300_000
 ACCEPTED = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
-"""The best first. Uncompressed metrics are taken too, which Kafka does not list."""
+"""In order of preference. Uncompressed metrics are accepted too, which Kafka does not list either."""
 
 
 async def handle(

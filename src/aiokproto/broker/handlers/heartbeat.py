@@ -1,4 +1,4 @@
-"""Heartbeat: a member lives, and learns of rebalances. v3 static members."""
+"""Heartbeat: keep a classic member's session alive and report rebalances. v3: static members (KIP-345)."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ async def handle(request: HeartbeatRequest, context: RequestContext) -> Heartbea
         context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         return HeartbeatResponse(error_code=error.code)
-    who = Identity(request.member_id, request.generation_id, request.group_instance_id)
-    return HeartbeatResponse(error_code=context.groups.heartbeat(request.group_id, who))
+    identity = Identity(request.member_id, request.generation_id, request.group_instance_id)
+    return HeartbeatResponse(error_code=context.groups.heartbeat(request.group_id, identity))

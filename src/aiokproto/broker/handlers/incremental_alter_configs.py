@@ -1,9 +1,9 @@
-"""IncrementalAlterConfigs: change options of topics, groups and brokers (KIP-226)."""
+"""IncrementalAlterConfigs: set, delete, append to or subtract from options of topics, groups and brokers (KIP-339)."""
 
 from __future__ import annotations
 
 from aiokproto.broker.config.options import OwnOptions, as_text
-from aiokproto.broker.handlers.changed_configs import Change, answer
+from aiokproto.broker.handlers.changed_configs import Change, change_resource
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -21,14 +21,16 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 async def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
-            answer(AlterConfigsResourceResponse, asked, _changes(asked), context, dry_run=request.validate_only)
-            for asked in request.resources
+            change_resource(
+                AlterConfigsResourceResponse, resource, _changes(resource), context, dry_run=request.validate_only
+            )
+            for resource in request.resources
         ],
     )
 
 
-def _changes(asked: AlterConfigsResource) -> Change:
-    return lambda options: _changed(options, asked.configs)
+def _changes(resource: AlterConfigsResource) -> Change:
+    return lambda options: _changed(options, resource.configs)
 
 
 def _changed(options: OwnOptions, changes: list[AlterableConfig]) -> dict[str, str | None]:
@@ -41,15 +43,17 @@ def _changed(options: OwnOptions, changes: list[AlterableConfig]) -> dict[str, s
         elif change.config_operation in (APPEND, SUBTRACT):
             configs[change.name] = _change_list(options, change)
         else:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"operation {change.config_operation}")
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, detail=f"config operation {change.config_operation} is unknown"
+            )
     return configs
 
 
 def _change_list(options: OwnOptions, change: AlterableConfig) -> str:
     if change.name not in options.TABLE or not options.TABLE[change.name].many:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"{change.name} is no list")
-    words = [word for word in as_text(options.value(change.name)).split(",") if word]
-    named = [word for word in (change.value or "").split(",") if word]
+        raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"{change.name} is not a list")
+    items = [item for item in as_text(options.value(change.name)).split(",") if item]
+    operands = [item for item in (change.value or "").split(",") if item]
     if change.config_operation == APPEND:
-        return ",".join([*words, *(word for word in named if word not in words)])
-    return ",".join(word for word in words if word not in named)
+        return ",".join([*items, *(item for item in operands if item not in items)])
+    return ",".join(item for item in items if item not in operands)

@@ -1,6 +1,6 @@
-"""InitProducerId: an id for an idempotent producer, or the one that may use a transactional id from now on.
+"""InitProducerId: allocate a producer id, or fence the previous producer of a transactional id (KIP-98).
 
-v3 (KIP-360) says which id and epoch the producer had before, v4 knows PRODUCER_FENCED. v6 is not stable in Kafka.
+v3 (KIP-360): the producer id and epoch from before. v4: PRODUCER_FENCED. v6 is not stable in Kafka.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     try:
-        who = _init(request, context)
+        producer = _init(request, context)
     except BrokerError as error:
         code = fencing_code(error.code, context.version >= 4)
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=who.producer_id, producer_epoch=who.epoch)
+    return InitProducerIdResponse(
+        error_code=ErrorCode.NONE, producer_id=producer.producer_id, producer_epoch=producer.epoch
+    )
 
 
 def _init(request: InitProducerIdRequest, context: RequestContext) -> ProducerIdentity:
@@ -27,10 +29,10 @@ def _init(request: InitProducerIdRequest, context: RequestContext) -> ProducerId
     if (known.producer_id == NO_PRODUCER_ID) != (known.epoch == NO_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        # Who may write to some topic may do so in order, too.
+        # The permission to write to any topic includes idempotent writing (KIP-679).
         if not context.guard.may_any(context.connection, Operation.WRITE, ResourceType.TOPIC):
             context.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
-        # Nobody has to be fenced, so whoever comes gets an id of its own, as in Kafka.
+        # Without a transactional id no previous producer has to be fenced: every request gets a new id, as in Kafka.
         return ProducerIdentity(context.state.new_producer_id(), 0)
     context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     context.transactions.check(request.transactional_id, context.node.node_id)

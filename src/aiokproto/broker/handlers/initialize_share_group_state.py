@@ -1,8 +1,8 @@
-"""InitializeShareGroupState (KIP-932): begin the states of share partitions, or set them anew."""
+"""InitializeShareGroupState (KIP-932): create or reset states of share partitions at their coordinator."""
 
 from __future__ import annotations
 
-from aiokproto.broker.handlers.share_group_states import answers
+from aiokproto.broker.handlers.share_group_states import partition_results
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.initialize_share_group_state import (
@@ -19,17 +19,17 @@ from aiokproto.errors import BrokerError
 async def handle(
     request: InitializeShareGroupStateRequest, context: RequestContext
 ) -> InitializeShareGroupStateResponse:
-    def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
-        context.share_states.initialize(*key, asked.state_epoch, asked.start_offset)
-        return PartitionResult(partition=asked.partition, error_code=ErrorCode.NONE, error_message=None)
+    def serve(key: SharePartitionKey, partition: PartitionData) -> PartitionResult:
+        context.share_states.initialize(*key, partition.state_epoch, partition.start_offset)
+        return PartitionResult(partition=partition.partition, error_code=ErrorCode.NONE, error_message=None)
 
     return InitializeShareGroupStateResponse(
         results=[
             InitializeStateResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in answers(request, context, serve, _refuse)
+            for topic_id, partitions in partition_results(request, context, serve, _failed)
         ]
     )
 
 
-def _refuse(partition: int, error: BrokerError) -> PartitionResult:
+def _failed(partition: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=error.code, error_message=error.detail)

@@ -1,7 +1,7 @@
-"""JoinGroup: enter a classic group; parked until the round is complete.
+"""JoinGroup: join a classic group; the request waits until the rebalance has collected all members.
 
-v1 rebalance timeout, v4 MEMBER_ID_REQUIRED (KIP-394), v5 static members (KIP-345), v7 the protocol's type and nullable
-name, v9 skip_assignment (KIP-814).
+v1: rebalance timeout. v4: MEMBER_ID_REQUIRED (KIP-394). v5: static members (KIP-345). v7: protocol type, nullable
+protocol name (KIP-559). v9: ``skip_assignment`` (KIP-814).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ async def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGrou
     except BrokerError as error:
         result = JoinResult(error.code, request.member_id)
     else:
-        result = await context.groups.join(request.group_id, _read(request, context))
+        result = await context.groups.join(request.group_id, _parse(request, context))
     return JoinGroupResponse(
         error_code=result.error,
         generation_id=result.generation,
@@ -45,8 +45,8 @@ def _check_session(request: JoinGroupRequest, context: RequestContext) -> None:
         raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
-def _read(request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
-    # v0 knows one timeout for both.
+def _parse(request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
+    # v0 has one timeout for both.
     rebalance_ms = request.rebalance_timeout_ms if context.version >= 1 else request.session_timeout_ms
     return JoinRequest(
         member_id=request.member_id,

@@ -1,4 +1,4 @@
-"""LeaveGroup: members leave. Several at once since v3, and static ones by their instance id alone."""
+"""LeaveGroup: remove members from a classic group. v3: several, and static members by instance id alone (KIP-345)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListConfigResources: what has options. v0, ListClientMetricsResources then, is about client metrics alone."""
+"""ListConfigResources: the resources that have options (KIP-1142). v0 was ListClientMetricsResources: metrics only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def handle(request: ListConfigResourcesRequest, context: RequestContext) -
     kinds = [METRICS_RESOURCE] if context.version == 0 else sorted(set(request.resource_types)) or list(_NAMES)
     unknown = [kind for kind in kinds if kind not in _NAMES]
     if unknown:
-        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail=f"resources of type {unknown[0]}")
+        raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, detail=f"resource type {unknown[0]} is unknown")
     return ListConfigResourcesResponse(
         error_code=ErrorCode.NONE,
         config_resources=[

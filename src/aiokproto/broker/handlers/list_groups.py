@@ -1,4 +1,4 @@
-"""ListGroups: the groups this node coordinates. v4 filters by state, v5 by type."""
+"""ListGroups: the groups that this node coordinates. v4: filter by state (KIP-518). v5: filter by type (KIP-848)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGro
         return ListGroupsResponse(error_code=error.code, groups=[])
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    all_of_them = context.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    may_see_all = context.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups = [
         _list(entry.group)
         for entry in context.groups.entries_of(context.node.node_id)
-        if all_of_them or context.may(Operation.DESCRIBE, ResourceType.GROUP, entry.group.group_id)
+        if may_see_all or context.may(Operation.DESCRIBE, ResourceType.GROUP, entry.group.group_id)
     ]
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,

@@ -1,7 +1,7 @@
-"""ListOffsets: first offset, next offset, or that of the first record at or after a time.
+"""ListOffsets: the first offset, the next offset, or that of the first record at or after a timestamp.
 
-Special timestamps: -1 latest, -2 earliest, -3 greatest timestamp (v7, KIP-734), -4 earliest local (v8), -5 latest
-tiered (v9), -6 earliest pending upload (v11). Nothing is tiered here: -4 is the earliest, -5 and -6 find nothing.
+Special timestamps: -1 latest, -2 earliest, -3 maximum timestamp (v7, KIP-734), -4 earliest local (v8), -5 latest
+tiered (v9), -6 earliest pending upload (v11). There is no tiered storage: -4 is the earliest, -5 and -6 find nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _answer(
         if context.version == 0:
             answer.old_style_offsets = _old_style(partition.log, asked, context.state.clock.wall())
             return answer
-        found = _look(partition, asked.timestamp, isolation == READ_COMMITTED)
+        found = _find_offset(partition, asked.timestamp, isolation == READ_COMMITTED)
     except BrokerError as error:
         answer.error_code = error.code
     except UnsupportedCompressionError:
@@ -67,7 +67,10 @@ def _answer(
 
 
 def _old_style(log: Log, asked: ListOffsetsPartition, now: int) -> list[int]:
-    """The log's end, and where segments begin, newest first, of what was written before a time: v0 knew no more."""
+    """Return the offsets of v0: the log end and the starts of segments that were modified before a time, newest first.
+
+    Before KIP-79 brokers searched by the modification times of segment files.
+    """
     known = [(max(segment.base_offset, log.start_offset), segment.modified) for segment in log.segments if segment.size]
     known.append((log.end_offset, now))
     if asked.timestamp == EARLIEST:
@@ -77,7 +80,7 @@ def _old_style(log: Log, asked: ListOffsetsPartition, now: int) -> list[int]:
     return [offset for offset, _ in reversed(known)][: max(asked.max_num_offsets, 0)]
 
 
-def _look(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp | None:
+def _find_offset(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp | None:
     log = partition.log
     end = log.last_stable_offset if committed else log.end_offset
     if timestamp == LATEST:

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: those under way. There are none: one is over when its request is answered."""
+"""ListPartitionReassignments: the ongoing reassignments (KIP-455). There are never any: they complete at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ListTransactions: the transactional ids that this node coordinates (KIP-664), by state and producer.
+"""ListTransactions: the transactional ids that this node coordinates, filtered by state and producer id (KIP-664).
 
-v1 (KIP-994) also by how long a transaction takes already, v2 (KIP-1152) by a pattern of the id.
+v1 (KIP-994): filter by duration. v2 (KIP-1152): filter by a regular expression of the id.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
             )
             for each in known
             if context.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
-            and _wanted(each, request, now)
+            and _matches(each, request, now)
             and (pattern is None or pattern.fullmatch(each.transactional_id))
         ],
     )
 
 
-def _wanted(transaction: Transaction, request: ListTransactionsRequest, now: int) -> bool:
+def _matches(transaction: Transaction, request: ListTransactionsRequest, now: int) -> bool:
     return (
         (not request.state_filters or transaction.status.text in request.state_filters)
         and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)

@@ -1,8 +1,7 @@
-"""Metadata: nodes, topics, leaders. By topic id since v10 (useful since v12); v13 may say REBOOTSTRAP_REQUIRED,
-which this broker never does.
+"""Metadata: nodes, topics and leaders. v10: topic ids (KIP-516). v13: REBOOTSTRAP_REQUIRED, which is never returned.
 
-A topic that does not exist is created if both the broker and the request say so, with the broker's defaults. Unlike
-Kafka's, the first answer already has the leaders: they are elected at once here.
+A topic that does not exist is created with the broker's defaults if both the broker and the request allow it. Unlike in
+Kafka, the response has its leaders: they are elected at once.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     state = context.state
-    # In v0 there is no null: an empty list asks for all topics.
+    # v0 has no null: an empty list means all topics.
     if request.topics is None or (context.version == 0 and not request.topics):
         visible = [
             topic for topic in state.topics.values() if context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
         topics = [_describe(topic, context) for topic in visible]
     else:
-        topics = [_ask(asked, request.allow_auto_topic_creation, context) for asked in request.topics]
+        topics = [_find_or_create(asked, request.allow_auto_topic_creation, context) for asked in request.topics]
     if request.include_topic_authorized_operations:
         for found in topics:
             if not found.error_code:
@@ -49,22 +48,22 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
 
 
 def cluster_operations(context: RequestContext) -> int:
-    """What the client may do to the cluster, if it may see that."""
+    """Return the cluster operations that the client is permitted to do; 0 if it cannot describe the cluster."""
     if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return context.permitted(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _ask(asked: MetadataRequestTopic, may_create: bool, context: RequestContext) -> MetadataResponseTopic:
+def _find_or_create(asked: MetadataRequestTopic, may_create: bool, context: RequestContext) -> MetadataResponseTopic:
     state = context.state
     if asked.name is None or asked.topic_id != ZERO_UUID:
         topic = state.topic_by_id(asked.topic_id)
         if topic is None:
-            # v10 and v11 cannot say null.
+            # In v10 and v11 the name is not nullable.
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.UNKNOWN_TOPIC_ID, name, asked.topic_id)
         if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-            # The client knows the id already, but shall not learn the name.
+            # The client knows the id already, but must not learn the name.
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, asked.topic_id)
         return _describe(topic, context)

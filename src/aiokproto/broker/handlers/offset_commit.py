@@ -1,6 +1,6 @@
-"""OffsetCommit: keep how far a group has read. v6 leader epoch, v7 static members, v10 topic ids (KIP-848).
+"""OffsetCommit: commit a group's offsets. v6: leader epochs (KIP-320). v7: static members. v10: topic ids (KIP-848).
 
-v0, which once wrote to ZooKeeper, is kept like the others. v1 brings its own commit time, v2-4 a retention.
+v0, which Kafka stored in ZooKeeper, is stored like the others. v1 has a commit timestamp, v2-4 a retention time.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def _check(request: OffsetCommitRequest, context: RequestContext) -> ErrorCode:
         context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         return error.code
-    who = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
-    return context.groups.check_commit(request.group_id, who, context.version, _places(request, context))
+    identity = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
+    return context.groups.check_commit(request.group_id, identity, context.version, _partition_ids(request, context))
 
 
-def _places(request: OffsetCommitRequest, context: RequestContext) -> Iterator[TopicIdPartition]:
-    """What it commits for, by topic id. Unknown topics are refused one by one."""
-    for asked in request.topics:
-        topic = context.state.topics.get(asked.name)
-        topic_id = topic.topic_id if topic is not None else asked.topic_id
-        yield from ((topic_id, each.partition_index) for each in asked.partitions)
+def _partition_ids(request: OffsetCommitRequest, context: RequestContext) -> Iterator[TopicIdPartition]:
+    """Return the partitions of a request by topic id. Unknown topics get their errors in ``collect_offsets``."""
+    for topic_request in request.topics:
+        topic = context.state.topics.get(topic_request.name)
+        topic_id = topic.topic_id if topic is not None else topic_request.topic_id
+        yield from ((topic_id, each.partition_index) for each in topic_request.partitions)
 
 
 def _commit_topic(
@@ -68,11 +68,13 @@ def _commit_topic(
     )
 
 
-def _committed(asked: OffsetCommitRequestPartition, request: OffsetCommitRequest, now: int) -> OffsetAndMetadata:
+def _committed(
+    topic_request: OffsetCommitRequestPartition, request: OffsetCommitRequest, now: int
+) -> OffsetAndMetadata:
     return OffsetAndMetadata(
-        asked.committed_offset,
-        asked.committed_leader_epoch,
-        asked.committed_metadata or "",
-        asked.commit_timestamp if asked.commit_timestamp >= 0 else now,
+        topic_request.committed_offset,
+        topic_request.committed_leader_epoch,
+        topic_request.committed_metadata or "",
+        topic_request.commit_timestamp if topic_request.commit_timestamp >= 0 else now,
         now + request.retention_time_ms if request.retention_time_ms >= 0 else -1,
     )

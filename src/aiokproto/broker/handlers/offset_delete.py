@@ -1,4 +1,4 @@
-"""OffsetDelete: forget a group's offsets, save for topics that its members are subscribed to (KIP-496)."""
+"""OffsetDelete: delete a group's offsets, except of topics that members subscribe to (KIP-496)."""
 
 from __future__ import annotations
 

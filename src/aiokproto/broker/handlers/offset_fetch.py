@@ -1,8 +1,10 @@
-"""OffsetFetch: how far groups have read. v2 null for all topics, v5 leader epoch, v8 many groups, v10 topic ids.
+"""OffsetFetch: the committed offsets of groups.
 
-A partition without an offset answers -1, whether it exists or not. With ``require_stable`` (v7, KIP-447) one that
-an open transaction is about to change answers UNSTABLE_OFFSET_COMMIT; member id and epoch (v9) are looked at in
-consumer groups alone.
+v2: null for all topics. v5: leader epochs (KIP-320). v8: several groups (KIP-709). v10: topic ids (KIP-848).
+
+A partition without a committed offset has offset -1, whether it exists or not. With ``require_stable`` (v7, KIP-447) a
+partition with a pending transactional offset has the error UNSTABLE_OFFSET_COMMIT. Member id and epoch (v9) are checked
+in consumer and streams groups only.
 """
 
 from __future__ import annotations
@@ -28,31 +30,39 @@ from aiokproto.errors import BrokerError
 
 _NONE = OffsetAndMetadata(-1, -1, "", -1)
 _UNSTABLE = OffsetAndMetadata(-1, -1, "", -1, expires=0)
-"""Stands for an offset in doubt."""
+"""Marks a partition with a pending transactional offset. Compared by identity."""
 
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     if context.version >= 8:
-        return OffsetFetchResponse(groups=[_answer(group, request.require_stable, context) for group in request.groups])
+        return OffsetFetchResponse(
+            groups=[_fetch_group(group, request.require_stable, context) for group in request.groups]
+        )
     topics = request.topics
-    asked = None
+    requested = None
     if topics is not None:
-        asked = [OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in topics]
-    group = _answer(OffsetFetchRequestGroup(group_id=request.group_id, topics=asked), request.require_stable, context)
-    # v0 and v1 have no place for the group's error but with each partition.
+        requested = [
+            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in topics
+        ]
+    group = _fetch_group(
+        OffsetFetchRequestGroup(group_id=request.group_id, topics=requested), request.require_stable, context
+    )
+    # v0 and v1 have no error code of the group: every partition gets it.
     error = group.error_code
     if error and context.version < 2:
-        return OffsetFetchResponse(topics=_all_failed(asked or [], error))
+        return OffsetFetchResponse(topics=_all_failed(requested or [], error))
     return OffsetFetchResponse(
         error_code=error,
         topics=[
-            OffsetFetchResponseTopic(name=topic.name, partitions=[_in_old_form(each) for each in topic.partitions])
+            OffsetFetchResponseTopic(
+                name=topic.name, partitions=[_to_single_group_form(each) for each in topic.partitions]
+            )
             for topic in group.topics
         ],
     )
 
 
-def _all_failed(asked: Iterable[OffsetFetchRequestTopics], error: int) -> list[OffsetFetchResponseTopic]:
+def _all_failed(requested: Iterable[OffsetFetchRequestTopics], error: int) -> list[OffsetFetchResponseTopic]:
     return [
         OffsetFetchResponseTopic(
             name=topic.name,
@@ -61,11 +71,11 @@ def _all_failed(asked: Iterable[OffsetFetchRequestTopics], error: int) -> list[O
                 for index in topic.partition_indexes
             ],
         )
-        for topic in asked
+        for topic in requested
     ]
 
 
-def _in_old_form(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+def _to_single_group_form(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
     return OffsetFetchResponsePartition(
         partition_index=partition.partition_index,
         committed_offset=partition.committed_offset,
@@ -75,26 +85,26 @@ def _in_old_form(partition: OffsetFetchResponsePartitions) -> OffsetFetchRespons
     )
 
 
-def _answer(asked: OffsetFetchRequestGroup, stable: bool, context: RequestContext) -> OffsetFetchResponseGroup:
+def _fetch_group(requested: OffsetFetchRequestGroup, stable: bool, context: RequestContext) -> OffsetFetchResponseGroup:
     try:
-        context.groups.check_coordinator(asked.group_id, context.node.node_id)
+        context.groups.check_coordinator(requested.group_id, context.node.node_id)
     except BrokerError as error:
-        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=error.code)
-    refused = context.groups.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
+        return OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=error.code)
+    refused = context.groups.check_fetch(requested.group_id, requested.member_id, requested.member_epoch)
     if refused:
-        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=[], error_code=refused)
-    entry = context.groups.entry(asked.group_id)
+        return OffsetFetchResponseGroup(group_id=requested.group_id, topics=[], error_code=refused)
+    entry = context.groups.entry(requested.group_id)
     offsets = entry.offsets if entry is not None else {}
     if stable:
-        offsets = {**offsets, **dict.fromkeys(context.groups.pending_offsets(asked.group_id), _UNSTABLE)}
-    if asked.topics is None:
-        topics = list(_all(offsets, context))
+        offsets = {**offsets, **dict.fromkeys(context.groups.pending_offsets(requested.group_id), _UNSTABLE)}
+    if requested.topics is None:
+        topics = list(_all_topics(offsets, context))
     else:
-        topics = [_of_topic(topic, offsets, context) for topic in asked.topics]
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+        topics = [_topic(topic, offsets, context) for topic in requested.topics]
+    return OffsetFetchResponseGroup(group_id=requested.group_id, topics=topics)
 
 
-def _all(
+def _all_topics(
     offsets: dict[tuple[str, int], OffsetAndMetadata], context: RequestContext
 ) -> Iterator[OffsetFetchResponseTopics]:
     by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
@@ -106,19 +116,21 @@ def _all(
             yield OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def _of_topic(
-    asked: OffsetFetchRequestTopics, offsets: dict[tuple[str, int], OffsetAndMetadata], context: RequestContext
+def _topic(
+    requested: OffsetFetchRequestTopics, offsets: dict[tuple[str, int], OffsetAndMetadata], context: RequestContext
 ) -> OffsetFetchResponseTopics:
     error = ErrorCode.NONE
-    name = asked.name
+    name = requested.name
     try:
-        name = context.topic_name(asked.name, asked.topic_id, context.version >= 10)
+        name = context.topic_name(requested.name, requested.topic_id, context.version >= 10)
     except BrokerError as unknown:
         error = unknown.code
     return OffsetFetchResponseTopics(
-        name=asked.name,
-        topic_id=asked.topic_id,
-        partitions=[_partition(index, offsets.get((name, index), _NONE), error) for index in asked.partition_indexes],
+        name=requested.name,
+        topic_id=requested.topic_id,
+        partitions=[
+            _partition(index, offsets.get((name, index), _NONE), error) for index in requested.partition_indexes
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended, which tells a client whether what it read was cut off (KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which clients detect log truncation (KIP-320)."""
 
 from __future__ import annotations
 

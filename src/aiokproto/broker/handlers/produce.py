@@ -1,9 +1,11 @@
-"""Produce: append record batches. Topic ids since v13; since v10 (KIP-951) a client that asked the wrong node is
-told the leader. v0-2 carry message formats which Kafka 4 no longer takes; they are converted, as Kafka 3 did.
+"""Produce: append record batches.
 
-acks=0 gets no answer; if something failed the connection is closed, which is the only way to say so. acks=1 and
-acks=all differ in ``min.insync.replicas`` alone: there is one copy. The first batch of a transaction in a partition
-must have been announced to its coordinator; since v12 (KIP-890) it is announced by being sent.
+v0-2 carry message formats that Kafka 4 no longer accepts; they are converted, as in Kafka 3. v10 (KIP-951): leader
+hints. v12 (KIP-890): the first batch of a transaction in a partition adds the partition to it; before, that takes an
+AddPartitionsToTxn request. v13: topic ids (KIP-516).
+
+With acks=0 there is no response; after an error the connection is closed, which is the only way to report it. acks=1
+and acks=all differ in ``min.insync.replicas`` only: there is one copy of the data.
 """
 
 from __future__ import annotations
@@ -29,15 +31,18 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records.batch import TRANSACTIONAL
 
-_ADDS_BY_WRITING = 12
-"""Version since which the first batch of a transaction in a partition adds it."""
+_IMPLICIT_ADD_VERSION = 12
+"""The first version in which a transaction's first batch in a partition adds the partition (KIP-890)."""
 
 _UNVERIFIED = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
 )
-"""To be tried again; said as something that every producer tries again, without looking for another leader."""
+"""Errors of the transaction coordinator that a retry can overcome.
+
+They are returned as NOT_ENOUGH_REPLICAS, as in Kafka: every producer retries it, without refreshing its metadata.
+"""
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
@@ -125,16 +130,17 @@ def _check_transaction(
         raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, detail="no transactional id")
     if partition.log.producers.in_transaction(header.producer_id, header.producer_epoch):
         return
-    who = ProducerIdentity(header.producer_id, header.producer_epoch)
-    adds = context.version >= _ADDS_BY_WRITING
+    producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+    adds = context.version >= _IMPLICIT_ADD_VERSION
     try:
-        context.transactions.admit(transactional_id, who, partition, adds=adds, abortable=context.version >= 11)
+        context.transactions.admit(transactional_id, producer, partition, adds=adds, abortable=context.version >= 11)
     except BrokerError as error:
         if error.code not in _UNVERIFIED:
             raise
         detail = f"the transaction could not be verified: {error.code.name}"
         raise BrokerError(ErrorCode.NOT_ENOUGH_REPLICAS, detail=detail) from None
     if adds and header.base_sequence > 0 and not partition.log.producers.knows(header.producer_id):
-        # Where each transaction has an epoch of its own, what came before it cannot have been deleted.
-        detail = f"the epoch of producer {header.producer_id} begins with sequence {header.base_sequence}"
+        # With an epoch for each transaction (KIP-890), an unknown producer starts at sequence 0: its earlier batches
+        # in this epoch cannot have been deleted by retention, since they belong to this open transaction.
+        detail = f"producer {header.producer_id} is unknown and starts with sequence {header.base_sequence}, not 0"
         raise BrokerError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, detail=detail)

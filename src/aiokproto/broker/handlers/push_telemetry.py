@@ -1,4 +1,4 @@
-"""PushTelemetry: metrics of the client (KIP-714). What is in order is taken, and not looked at."""
+"""PushTelemetry: receive client metrics (KIP-714). A valid push is accepted and ignored."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from aiokproto.records import Compression
 
 
 async def handle(request: PushTelemetryRequest, context: RequestContext) -> PushTelemetryResponse:
-    return PushTelemetryResponse(error_code=_judge(request))
+    return PushTelemetryResponse(error_code=_validate(request))
 
 
-def _judge(request: PushTelemetryRequest) -> ErrorCode:
+def _validate(request: PushTelemetryRequest) -> ErrorCode:
     if request.client_instance_id == ZERO_UUID:
         return ErrorCode.INVALID_REQUEST
     if request.subscription_id != SUBSCRIPTION_ID:

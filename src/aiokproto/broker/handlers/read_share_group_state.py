@@ -1,8 +1,8 @@
-"""ReadShareGroupState (KIP-932): the states of share partitions, for those who begin to lead them."""
+"""ReadShareGroupState (KIP-932): the states of share partitions, for their leaders."""
 
 from __future__ import annotations
 
-from aiokproto.broker.handlers.share_group_states import answers
+from aiokproto.broker.handlers.share_group_states import partition_results
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages.read_share_group_state import (
@@ -18,10 +18,10 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: ReadShareGroupStateRequest, context: RequestContext) -> ReadShareGroupStateResponse:
-    def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
-        state = context.share_states.read(*key, asked.leader_epoch)
+    def serve(key: SharePartitionKey, partition: PartitionData) -> PartitionResult:
+        state = context.share_states.read(*key, partition.leader_epoch)
         return PartitionResult(
-            partition=asked.partition,
+            partition=partition.partition,
             error_code=ErrorCode.NONE,
             error_message=None,
             state_epoch=state.state_epoch,
@@ -40,12 +40,12 @@ async def handle(request: ReadShareGroupStateRequest, context: RequestContext) -
     return ReadShareGroupStateResponse(
         results=[
             ReadStateResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in answers(request, context, serve, _refuse)
+            for topic_id, partitions in partition_results(request, context, serve, _failed)
         ]
     )
 
 
-def _refuse(partition: int, error: BrokerError) -> PartitionResult:
+def _failed(partition: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(
         partition=partition,
         error_code=error.code,

@@ -1,8 +1,8 @@
-"""ReadShareGroupStateSummary (KIP-932): where share partitions begin. v1 how many offsets are done (KIP-1226)."""
+"""ReadShareGroupStateSummary (KIP-932): share partitions' start offsets. v1: delivery complete count (KIP-1226)."""
 
 from __future__ import annotations
 
-from aiokproto.broker.handlers.share_group_states import answers
+from aiokproto.broker.handlers.share_group_states import partition_results
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.broker.share.state import PartitionState
@@ -20,10 +20,10 @@ from aiokproto.errors import BrokerError
 async def handle(
     request: ReadShareGroupStateSummaryRequest, context: RequestContext
 ) -> ReadShareGroupStateSummaryResponse:
-    def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
+    def serve(key: SharePartitionKey, partition: PartitionData) -> PartitionResult:
         state = context.share_states.summary(*key) or PartitionState(-1, 0, 0, (), -1)
         return PartitionResult(
-            partition=asked.partition,
+            partition=partition.partition,
             error_code=ErrorCode.NONE,
             error_message=None,
             state_epoch=state.state_epoch,
@@ -35,12 +35,12 @@ async def handle(
     return ReadShareGroupStateSummaryResponse(
         results=[
             ReadStateSummaryResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in answers(request, context, serve, _refuse)
+            for topic_id, partitions in partition_results(request, context, serve, _failed)
         ]
     )
 
 
-def _refuse(partition: int, error: BrokerError) -> PartitionResult:
+def _failed(partition: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(
         partition=partition,
         error_code=error.code,

@@ -1,8 +1,7 @@
-"""The APIs that are not served, and what a client hears that asks for them all the same.
+"""The responses of APIs that are not served.
 
-ApiVersions does not list them, so a client that goes by it never does. One that does gets the API's own answer, with
-UNSUPPORTED_VERSION. What only the nodes of a cluster send each other is not
-answered: Kafka closes the connection too.
+ApiVersions does not list them, so that most clients never send them. A client that does gets the API's own response
+with UNSUPPORTED_VERSION. For APIs that only nodes of a cluster send each other the connection is closed, as in Kafka.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 BETWEEN_NODES = frozenset({4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
-"""ApiKeys that brokers and controllers of a cluster send each other."""
+"""ApiKeys that only brokers and controllers of a cluster send each other."""
 
 ERROR = ErrorCode.UNSUPPORTED_VERSION
-"""What is answered."""
+"""The error code in the responses."""
 
 
 async def handle(request: Request[Any], context: RequestContext) -> NoReturn:
-    """Refuse an API."""
-    raise BrokerError(ERROR, detail="the embedded broker does not serve this")
+    """Refuse a request of any API."""
+    raise BrokerError(ERROR, detail=f"the embedded broker does not serve {type(request).__name__}")

@@ -1,4 +1,4 @@
-"""RenewDelegationToken: have a delegation token live on (KIP-48)."""
+"""RenewDelegationToken: extend the expiry time of a delegation token (KIP-48)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SaslAuthenticate: a token of the mechanism that the handshake has named."""
+"""SaslAuthenticate: one step of the SASL mechanism that SaslHandshake has chosen (KIP-152)."""
 
 from __future__ import annotations
 

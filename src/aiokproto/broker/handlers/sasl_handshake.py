@@ -1,4 +1,4 @@
-"""SaslHandshake: the client names the mechanism by which it will prove who it is."""
+"""SaslHandshake: choose the SASL mechanism (KIP-43)."""
 
 from __future__ import annotations
 

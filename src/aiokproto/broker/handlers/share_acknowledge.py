@@ -1,13 +1,13 @@
-"""ShareAcknowledge (KIP-932): a member of a share group says what became of its records, without fetching more.
+"""ShareAcknowledge (KIP-932): acknowledge records in a share session, without fetching more.
 
-v2 renews locks (KIP-1222). It goes on with the session that ShareFetch has begun, or ends it.
+v2: renewal of acquisition locks (KIP-1222). The session must exist: only ShareFetch creates one. Epoch -1 closes it.
 """
 
 from __future__ import annotations
 
 from aiokproto.broker.handlers.share_requests import (
-    RENEWS,
-    Refusal,
+    RENEW_VERSION,
+    AcknowledgeError,
     acknowledge,
     end_if_last,
     identify,
@@ -37,39 +37,42 @@ async def handle(request: ShareAcknowledgeRequest, context: RequestContext) -> S
         return ShareAcknowledgeResponse(
             error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[]
         )
-    said: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
+    acknowledgements: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 partition_id = (topic.topic_id, partition.partition_index)
-                said.setdefault(partition_id, []).extend(partition.acknowledgement_batches)
-    renews = context.version >= RENEWS and request.is_renew_ack
-    told = acknowledge(session_key, said, renews, context)
+                acknowledgements.setdefault(partition_id, []).extend(partition.acknowledgement_batches)
+    renew = context.version >= RENEW_VERSION and request.is_renew_ack
+    results = acknowledge(session_key, acknowledgements, renew, context)
     end_if_last(session, request.share_session_epoch, context)
-    return _respond(session_key, told, context)
+    return _respond(session_key, results, context)
 
 
 def _session(session_key: ShareSessionKey, request: ShareAcknowledgeRequest, context: RequestContext) -> ShareSession:
     if request.share_session_epoch == INITIAL_EPOCH:
-        raise BrokerError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, detail="only a fetch begins a session")
+        raise BrokerError(
+            ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+            detail="epoch 0 creates a share session, which only ShareFetch can do",
+        )
     return context.share_sessions.next_request(session_key, request.share_session_epoch)
 
 
 def _respond(
-    session_key: ShareSessionKey, told: dict[TopicIdPartition, Refusal], context: RequestContext
+    session_key: ShareSessionKey, results: dict[TopicIdPartition, AcknowledgeError], context: RequestContext
 ) -> ShareAcknowledgeResponse:
     topics: dict[bytes, list[PartitionData]] = {}
     leaders = set()
-    for partition_id, refusal in told.items():
+    for partition_id, error in results.items():
         leader, epoch = -1, -1
-        if refusal is not None and refusal.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if error is not None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             leader, epoch = leader_of(partition_id, context)
             leaders.add(leader)
         topics.setdefault(partition_id[0], []).append(
             PartitionData(
                 partition_index=partition_id[1],
-                error_code=refusal.code if refusal is not None else ErrorCode.NONE,
-                error_message=refusal.detail if refusal is not None else None,
+                error_code=error.code if error is not None else ErrorCode.NONE,
+                error_message=error.detail if error is not None else None,
                 current_leader=LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch),
             )
         )

@@ -1,8 +1,9 @@
-"""ShareFetch (KIP-932): acquire records for a member of a share group, and say what became of earlier ones.
+"""ShareFetch (KIP-932): acknowledge records and acquire more, in a share session.
 
-v1 limits records rather than bytes, v2 has the mode of acquiring (KIP-1206) and renews locks (KIP-1222). It waits as
-Fetch does, until there are ``min_bytes`` to be acquired. What is said of earlier records is done first, and told in the
-answer. A session is begun with epoch 0 and ended with -1 or with its connection.
+v1: limits in records instead of bytes. v2: acquire mode (KIP-1206), renewal of acquisition locks (KIP-1222).
+
+Acknowledgements are applied first, and their errors are in the response; then it waits as Fetch does, until
+``min_bytes`` can be acquired. Epoch 0 creates a session; epoch -1 closes it, and acquires nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass
 
 from aiokproto.broker.fetch.long_poll import until_news
 from aiokproto.broker.handlers.share_requests import (
-    RENEWS,
-    Refusal,
+    RENEW_VERSION,
+    AcknowledgeError,
     acknowledge,
     end_if_last,
     identify,
@@ -44,61 +45,61 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records.batch import CONTROL, TRANSACTIONAL
 
-_BY_RECORD = 1
+_RECORD_LIMIT = 1
 _NO_LIMIT = (1 << 31) - 1
 
 
 @dataclass
-class Found:
-    """What there is to be had of a partition, and what is told of it."""
+class FetchedPartition:
+    """A partition's part of the response, and the records from which to acquire for it."""
 
     partition_id: TopicIdPartition
-    answer: PartitionData
+    response: PartitionData
     share: SharePartition | None = None
     partition: Partition | None = None
     span: Span | None = None
 
     @property
     def size(self) -> int:
-        """The bytes that were found."""
+        """The number of bytes that were found."""
         return self.span.size if self.span is not None else 0
 
 
 async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFetchResponse:
     if context.version < 1:
         request.max_records = request.batch_size = _NO_LIMIT
-    renews = context.version >= RENEWS and request.is_renew_ack
+    renew = context.version >= RENEW_VERSION and request.is_renew_ack
     try:
         session_key = identify(request.group_id, request.member_id, context)
-        if renews:
+        if renew:
             _check_renewal(request)
         session = _session(session_key, request, context)
     except BrokerError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            # Whoever is turned away would be back at once.
+            # As in Kafka: a client retries at once, and would send requests in a loop.
             await asyncio.sleep(request.max_wait_ms / 1000)
         return ShareFetchResponse(error_code=error.code, error_message=error.detail, responses=[], node_endpoints=[])
-    told = acknowledge(session_key, _said(request), renews, context)
-    found: list[Found] = []
+    acknowledged = acknowledge(session_key, _acknowledgements(request), renew, context)
+    found: list[FetchedPartition] = []
     if request.share_session_epoch == FINAL_EPOCH:
         end_if_last(session, request.share_session_epoch, context)
-    elif not renews and request.max_records > 0 and request.max_bytes > 0:
+    elif not renew and request.max_records > 0 and request.max_bytes > 0:
         found = await _fetch(session, request, context)
-    return _respond(session, found, told, context)
+    return _respond(session, found, acknowledged, context)
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:
-    """Who renews locks does not wait for records meanwhile."""
+    """Refuse a request that renews locks and fetches records at once (KIP-1222). Raises :class:`BrokerError`."""
     for name in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
         if getattr(request, name):
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{name} is not 0, but locks are to be renewed")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{name} must be 0 in a request that renews locks")
 
 
 def _session(session_key: ShareSessionKey, request: ShareFetchRequest, context: RequestContext) -> ShareSession:
     epoch = request.share_session_epoch
     if epoch == INITIAL_EPOCH:
-        if any(_said(request).values()):
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="who begins a session has nothing to acknowledge")
+        if any(_acknowledgements(request).values()):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail="a new share session cannot have acknowledgements")
         session = context.share_sessions.create(session_key, context.connection)
     else:
         session = context.share_sessions.next_request(session_key, epoch)
@@ -114,92 +115,92 @@ def _session(session_key: ShareSessionKey, request: ShareFetchRequest, context: 
     return session
 
 
-def _said(request: ShareFetchRequest) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
-    said: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
+def _acknowledgements(request: ShareFetchRequest) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
+    acknowledgements: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             if partition.acknowledgement_batches:
                 partition_id = (topic.topic_id, partition.partition_index)
-                said.setdefault(partition_id, []).extend(partition.acknowledgement_batches)
-    return said
+                acknowledgements.setdefault(partition_id, []).extend(partition.acknowledgement_batches)
+    return acknowledgements
 
 
-# ---- what is acquired
+# ---- acquiring
 
 
-async def _fetch(session: ShareSession, request: ShareFetchRequest, context: RequestContext) -> list[Found]:
+async def _fetch(session: ShareSession, request: ShareFetchRequest, context: RequestContext) -> list[FetchedPartition]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
-    over = request.max_wait_ms <= 0
+    timed_out = request.max_wait_ms <= 0
     settings = context.shares.settings(session.key.group_id)
     while True:
-        found = _look(session, request, settings, context)
-        urgent = not found or any(each.answer.error_code for each in found)
+        found = _find_records(session, request, settings, context)
+        respond_now = not found or any(each.response.error_code for each in found)
         enough = sum(each.size for each in found) >= request.min_bytes
-        if urgent or enough or over:
+        if respond_now or enough or timed_out:
             acquired = _acquire(session, found, request, settings, context)
-            if acquired or urgent or over or not any(each.size for each in found):
+            if acquired or respond_now or timed_out or not any(each.size for each in found):
                 return found
-            # All that was read is archived: go on behind it.
+            # All records that were read are archived (aborted, or removed by compaction): try again behind them.
             await asyncio.sleep(0)
-            over = loop.time() >= deadline
+            timed_out = loop.time() >= deadline
             continue
-        over = await until_news([each.partition for each in found if each.partition is not None], deadline)
+        timed_out = await until_news([each.partition for each in found if each.partition is not None], deadline)
         if not context.share_sessions.is_open(session):
             return []
 
 
-def _look(
+def _find_records(
     session: ShareSession, request: ShareFetchRequest, settings: ShareSettings, context: RequestContext
-) -> list[Found]:
-    """What there is to be had now; nothing is read yet."""
+) -> list[FetchedPartition]:
+    """Find records that can be acquired, within the limits. Nothing is read yet."""
     left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     partition_ids = session.partitions
-    most = left // max(len(partition_ids), 1)
-    found: list[Found] = []
-    nothing_yet = True
+    max_bytes = left // max(len(partition_ids), 1)
+    found: list[FetchedPartition] = []
+    at_least_one = True
     for partition_id in partition_ids:
-        one = Found(partition_id, _answer(partition_id))
-        found.append(one)
+        fetched = FetchedPartition(partition_id, _partition_response(partition_id))
+        found.append(fetched)
         try:
-            topic, one.partition = readable(partition_id, context)
-            if one.partition.leader != context.node.node_id:
+            topic, fetched.partition = readable(partition_id, context)
+            if fetched.partition.leader != context.node.node_id:
                 raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            one.share = share = context.shares.get_or_load(session.key.group_id, topic, one.partition)
+            fetched.share = share = context.shares.get_or_load(session.key.group_id, topic, fetched.partition)
         except BrokerError as error:
-            _refuse(one.answer, partition_id, error, context)
+            _fail(fetched.response, partition_id, error, context)
             continue
-        log = one.partition.log
+        log = fetched.partition.log
         if not share.is_full(settings.config) and share.next_offset <= log.end_offset:
             until = log.last_stable_offset if settings.committed else None
-            one.span = log.find(share.next_offset, most, at_least_one=nothing_yet, until=until)
-            nothing_yet = nothing_yet and not one.size
+            fetched.span = log.find(share.next_offset, max_bytes, at_least_one=at_least_one, until=until)
+            at_least_one = at_least_one and not fetched.size
     return found
 
 
 def _acquire(
     session: ShareSession,
-    found: Iterable[Found],
+    found: Iterable[FetchedPartition],
     request: ShareFetchRequest,
     settings: ShareSettings,
     context: RequestContext,
 ) -> bool:
-    """Acquire what was found; returns whether there was anything."""
+    """Read what was found and acquire records from it; returns whether any were acquired."""
     left = request.max_records
-    for one in found:
-        if one.share is None or one.partition is None or one.span is None or not one.size or left <= 0:
+    for fetched in found:
+        if fetched.share is None or fetched.partition is None or fetched.span is None or not fetched.size or left <= 0:
             continue
-        data = one.span.read()
-        headers = list(_headers(data))
+        data = fetched.span.read()
+        headers = list(_batch_headers(data))
         acquire_request = AcquireRequest(
-            session.key.member_id, left, request.batch_size, request.share_acquire_mode == _BY_RECORD
+            session.key.member_id, left, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT
         )
-        batches = _extents(headers, one.share.next_offset, one.partition, settings.committed)
-        acquired = one.share.acquire(acquire_request, batches, settings.config, context.state.clock.time())
-        context.shares.start_lock_timer(session.key.group_id, one.partition_id)
+        batches = _fetched_batches(headers, fetched.share.next_offset, fetched.partition, settings.committed)
+        acquired = fetched.share.acquire(acquire_request, batches, settings.config, context.state.clock.time())
+        context.shares.start_lock_timer(session.key.group_id, fetched.partition_id)
         if acquired:
-            one.answer.records = _slice(data, headers, acquired)
-            one.answer.acquired_records = [
+            fetched.response.records = _slice(data, headers, acquired)
+            fetched.response.acquired_records = [
                 AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count)
                 for each in acquired
             ]
@@ -207,7 +208,7 @@ def _acquire(
     return left < request.max_records
 
 
-def _headers(data: bytes) -> Iterable[BatchHeader]:
+def _batch_headers(data: bytes) -> Iterable[BatchHeader]:
     position = 0
     while position < len(data):
         header = BatchHeader.read(data, position)
@@ -215,8 +216,13 @@ def _headers(data: bytes) -> Iterable[BatchHeader]:
         position += header.size
 
 
-def _extents(headers: list[BatchHeader], begin: int, partition: Partition, committed: bool) -> list[FetchedBatch]:
-    """What was read from an offset on, by batches; where they do not tell their first offset, all since the last."""
+def _fetched_batches(
+    headers: list[BatchHeader], begin: int, partition: Partition, committed: bool
+) -> list[FetchedBatch]:
+    """Return the batches that were read.
+
+    The header of a batch of magic 0 or 1 lacks its first offset: it is taken to start behind the batch before.
+    """
     first, end = headers[0].base_offset, headers[-1].last_offset + 1
     aborted = partition.log.aborted_transactions(first, end) if committed else []
 
@@ -235,17 +241,17 @@ def _extents(headers: list[BatchHeader], begin: int, partition: Partition, commi
 
 
 def _slice(data: bytes, headers: list[BatchHeader], acquired: list[AcquiredRange]) -> bytes:
-    """The batches that hold what was acquired, and those between."""
+    """Return the batches from the first to the last acquired record."""
     first, last = acquired[0].first, acquired[-1].last
     begin = sum(header.size for header in headers if header.last_offset < first)
     end = sum(header.size for header in headers if header.base_offset <= last)
     return data[begin:end]
 
 
-# ---- what is told
+# ---- the response
 
 
-def _answer(partition_id: TopicIdPartition) -> PartitionData:
+def _partition_response(partition_id: TopicIdPartition) -> PartitionData:
     return PartitionData(
         partition_index=partition_id[1],
         error_code=ErrorCode.NONE,
@@ -256,34 +262,39 @@ def _answer(partition_id: TopicIdPartition) -> PartitionData:
     )
 
 
-def _refuse(answer: PartitionData, partition_id: TopicIdPartition, error: BrokerError, context: RequestContext) -> None:
-    answer.error_code = error.code
-    answer.error_message = error.detail
-    _hint(answer, partition_id, error, context)
+def _fail(response: PartitionData, partition_id: TopicIdPartition, error: BrokerError, context: RequestContext) -> None:
+    response.error_code = error.code
+    response.error_message = error.detail
+    _add_leader_hint(response, partition_id, error, context)
 
 
-def _hint(answer: PartitionData, partition_id: TopicIdPartition, error: BrokerError, context: RequestContext) -> None:
+def _add_leader_hint(
+    response: PartitionData, partition_id: TopicIdPartition, error: BrokerError, context: RequestContext
+) -> None:
     if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         leader, epoch = leader_of(partition_id, context)
-        answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+        response.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
 
 
 def _respond(
-    session: ShareSession, found: Iterable[Found], told: dict[TopicIdPartition, Refusal], context: RequestContext
+    session: ShareSession,
+    found: Iterable[FetchedPartition],
+    acknowledged: dict[TopicIdPartition, AcknowledgeError],
+    context: RequestContext,
 ) -> ShareFetchResponse:
-    answers = {each.partition_id: each.answer for each in found}
-    for partition_id, refusal in told.items():
-        answer = answers.setdefault(partition_id, _answer(partition_id))
-        if refusal is not None:
-            answer.acknowledge_error_code = refusal.code
-            answer.acknowledge_error_message = refusal.detail
-            _hint(answer, partition_id, refusal, context)
+    responses = {each.partition_id: each.response for each in found}
+    for partition_id, error in acknowledged.items():
+        response = responses.setdefault(partition_id, _partition_response(partition_id))
+        if error is not None:
+            response.acknowledge_error_code = error.code
+            response.acknowledge_error_message = error.detail
+            _add_leader_hint(response, partition_id, error, context)
     topics: dict[bytes, list[PartitionData]] = {}
-    for partition_id, answer in answers.items():
-        news = partition_id in told or bool(answer.acquired_records)
-        if session.must_include(partition_id, news=news, failed=bool(answer.error_code)):
-            topics.setdefault(partition_id[0], []).append(answer)
-    leaders = {answer.current_leader.leader_id for answer in answers.values()}
+    for partition_id, response in responses.items():
+        changed = partition_id in acknowledged or bool(response.acquired_records)
+        if session.must_include(partition_id, changed=changed, failed=bool(response.error_code)):
+            topics.setdefault(partition_id[0], []).append(response)
+    leaders = {response.current_leader.leader_id for response in responses.values()}
     lock_ms = round(context.shares.settings(session.key.group_id).config.lock_duration * 1000)
     return ShareFetchResponse(
         error_code=ErrorCode.NONE,

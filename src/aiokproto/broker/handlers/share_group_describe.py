@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (KIP-932): share groups, their members and what these read."""
+"""ShareGroupDescribe (KIP-932): state, members and assignments of share groups."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _describe_existing(group: ShareGroup, members: list[Member]) -> DescribedGro
 
 
 def _require_topics(members: list[Member], context: RequestContext) -> None:
-    """Refuse the whole group to who may not describe all that is read. Raises :class:`BrokerError`."""
+    """Raise :class:`BrokerError` if the client is not permitted to describe all assigned topics, as in Kafka."""
     for name in {topic.topic_name for member in members for topic in member.assignment.topic_partitions}:
         context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
@@ -69,7 +69,7 @@ def _describe_member(member: ShareMember, context: RequestContext) -> Member:
             topic_partitions=[
                 TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=indexes)
                 for topic, indexes in found
-                # What of it still exists.
+                # Deleted topics are left out.
                 if topic is not None
             ]
         ),

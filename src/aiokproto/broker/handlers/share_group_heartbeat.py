@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (KIP-932): join, stay in and leave a share group. Members make their own ids."""
+"""ShareGroupHeartbeat (KIP-932): join, stay in and leave a share group. Members generate their member ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiokproto.codec.messages.share_group_heartbeat import (
 from aiokproto.errors import BrokerError
 
 _MAX_MEMBER_ID = 36
-"""Characters of a member's id: those of a UUID."""
+"""The maximum length of a member id: that of a UUID."""
 
 
 async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareGroupHeartbeatResponse:
@@ -29,7 +29,7 @@ async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -
             result = context.groups.share_leave(request.group_id, request.member_id)
             interval = 0.0
         else:
-            result = context.groups.share_heartbeat(request.group_id, _read(request, context))
+            result = context.groups.share_heartbeat(request.group_id, _parse(request, context))
             interval = context.groups.share_settings(request.group_id).heartbeat_interval
     except BrokerError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.detail)
@@ -37,17 +37,17 @@ async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
-    """Whether the request is whole, whatever the group is like. Raises :class:`BrokerError`."""
+    """Validate the request by itself, whatever the group's state. Raises :class:`BrokerError`."""
     check_not_blank(request, "group_id", "member_id", "rack_id")
     if len(request.member_id) > _MAX_MEMBER_ID:
         raise invalid(f"member_id has {len(request.member_id)} characters; the limit is {_MAX_MEMBER_ID}")
     if request.member_epoch < LEAVE_GROUP_MEMBER_EPOCH:
         raise invalid(f"member_epoch is {request.member_epoch}")
     if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH and not request.subscribed_topic_names:
-        raise invalid("who joins has to give subscribed_topic_names")
+        raise invalid("subscribed_topic_names must be set to join")
 
 
-def _read(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareHeartbeat:
+def _parse(request: ShareGroupHeartbeatRequest, context: RequestContext) -> ShareHeartbeat:
     names = request.subscribed_topic_names
     return ShareHeartbeat(
         request.member_id,

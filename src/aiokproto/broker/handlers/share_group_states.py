@@ -1,4 +1,4 @@
-"""What the requests for states of share partitions have in common (KIP-932): each partition is answered for itself."""
+"""What the requests for states of share partitions share (KIP-932): each partition has its own result."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ class _Request(Protocol[A_co]):
     def topics(self) -> Sequence[_Topic[A_co]]: ...
 
 
-def answers(
+def partition_results(
     request: _Request[A],
     context: RequestContext,
     serve: Callable[[SharePartitionKey, A], R],
-    refuse: Callable[[int, BrokerError], R],
+    failed: Callable[[int, BrokerError], R],
 ) -> Iterator[tuple[bytes, list[R]]]:
-    """The answers for the partitions of each topic, by its id.
+    """Return the results of the partitions of each topic, by topic id.
 
     Args:
-        request: What was asked.
-        context: The request's.
-        serve: Serves a partition whose state is here; may raise :class:`BrokerError`.
-        refuse: The answer for a partition where that was raised.
+        request: The request.
+        context: Its context.
+        serve: Serves a partition that this node coordinates; can raise :class:`BrokerError`.
+        failed: Makes the result of a partition from that error.
     """
 
-    def answer(topic_id: bytes, asked: A) -> R:
-        key = SharePartitionKey(request.group_id, topic_id, asked.partition)
+    def result(topic_id: bytes, partition: A) -> R:
+        key = SharePartitionKey(request.group_id, topic_id, partition.partition)
         try:
             context.share_states.check_coordinator(key, context.node.node_id)
-            return serve(key, asked)
+            return serve(key, partition)
         except BrokerError as error:
-            return refuse(asked.partition, error)
+            return failed(partition.partition, error)
 
-    # Of a group without a name nothing is known, not even that it is an error.
+    # As in Kafka, a request with an empty group id gets an empty response instead of an error.
     for topic in request.topics if request.group_id else ():
         if topic.partitions:
-            yield topic.topic_id, [answer(topic.topic_id, asked) for asked in topic.partitions]
+            yield topic.topic_id, [result(topic.topic_id, partition) for partition in topic.partitions]

@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: whose they are, what is acknowledged, and what a node serves."""
+"""What ShareFetch and ShareAcknowledge share: the session key, acknowledgements, and leader hints."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from aiokproto.codec.messages import share_acknowledge, share_fetch
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-RENEWS = 2
-"""The version since which locks can be renewed (KIP-1222)."""
+RENEW_VERSION = 2
+"""The first version in which acquisition locks can be renewed (KIP-1222)."""
 
-_LONGEST_ID = 36
+_MAX_MEMBER_ID = 36
 
-Refusal = BrokerError | None
-Said = TypeVar("Said", share_fetch.AcknowledgementBatch, share_acknowledge.AcknowledgementBatch)
+AcknowledgeError = BrokerError | None
+B = TypeVar("B", share_fetch.AcknowledgementBatch, share_acknowledge.AcknowledgementBatch)
 
 
 def identify(group: str | None, member: str | None, context: RequestContext) -> ShareSessionKey:
-    """Whose request it is. That there is such a group and member, nobody asks: the session says so.
+    """Return the session key of a request. Whether the group and the member exist is not checked, as in Kafka.
 
     Raises:
         BrokerError: INVALID_REQUEST or GROUP_AUTHORIZATION_FAILED.
@@ -34,13 +34,13 @@ def identify(group: str | None, member: str | None, context: RequestContext) -> 
     if not group:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail="group_id is empty")
     context.require(Operation.READ, ResourceType.GROUP, group)
-    if not member or len(member) > _LONGEST_ID:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"member_id is not 1 to {_LONGEST_ID} characters")
+    if not member or len(member) > _MAX_MEMBER_ID:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"member_id is not 1 to {_MAX_MEMBER_ID} characters")
     return ShareSessionKey(group, member)
 
 
 def readable(partition_id: TopicIdPartition, context: RequestContext) -> tuple[Topic, Partition]:
-    """A partition that the client may read, whoever leads it.
+    """Return a partition that the client is permitted to read, whichever node leads it.
 
     Raises:
         BrokerError: UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED or UNKNOWN_TOPIC_OR_PARTITION.
@@ -52,53 +52,59 @@ def readable(partition_id: TopicIdPartition, context: RequestContext) -> tuple[T
 
 
 def leader_of(partition_id: TopicIdPartition, context: RequestContext) -> tuple[int, int]:
-    """Who leads a partition, and in which epoch; -1 where that is not known."""
+    """Return a partition's leader and leader epoch; -1 if the partition is unknown."""
     topic = context.state.topic_by_id(partition_id[0])
     partition = context.state.find_partition(topic.name, partition_id[1]) if topic is not None else None
     return (partition.leader, partition.leader_epoch) if partition is not None else (-1, -1)
 
 
 def nodes(leaders: Iterable[int], context: RequestContext) -> list[Node]:
-    """Those of the leaders that are up."""
+    """Return the nodes among these leaders that are alive."""
     wanted = set(leaders)
     return [node for node in context.state.alive if node.node_id in wanted]
 
 
 def acknowledge(
-    session_key: ShareSessionKey, said: Mapping[TopicIdPartition, Sequence[Said]], renews: bool, context: RequestContext
-) -> dict[TopicIdPartition, Refusal]:
-    """Carry out what a member says of its records, in each partition for itself.
+    session_key: ShareSessionKey,
+    acknowledgements: Mapping[TopicIdPartition, Sequence[B]],
+    renew: bool,
+    context: RequestContext,
+) -> dict[TopicIdPartition, AcknowledgeError]:
+    """Apply a member's acknowledgements, each partition by itself.
 
     Args:
-        who: The member.
-        said: What it says.
-        renews: Whether locks may be renewed by that.
-        context: The request's.
+        session_key: The member.
+        acknowledgements: The acknowledgement batches by partition.
+        renew: Whether the request can renew acquisition locks (``is_renew_ack``).
+        context: The context of the request.
 
     Returns:
-        Why it was refused, for each partition; None where it was not.
+        The error of each partition, or None.
     """
     return {
-        partition_id: _acknowledge(session_key, partition_id, batches, renews, context)
-        for partition_id, batches in said.items()
+        partition_id: _acknowledge(session_key, partition_id, batches, renew, context)
+        for partition_id, batches in acknowledgements.items()
     }
 
 
 def _acknowledge(
     session_key: ShareSessionKey,
     partition_id: TopicIdPartition,
-    batches: Sequence[Said],
-    renews: bool,
+    batches: Sequence[B],
+    renew: bool,
     context: RequestContext,
-) -> Refusal:
+) -> AcknowledgeError:
     try:
         _, partition = readable(partition_id, context)
         if partition.leader != context.node.node_id:
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail="nothing was fetched of it here")
-        acknowledgements = [_checked(batch, renews, context.version) for batch in batches]
+            raise BrokerError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                detail="this node does not lead the partition, so that nothing was fetched from it",
+            )
+        acknowledgements = [_validate(batch, renew, context.version) for batch in batches]
         if any(later.first < earlier.last for earlier, later in pairwise(acknowledgements)):
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, detail="acknowledgements are not in the order of their offsets"
+                ErrorCode.INVALID_REQUEST, detail="the acknowledgement batches are not in the order of their offsets"
             )
         context.shares.acknowledge(session_key, partition_id, acknowledgements)
     except BrokerError as error:
@@ -106,23 +112,26 @@ def _acknowledge(
     return None
 
 
-def _checked(batch: Said, renews: bool, version: int) -> Acknowledgement:
+def _validate(batch: B, renew: bool, version: int) -> Acknowledgement:
     types = batch.acknowledge_types
     size = batch.last_offset - batch.first_offset + 1
     if batch.first_offset < 0 or size < 1:
         raise BrokerError(
-            ErrorCode.INVALID_REQUEST, detail=f"offsets {batch.first_offset} to {batch.last_offset} are none"
+            ErrorCode.INVALID_REQUEST,
+            detail=f"an acknowledgement batch has offsets {batch.first_offset} to {batch.last_offset}",
         )
     if len(types) != 1 and len(types) != size:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{len(types)} acknowledge types for {size} offsets")
-    highest = RENEW if version >= RENEWS and renews else RENEW - 1
+    highest = RENEW if version >= RENEW_VERSION and renew else RENEW - 1
     for ack_type in set(types):
         if not 0 <= ack_type <= highest:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"acknowledge type {ack_type} is not 0 to {highest}")
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, detail=f"acknowledge type {ack_type} is not from 0 to {highest}"
+            )
     return Acknowledgement(batch.first_offset, batch.last_offset, types)
 
 
 def end_if_last(session: ShareSession, epoch: int, context: RequestContext) -> None:
-    """End a session whose last request this was."""
+    """Close a session if this request has the final epoch, -1."""
     if epoch == FINAL_EPOCH:
         context.shares.end_session(context.share_sessions, session, context.node.node_id)

@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe (KIP-1071): state, topology, members and tasks of streams groups. v1 the assignor."""
+"""StreamsGroupDescribe (KIP-1071): state, topology, members and tasks of streams groups. v1: the assignor."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _topology(group: StreamsGroup) -> Topology | None:
 
 
 def _info(info: InternalTopic, group: StreamsGroup) -> TopicInfo:
-    """An internal topic, with the number of partitions that was decided for it."""
+    """Return an internal topic with the number of partitions that the coordinator has decided."""
     return TopicInfo(
         name=info.name,
         partitions=group.configured.sizes.get(info.name, info.partitions),

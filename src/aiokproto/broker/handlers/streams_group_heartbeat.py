@@ -1,6 +1,7 @@
-"""StreamsGroupHeartbeat (KIP-1071): join, stay in and leave a streams group. v1 a wider recovery lag.
+"""StreamsGroupHeartbeat (KIP-1071): join, stay in and leave a streams group. v1: a wider ``acceptable_recovery_lag``.
 
-Internal topics that the topology needs are created when a heartbeat finds them missing; the next one finds them there.
+Internal topics that are missing are created while a heartbeat is handled, with the client's permissions; the next
+heartbeat finds them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from aiokproto.errors import BrokerError
 
 _TASK_OFFSET_INTERVAL_MS = 60_000
 _ACCEPTABLE_RECOVERY_LAG = 10_000
-"""What members are told for warm-up tasks, which the assignor never hands out."""
+"""Sent to members for warm-up tasks, which the assignor here never assigns."""
 
 
 async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsGroupHeartbeatResponse:
@@ -47,17 +48,17 @@ async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
             context.groups.streams_leave(request.group_id, request.member_id, request.instance_id, request.member_epoch)
-            return _answer(request.member_id, request.member_epoch)
-        heartbeat = _read(request, context)
+            return _response(request.member_id, request.member_epoch)
+        heartbeat = _parse(request, context)
         _check_topics(heartbeat.topology, context)
-        told = context.groups.streams_heartbeat(request.group_id, heartbeat)
+        result = context.groups.streams_heartbeat(request.group_id, heartbeat)
         group = context.groups.streams_group(request.group_id)
-        return _write(told, heartbeat, group, _create_topics(group, context))
+        return _heartbeat_response(result, heartbeat, group, _create_topics(group, context))
     except BrokerError as error:
-        return _answer("", 0, error_code=error.code, error_message=error.detail)
+        return _response("", 0, error_code=error.code, error_message=error.detail)
 
 
-def _answer(
+def _response(
     member_id: str, epoch: int, error_code: int = ErrorCode.NONE, error_message: str | None = None
 ) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(
@@ -72,32 +73,32 @@ def _answer(
     )
 
 
-# ---- what is asked
+# ---- the request
 
 
 def _check(request: StreamsGroupHeartbeatRequest) -> None:
-    """Whether the request is whole, whatever the group is like. Raises :class:`BrokerError`."""
+    """Validate the request by itself, whatever the group's state. Raises :class:`BrokerError`."""
     check_not_blank(request, "group_id", "member_id", "instance_id", "rack_id")
     owned = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if request.member_epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise invalid(f"member_epoch is {request.member_epoch}")
     if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
-        raise invalid("only a member with an instance_id can leave for a while")
+        raise invalid("member_epoch -2 needs an instance_id: only static members can leave temporarily")
     if request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
         if request.rebalance_timeout_ms == -1:
-            raise invalid("who joins has to give rebalance_timeout_ms")
+            raise invalid("rebalance_timeout_ms must be set to join")
         if any(owned):
-            raise invalid("who joins has no tasks")
+            raise invalid("active_tasks, standby_tasks and warmup_tasks must be empty to join")
         if request.topology is None:
-            raise invalid("who joins has to give the topology")
+            raise invalid("topology must be set to join")
     elif request.topology is not None:
-        raise invalid("only who joins can give a topology")
+        raise invalid("topology can only be set to join")
     if any(each is None for each in owned) and any(each is not None for each in owned):
-        raise invalid("of active_tasks, standby_tasks and warmup_tasks some are null, and some are not")
+        raise invalid("active_tasks, standby_tasks and warmup_tasks must be all null or all set")
 
 
 def _check_topics(topology: Topology | None, context: RequestContext) -> None:
-    """Whether the topology makes sense, and the client may know of the topics that it is about."""
+    """Validate the topology, and the client's permissions for its topics. Raises :class:`BrokerError`."""
     if topology is None:
         return
     check(topology)
@@ -109,10 +110,10 @@ def _check_topics(topology: Topology | None, context: RequestContext) -> None:
         ):
             context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
             if name == OFFSETS_TOPIC:
-                raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{name} is Kafka's own topic")
+                raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{name} is an internal topic of Kafka")
 
 
-def _read(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsHeartbeat:
+def _parse(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> StreamsHeartbeat:
     timeout, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
     return StreamsHeartbeat(
         request.member_id,
@@ -132,18 +133,18 @@ def _read(request: StreamsGroupHeartbeatRequest, context: RequestContext) -> Str
     )
 
 
-def _topology(told: TopologyRequest) -> Topology:
-    """The topology as it is written down."""
+def _topology(result: TopologyRequest) -> Topology:
+    """Convert a topology to the form that the group's record stores."""
     return Topology(
-        epoch=told.epoch,
+        epoch=result.epoch,
         subtopologies=[
             Subtopology(
                 subtopology_id=each.subtopology_id,
                 source_topics=each.source_topics,
                 source_topic_regex=each.source_topic_regex,
-                state_changelog_topics=_infos(each.state_changelog_topics),
+                state_changelog_topics=_topic_infos(each.state_changelog_topics),
                 repartition_sink_topics=each.repartition_sink_topics,
-                repartition_source_topics=_infos(each.repartition_source_topics),
+                repartition_source_topics=_topic_infos(each.repartition_source_topics),
                 copartition_groups=[
                     CopartitionGroup(
                         source_topics=group.source_topics,
@@ -153,12 +154,12 @@ def _topology(told: TopologyRequest) -> Topology:
                     for group in each.copartition_groups
                 ],
             )
-            for each in told.subtopologies
+            for each in result.subtopologies
         ],
     )
 
 
-def _infos(told: list[TopicInfoRequest]) -> list[TopicInfo]:
+def _topic_infos(result: list[TopicInfoRequest]) -> list[TopicInfo]:
     return [
         TopicInfo(
             name=each.name,
@@ -166,12 +167,12 @@ def _infos(told: list[TopicInfoRequest]) -> list[TopicInfo]:
             replication_factor=each.replication_factor,
             topic_configs=[TopicConfig(key=config.key, value=config.value) for config in each.topic_configs],
         )
-        for each in told
+        for each in result
     ]
 
 
 def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
-    """What a member says it has; None if it does not say."""
+    """Return the tasks that the member reports; None if it does not report them."""
     if any(ids is None for ids in kinds):
         return None
     return frozenset(
@@ -182,12 +183,12 @@ def _tasks(*kinds: list[TaskIds] | None) -> Tasks | None:
     )
 
 
-# ---- what is done and answered
+# ---- the response
 
 
 def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
-    """Create the internal topics that are missing, in the client's name; returns what went wrong, a sentence each."""
-    refused = []
+    """Create missing internal topics with the client's permissions; returns a text about those that failed."""
+    failures = []
     for info in group.configured.missing.values():
         try:
             context.require(Operation.CREATE, ResourceType.TOPIC, info.name)
@@ -198,35 +199,35 @@ def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
                 {config.key: config.value for config in info.topic_configs},
             )
         except BrokerError as error:
-            refused.append(f"; {info.name} cannot be created: {error.detail or error.code.name}")
-    return "".join(refused)
+            failures.append(f"; {info.name} cannot be created: {error.detail or error.code.name}")
+    return "".join(failures)
 
 
-def _write(
-    told: StreamsHeartbeatResult, heartbeat: StreamsHeartbeat, group: StreamsGroup, refused: str
+def _heartbeat_response(
+    result: StreamsHeartbeatResult, heartbeat: StreamsHeartbeat, group: StreamsGroup, failures: str
 ) -> StreamsGroupHeartbeatResponse:
-    answer = _answer(told.member_id, told.epoch)
-    answer.heartbeat_interval_ms = round(group.settings.heartbeat_interval * 1000)
-    answer.task_offset_interval_ms = _TASK_OFFSET_INTERVAL_MS
-    answer.acceptable_recovery_lag = _ACCEPTABLE_RECOVERY_LAG
-    answer.status = [
+    response = _response(result.member_id, result.epoch)
+    response.heartbeat_interval_ms = round(group.settings.heartbeat_interval * 1000)
+    response.task_offset_interval_ms = _TASK_OFFSET_INTERVAL_MS
+    response.acceptable_recovery_lag = _ACCEPTABLE_RECOVERY_LAG
+    response.status = [
         Status(
             status_code=each.code,
-            status_detail=each.detail + (refused if each == group.configured.error else ""),
+            status_detail=each.detail + (failures if each == group.configured.error else ""),
         )
-        for each in told.statuses
+        for each in result.statuses
     ]
-    if told.assigned is not None:
-        answer.active_tasks = _ids(told.assigned, TaskRole.ACTIVE)
-        answer.standby_tasks = _ids(told.assigned, TaskRole.STANDBY)
-        answer.warmup_tasks = _ids(told.assigned, TaskRole.WARMUP)
-    answer.endpoint_information_epoch = told.endpoint_epoch
-    if told.endpoint_epoch != heartbeat.endpoint_epoch:
-        answer.partitions_by_user_endpoint = list(_endpoints(group))
-    return answer
+    if result.assigned is not None:
+        response.active_tasks = _task_ids(result.assigned, TaskRole.ACTIVE)
+        response.standby_tasks = _task_ids(result.assigned, TaskRole.STANDBY)
+        response.warmup_tasks = _task_ids(result.assigned, TaskRole.WARMUP)
+    response.endpoint_information_epoch = result.endpoint_epoch
+    if result.endpoint_epoch != heartbeat.endpoint_epoch:
+        response.partitions_by_user_endpoint = list(_endpoints(group))
+    return response
 
 
-def _ids(tasks: Tasks, role: TaskRole) -> list[TaskIds]:
+def _task_ids(tasks: Tasks, role: TaskRole) -> list[TaskIds]:
     return [TaskIds(subtopology_id=each, partitions=indexes) for each, indexes in by_subtopology(tasks, role).items()]
 
 

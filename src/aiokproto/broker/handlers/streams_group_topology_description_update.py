@@ -1,4 +1,4 @@
-"""StreamsGroupTopologyDescriptionUpdate: refused, as by a Kafka without a plugin that keeps descriptions."""
+"""StreamsGroupTopologyDescriptionUpdate: refused, as by a Kafka broker without the plugin that stores descriptions."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ async def handle(
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
     return StreamsGroupTopologyDescriptionUpdateResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        error_message="the embedded broker keeps no descriptions of topologies",
+        error_message="the embedded broker does not store topology descriptions",
     )

@@ -1,6 +1,6 @@
-"""SyncGroup: hand in the assignment (leader) and receive one's part; parked until the leader has sent it.
+"""SyncGroup: send the assignment (the leader), and receive one's own; waits until the leader has sent it.
 
-v3 static members, v5 the protocol's type and name, which must be given from then on (KIP-559).
+v3: static members (KIP-345). v5: protocol type and name, which are required from then on (KIP-559).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit: keep how far a group has read, if and when the transaction commits.
+"""TxnOffsetCommit: commit a group's offsets as part of a transaction (KIP-98).
 
-v3 (KIP-447) says for which member, v4 knows TRANSACTION_ABORTABLE, v5 (KIP-890) adds the group to the transaction, v6
-has topic ids.
+v3: member and generation (KIP-447). v4: TRANSACTION_ABORTABLE. v5 (KIP-890): adds the group's partition of the offsets
+topic to the transaction. v6: topic ids.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
 def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     context.groups.check_coordinator(request.group_id, context.node.node_id)
     partition = context.groups.partition_of(request.group_id)
-    who = ProducerIdentity(request.producer_id, request.producer_epoch)
-    if not partition.log.producers.in_transaction(*who):
+    identity = ProducerIdentity(request.producer_id, request.producer_epoch)
+    if not partition.log.producers.in_transaction(*identity):
         context.transactions.admit(
-            request.transactional_id, who, partition, adds=context.version >= 5, abortable=context.version >= 4
+            request.transactional_id, identity, partition, adds=context.version >= 5, abortable=context.version >= 4
         )
     member = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     error = context.groups.check_transactional_commit(request.group_id, member)

@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a node that was stopped; others get the replicas that it had."""
+"""UnregisterBroker: remove a stopped node; its replicas are assigned to other nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures: the levels of the cluster's features (KIP-584). v1 kinds of downgrade, v2 all or nothing."""
+"""UpdateFeatures: set the levels of the cluster's features (KIP-584). v1: upgrade types. v2: all or nothing."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     results = [_check(asked, context) for asked in request.feature_updates]
-    wrong = next((result for result in results if result.error_code), None)
-    if wrong is None and not request.validate_only:
+    failed = next((result for result in results if result.error_code), None)
+    if failed is None and not request.validate_only:
         features.finalize(
             context.state.metadata, {asked.feature: asked.max_version_level for asked in request.feature_updates}
         )
-    if wrong is not None and context.version >= 2:
-        return UpdateFeaturesResponse(error_code=wrong.error_code, error_message=wrong.error_message)
+    if failed is not None and context.version >= 2:
+        return UpdateFeaturesResponse(error_code=failed.error_code, error_message=failed.error_message)
     return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
 
 
 def _check(asked: FeatureUpdateKey, context: RequestContext) -> UpdatableFeatureResult:
     result = UpdatableFeatureResult(feature=asked.feature, error_code=ErrorCode.NONE, error_message=None)
     downgrade = asked.allow_downgrade or asked.upgrade_type in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
-    known = asked.upgrade_type in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+    valid = asked.upgrade_type in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
     try:
-        if not known:
+        if not valid:
             raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, detail=f"upgrade type {asked.upgrade_type}")
         features.check(context.state.metadata, asked.feature, asked.max_version_level, downgrade=downgrade)
     except BrokerError as error:

@@ -1,8 +1,8 @@
-"""WriteShareGroupState (KIP-932): keep the states of share partitions. v1 how many offsets are done (KIP-1226)."""
+"""WriteShareGroupState (KIP-932): merge states of share partitions. v1: delivery complete count (KIP-1226)."""
 
 from __future__ import annotations
 
-from aiokproto.broker.handlers.share_group_states import answers
+from aiokproto.broker.handlers.share_group_states import partition_results
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.broker.share.state import PartitionState, StateBatch
@@ -18,24 +18,28 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: WriteShareGroupStateRequest, context: RequestContext) -> WriteShareGroupStateResponse:
-    def serve(key: SharePartitionKey, asked: PartitionData) -> PartitionResult:
+    def serve(key: SharePartitionKey, partition: PartitionData) -> PartitionResult:
         batches = tuple(
             StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in asked.state_batches
+            for each in partition.state_batches
         )
         state = PartitionState(
-            asked.start_offset, asked.state_epoch, asked.leader_epoch, batches, asked.delivery_complete_count
+            partition.start_offset,
+            partition.state_epoch,
+            partition.leader_epoch,
+            batches,
+            partition.delivery_complete_count,
         )
         context.share_states.write(*key, state)
-        return PartitionResult(partition=asked.partition, error_code=ErrorCode.NONE, error_message=None)
+        return PartitionResult(partition=partition.partition, error_code=ErrorCode.NONE, error_message=None)
 
     return WriteShareGroupStateResponse(
         results=[
             WriteStateResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in answers(request, context, serve, _refuse)
+            for topic_id, partitions in partition_results(request, context, serve, _failed)
         ]
     )
 
 
-def _refuse(partition: int, error: BrokerError) -> PartitionResult:
+def _failed(partition: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=error.code, error_message=error.detail)

@@ -1,6 +1,6 @@
-"""WriteTxnMarkers: end transactions in partitions. Sent by coordinators, and by tools that end one left hanging.
+"""WriteTxnMarkers: end transactions in partitions (KIP-98). Coordinators send it, and tools for hanging transactions.
 
-The version of the transaction (v2) changes nothing here. Kafka 4 no longer takes v0.
+The transaction version in v2 makes no difference here. Kafka 4 no longer serves v0.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Wr
 
 
 def _write(marker: WritableTxnMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:
-    who = ProducerIdentity(marker.producer_id, marker.producer_epoch)
+    producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
     try:
         partition = context.state.led_partition(topic, index, context.node.node_id)
-        context.transactions.write_marker(partition, who, marker.transaction_result, marker.coordinator_epoch)
+        context.transactions.write_marker(partition, producer, marker.transaction_result, marker.coordinator_epoch)
     except BrokerError as error:
         return error.code
     return ErrorCode.NONE

@@ -59,9 +59,9 @@ class ShareSession:
         for partition in forgotten:
             self._partitions.pop(partition, None)
 
-    def must_include(self, partition: TopicIdPartition, *, news: bool, failed: bool) -> bool:
+    def must_include(self, partition: TopicIdPartition, *, changed: bool, failed: bool) -> bool:
         """Whether the response must include a partition: with news or an error, when it is new, or after an error."""
-        due = news or failed or self._partitions.get(partition, False)
+        due = changed or failed or self._partitions.get(partition, False)
         if partition in self._partitions:
             self._partitions[partition] = failed
         return due
