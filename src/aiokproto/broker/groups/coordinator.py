@@ -147,10 +147,10 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ConsumerGroup.leave`.
         """
         entry, group = self._consumer_group(group_id, joining=False)
-        answer = group.leave(member_id, instance_id, epoch)
+        result = group.leave(member_id, instance_id, epoch)
         self._finish_operation(entry)
         self._downgrade(entry, rebalance=True)
-        return answer
+        return result
 
     def _tick(self, entry: Entry) -> None:
         super()._tick(entry)

@@ -87,10 +87,10 @@ def update(written: Image, current: Mapping[bytes, bytes | None]) -> list[tuple[
         written: The image of the group in the topic.
         current: The records as they have to be; None for a tombstone. Keys that are not in it are left as they are.
     """
-    fresh = [(key, value) for key, value in current.items() if written.get(key) != value]
-    for key, value in fresh:
+    changed = [(key, value) for key, value in current.items() if written.get(key) != value]
+    for key, value in changed:
         if value is None:
             del written[key]
         else:
             written[key] = value
-    return fresh
+    return changed

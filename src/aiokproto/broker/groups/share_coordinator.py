@@ -64,9 +64,9 @@ class ShareGroupCoordinator(GroupStore):
             BrokerError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID.
         """
         entry, group = self._share_group(group_id)
-        answer = group.leave(member_id)
+        result = group.leave(member_id)
         self._finish_operation(entry)
-        return answer
+        return result
 
     # ---- offsets
 

@@ -24,7 +24,7 @@ def _alter(
     entry: AlterClientQuotasRequestEntryData, dry_run: bool, context: RequestContext
 ) -> AlterClientQuotasResponseEntryData:
     entity = [(each.entity_type, each.entity_name) for each in entry.entity]
-    answer = AlterClientQuotasResponseEntryData(
+    response = AlterClientQuotasResponseEntryData(
         error_code=ErrorCode.NONE,
         error_message=None,
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
@@ -33,5 +33,5 @@ def _alter(
         changes = [(change.key, None if change.remove else change.value) for change in entry.ops]
         context.guard.alter_quotas(entity, changes, dry_run=dry_run)
     except BrokerError as error:
-        answer.error_code, answer.error_message = error.code, error.detail
-    return answer
+        response.error_code, response.error_message = error.code, error.detail
+    return response

@@ -29,7 +29,7 @@ async def handle(
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[_reassign(topic.name, asked, may_resize, context) for asked in topic.partitions],
+                partitions=[_reassign(topic.name, requested, may_resize, context) for requested in topic.partitions],
             )
             for topic in request.topics
         ],
@@ -37,15 +37,15 @@ async def handle(
 
 
 def _reassign(
-    topic: str, asked: ReassignablePartition, may_resize: bool, context: RequestContext
+    topic: str, requested: ReassignablePartition, may_resize: bool, context: RequestContext
 ) -> ReassignablePartitionResponse:
-    index = asked.partition_index
-    answer = ReassignablePartitionResponse(partition_index=index, error_code=ErrorCode.NONE, error_message=None)
+    index = requested.partition_index
+    response = ReassignablePartitionResponse(partition_index=index, error_code=ErrorCode.NONE, error_message=None)
     try:
-        if asked.replicas is None:
+        if requested.replicas is None:
             context.state.partition(topic, index)
             raise BrokerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        context.state.reassign(topic, index, asked.replicas, may_resize=may_resize)
+        context.state.reassign(topic, index, requested.replicas, may_resize=may_resize)
     except BrokerError as error:
-        answer.error_code, answer.error_message = error.code, error.detail
-    return answer
+        response.error_code, response.error_message = error.code, error.detail
+    return response

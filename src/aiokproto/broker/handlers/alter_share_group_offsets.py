@@ -29,21 +29,21 @@ async def handle(request: AlterShareGroupOffsetsRequest, context: RequestContext
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.detail, responses=[])
     return AlterShareGroupOffsetsResponse(
         error_code=ErrorCode.NONE,
-        responses=[_answer(topic, results, context) for topic in request.topics],
+        responses=[_response(topic, results, context) for topic in request.topics],
     )
 
 
-def _answer(
-    asked: AlterShareGroupOffsetsRequestTopic, results: dict[tuple[str, int], ErrorCode], context: RequestContext
+def _response(
+    requested: AlterShareGroupOffsetsRequestTopic, results: dict[tuple[str, int], ErrorCode], context: RequestContext
 ) -> AlterShareGroupOffsetsResponseTopic:
-    topic = context.state.topics.get(asked.topic_name)
+    topic = context.state.topics.get(requested.topic_name)
     return AlterShareGroupOffsetsResponseTopic(
-        topic_name=asked.topic_name,
+        topic_name=requested.topic_name,
         topic_id=topic.topic_id if topic is not None else ZERO_UUID,
         partitions=[
             AlterShareGroupOffsetsResponsePartition(
-                partition_index=each.partition_index, error_code=results[asked.topic_name, each.partition_index]
+                partition_index=each.partition_index, error_code=results[requested.topic_name, each.partition_index]
             )
-            for each in asked.partitions
+            for each in requested.partitions
         ],
     )

@@ -18,12 +18,12 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
     return CreatePartitionsResponse(results=[_grow(topic, request.validate_only, context) for topic in request.topics])
 
 
-def _grow(asked: CreatePartitionsTopic, dry_run: bool, context: RequestContext) -> CreatePartitionsTopicResult:
-    assignments = None if asked.assignments is None else [each.broker_ids for each in asked.assignments]
+def _grow(requested: CreatePartitionsTopic, dry_run: bool, context: RequestContext) -> CreatePartitionsTopicResult:
+    assignments = None if requested.assignments is None else [each.broker_ids for each in requested.assignments]
     try:
-        topic = context.state.topics.get(asked.name)
-        context.mutations.take(max(asked.count - len(topic.partitions), 0) if topic is not None else 0)
-        context.state.add_partitions(asked.name, asked.count, assignments, dry_run=dry_run)
+        topic = context.state.topics.get(requested.name)
+        context.mutations.take(max(requested.count - len(topic.partitions), 0) if topic is not None else 0)
+        context.state.add_partitions(requested.name, requested.count, assignments, dry_run=dry_run)
     except BrokerError as error:
-        return CreatePartitionsTopicResult(name=asked.name, error_code=error.code, error_message=error.detail)
-    return CreatePartitionsTopicResult(name=asked.name, error_code=ErrorCode.NONE)
+        return CreatePartitionsTopicResult(name=requested.name, error_code=error.code, error_message=error.detail)
+    return CreatePartitionsTopicResult(name=requested.name, error_code=ErrorCode.NONE)

@@ -26,17 +26,19 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     times = Counter(topic.name for topic in request.topics)
     context.mutations.strict = context.version >= 6
     return CreateTopicsResponse(
-        topics=[_answer(topic, times[topic.name], request.validate_only, context) for topic in request.topics]
+        topics=[_response(topic, times[topic.name], request.validate_only, context) for topic in request.topics]
     )
 
 
-def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: RequestContext) -> CreatableTopicResult:
+def _response(requested: CreatableTopic, times: int, dry_run: bool, context: RequestContext) -> CreatableTopicResult:
     try:
         if times > 1:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"topic {asked.name!r} is in the request {times} times")
-        topic = _create(asked, dry_run, context)
+            raise BrokerError(
+                ErrorCode.INVALID_REQUEST, detail=f"topic {requested.name!r} is in the request {times} times"
+            )
+        topic = _create(requested, dry_run, context)
     except BrokerError as error:
-        return CreatableTopicResult(name=asked.name, error_code=error.code, error_message=error.detail)
+        return CreatableTopicResult(name=requested.name, error_code=error.code, error_message=error.detail)
     if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
         # The permission to create a topic does not include the permission to describe its options (KIP-525).
         return CreatableTopicResult(
@@ -67,21 +69,23 @@ def _answer(asked: CreatableTopic, times: int, dry_run: bool, context: RequestCo
     )
 
 
-def _create(asked: CreatableTopic, dry_run: bool, context: RequestContext) -> Topic:
-    if asked.assignments and (asked.num_partitions, asked.replication_factor) != (-1, -1):
+def _create(requested: CreatableTopic, dry_run: bool, context: RequestContext) -> Topic:
+    if requested.assignments and (requested.num_partitions, requested.replication_factor) != (-1, -1):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
-            detail=f"num_partitions {asked.num_partitions} and replication_factor {asked.replication_factor} must be -1"
-            " with assignments",
+            detail="num_partitions and replication_factor must be -1 with assignments, not"
+            f" {requested.num_partitions} and {requested.replication_factor}",
         )
     number = context.state.options.number
-    count = len(asked.assignments) or (number("num.partitions") if asked.num_partitions == -1 else asked.num_partitions)
+    count = len(requested.assignments) or (
+        number("num.partitions") if requested.num_partitions == -1 else requested.num_partitions
+    )
     context.mutations.take(max(count, 0))
     return context.state.create_topic(
-        asked.name,
-        asked.num_partitions,
-        asked.replication_factor,
-        {config.name: config.value for config in asked.configs},
-        {each.partition_index: each.broker_ids for each in asked.assignments},
+        requested.name,
+        requested.num_partitions,
+        requested.replication_factor,
+        {config.name: config.value for config in requested.configs},
+        {each.partition_index: each.broker_ids for each in requested.assignments},
         dry_run=dry_run,
     )

@@ -22,15 +22,15 @@ async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteA
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
     found: dict[Acl, None] = {}
-    results = [_find(asked, authorizer, found) for asked in request.filters]
+    results = [_find(requested, authorizer, found) for requested in request.filters]
     if found:
         context.guard.remove_acls(list(found))
     return DeleteAclsResponse(filter_results=results)
 
 
-def _find(asked: DeleteAclsFilter, authorizer: Authorizer, found: dict[Acl, None]) -> DeleteAclsFilterResult:
+def _find(requested: DeleteAclsFilter, authorizer: Authorizer, found: dict[Acl, None]) -> DeleteAclsFilterResult:
     try:
-        acls = authorizer.find(read_filter(asked))
+        acls = authorizer.find(read_filter(requested))
     except BrokerError as error:
         return DeleteAclsFilterResult(error_code=error.code, error_message=error.detail, matching_acls=[])
     found.update(dict.fromkeys(acls))

@@ -17,7 +17,7 @@ from aiokproto.errors import BrokerError
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     results = [
         DeleteRecordsTopicResult(
-            name=topic.name, partitions=[_delete(topic.name, asked, context) for asked in topic.partitions]
+            name=topic.name, partitions=[_delete(topic.name, requested, context) for requested in topic.partitions]
         )
         for topic in request.topics
     ]
@@ -26,14 +26,14 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     return DeleteRecordsResponse(topics=results)
 
 
-def _delete(topic: str, asked: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
-    index = asked.partition_index
+def _delete(topic: str, requested: DeleteRecordsPartition, context: RequestContext) -> DeleteRecordsPartitionResult:
+    index = requested.partition_index
     try:
         partition = context.state.led_partition(topic, index, context.node.node_id)
         if "delete" not in str(context.state.topics[topic].options.value("cleanup.policy")):
             raise BrokerError(ErrorCode.POLICY_VIOLATION)
         end = partition.log.end_offset
-        partition.log.delete_before(end if asked.offset == -1 else asked.offset, context.state.clock.wall())
+        partition.log.delete_before(end if requested.offset == -1 else requested.offset, context.state.clock.wall())
     except BrokerError as error:
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
     return DeleteRecordsPartitionResult(

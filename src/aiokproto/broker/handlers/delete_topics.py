@@ -16,25 +16,25 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     context.mutations.strict = context.version >= 5
-    asked = request.topics
+    requested = request.topics
     if context.version < 6:
-        asked = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=[_delete(topic, context) for topic in asked])
+        requested = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[_delete(topic, context) for topic in requested])
 
 
-def _delete(asked: DeleteTopicState, context: RequestContext) -> DeletableTopicResult:
+def _delete(requested: DeleteTopicState, context: RequestContext) -> DeletableTopicResult:
     state = context.state
-    answer = DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.NONE)
-    by_id = asked.topic_id != ZERO_UUID
+    response = DeletableTopicResult(name=requested.name, topic_id=requested.topic_id, error_code=ErrorCode.NONE)
+    by_id = requested.topic_id != ZERO_UUID
     try:
-        if by_id == (asked.name is not None):
+        if by_id == (requested.name is not None):
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="a topic must have either a name or an id")
-        topic = state.topic_by_id(asked.topic_id) if by_id else state.topics.get(asked.name or "")
+        topic = state.topic_by_id(requested.topic_id) if by_id else state.topics.get(requested.name or "")
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        answer.name, answer.topic_id = topic.name, topic.topic_id
+        response.name, response.topic_id = topic.name, topic.topic_id
         context.mutations.take(len(topic.partitions))
         state.delete_topic(topic)
     except BrokerError as error:
-        answer.error_code, answer.error_message = error.code, error.detail
-    return answer
+        response.error_code, response.error_message = error.code, error.detail
+    return response

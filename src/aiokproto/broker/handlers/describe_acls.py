@@ -48,20 +48,20 @@ async def handle(request: DescribeAclsRequest, context: RequestContext) -> Descr
     )
 
 
-def read_filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def read_filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     """Return the filter in a request.
 
     Raises:
         BrokerError: INVALID_REQUEST: it has a code that this broker does not know.
     """
     wanted = AclFilter(
-        known(ResourceType, asked.resource_type_filter),
-        asked.resource_name_filter,
-        known(PatternType, asked.pattern_type_filter),
-        asked.principal_filter,
-        asked.host_filter,
-        known(Operation, asked.operation),
-        known(Permission, asked.permission_type),
+        known(ResourceType, requested.resource_type_filter),
+        requested.resource_name_filter,
+        known(PatternType, requested.pattern_type_filter),
+        requested.principal_filter,
+        requested.host_filter,
+        known(Operation, requested.operation),
+        known(Permission, requested.permission_type),
     )
     if wanted.unknown:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"the filter's {wanted.unknown} is unknown")

@@ -30,24 +30,24 @@ FROM_TOPIC, FROM_NODE, FROM_GROUP = 1, 2, 8
 
 async def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
-        results=[_answer(resource, request.include_synonyms, context) for resource in request.resources],
+        results=[_response(resource, request.include_synonyms, context) for resource in request.resources],
     )
 
 
-def _answer(asked: DescribeConfigsResource, synonyms: bool, context: RequestContext) -> DescribeConfigsResult:
+def _response(requested: DescribeConfigsResource, synonyms: bool, context: RequestContext) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message=None,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
+        resource_type=requested.resource_type,
+        resource_name=requested.resource_name,
         configs=[],
     )
     try:
-        entries = _entries(asked, context)
+        entries = _entries(requested, context)
     except BrokerError as error:
         result.error_code, result.error_message = error.code, error.detail
         return result
-    wanted = asked.configuration_keys
+    wanted = requested.configuration_keys
     result.configs = [entry for entry in entries if wanted is None or entry.name in wanted]
     for entry in result.configs:
         entry.is_default = context.version == 0 and entry.config_source == DEFAULT
@@ -56,25 +56,26 @@ def _answer(asked: DescribeConfigsResource, synonyms: bool, context: RequestCont
     return result
 
 
-def _entries(asked: DescribeConfigsResource, context: RequestContext) -> list[DescribeConfigsResourceResult]:
-    require_for_configs(context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
-    if asked.resource_type == TOPIC_RESOURCE:
-        topic = context.state.topics.get(asked.resource_name)
+def _entries(requested: DescribeConfigsResource, context: RequestContext) -> list[DescribeConfigsResourceResult]:
+    require_for_configs(context, Operation.DESCRIBE_CONFIGS, requested.resource_type, requested.resource_name)
+    if requested.resource_type == TOPIC_RESOURCE:
+        topic = context.state.topics.get(requested.resource_name)
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic_entries(topic)
-    if asked.resource_type == GROUP_RESOURCE:
-        return own_entries(context.groups.options(asked.resource_name), FROM_GROUP)
-    if asked.resource_type == BROKER_RESOURCE:
-        check_broker_name(context, asked.resource_name)
-        changed = context.state.changed_options(asked.resource_name)
+    if requested.resource_type == GROUP_RESOURCE:
+        return own_entries(context.groups.options(requested.resource_name), FROM_GROUP)
+    if requested.resource_type == BROKER_RESOURCE:
+        check_broker_name(context, requested.resource_name)
+        changed = context.state.changed_options(requested.resource_name)
         if isinstance(changed, ClusterOptions):
             return [
                 _entry(name, changed.TABLE[name].code, [(name, CHANGED, text)]) for name, text in changed.own.items()
             ]
         return _node_entries(changed, context)
     raise BrokerError(
-        ErrorCode.INVALID_REQUEST, detail=f"the embedded broker has no options for resource type {asked.resource_type}"
+        ErrorCode.INVALID_REQUEST,
+        detail=f"the embedded broker has no options for resource type {requested.resource_type}",
     )
 
 

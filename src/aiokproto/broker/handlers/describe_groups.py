@@ -34,11 +34,11 @@ def _describe_group(group_id: str, context: RequestContext) -> DescribedGroup:
     entry = context.groups.entry(group_id)
     if entry is not None and isinstance(entry.group, ClassicGroup):
         return _describe_existing(entry.group)
-    answer = _without_members(group_id, ErrorCode.NONE, ClassicGroupState.DEAD.value)
+    response = _without_members(group_id, ErrorCode.NONE, ClassicGroupState.DEAD.value)
     if context.version >= 6:
-        answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        answer.error_message = f"there is no classic group {group_id!r}"
-    return answer
+        response.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        response.error_message = f"there is no classic group {group_id!r}"
+    return response
 
 
 def _without_members(group_id: str, error: ErrorCode, state: str) -> DescribedGroup:

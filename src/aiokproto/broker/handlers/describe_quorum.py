@@ -28,7 +28,9 @@ async def handle(request: DescribeQuorumRequest, context: RequestContext) -> Des
         topics=[
             DescribeQuorumResponseTopicData(
                 topic_name=topic.topic_name,
-                partitions=[_describe(topic.topic_name, asked.partition_index, context) for asked in topic.partitions],
+                partitions=[
+                    _describe(topic.topic_name, requested.partition_index, context) for requested in topic.partitions
+                ],
             )
             for topic in request.topics
         ],

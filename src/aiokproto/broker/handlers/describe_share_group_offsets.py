@@ -27,31 +27,31 @@ from aiokproto.errors import BrokerError
 async def handle(
     request: DescribeShareGroupOffsetsRequest, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(groups=[_answer(asked, context) for asked in request.groups])
+    return DescribeShareGroupOffsetsResponse(groups=[_response(requested, context) for requested in request.groups])
 
 
-def _answer(
-    asked: DescribeShareGroupOffsetsRequestGroup, context: RequestContext
+def _response(
+    requested: DescribeShareGroupOffsetsRequestGroup, context: RequestContext
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    group_id = asked.group_id
-    answer = DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=ErrorCode.NONE)
+    group_id = requested.group_id
+    response = DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=[], error_code=ErrorCode.NONE)
     try:
         if group_id:
             context.groups.check_coordinator(group_id, context.node.node_id)
     except BrokerError as error:
-        answer.error_code, answer.error_message = error.code, error.detail
-        return answer
-    if asked.topics is None:
+        response.error_code, response.error_message = error.code, error.detail
+        return response
+    if requested.topics is None:
         for topic_id, indexes in context.groups.initialized_share_partitions(group_id).items():
             topic = context.state.topic_by_id(topic_id)
             if topic is not None and context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-                answer.topics.append(_describe(group_id, topic.name, topic, indexes, context))
+                response.topics.append(_describe(group_id, topic.name, topic, indexes, context))
     else:
-        answer.topics = [
+        response.topics = [
             _describe(group_id, each.topic_name, context.state.topics.get(each.topic_name), each.partitions, context)
-            for each in asked.topics
+            for each in requested.topics
         ]
-    return answer
+    return response
 
 
 def _describe(

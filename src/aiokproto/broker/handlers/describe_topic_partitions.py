@@ -57,20 +57,20 @@ def _describe(
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     """Return a topic with its partitions from ``first`` on, and the next partition index if there are more."""
     topic = context.state.topics.get(name)
-    answer = DescribeTopicPartitionsResponseTopic(
+    described = DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE, name=name, topic_id=ZERO_UUID, partitions=[]
     )
     if not _visible(name, context):
-        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return answer, None
+        described.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return described, None
     if topic is None:
-        answer.error_code = _why_unknown(name)
-        return answer, None
-    answer.topic_id, answer.is_internal = topic.topic_id, topic.internal
-    answer.topic_authorized_operations = context.permitted(ResourceType.TOPIC, name)
+        described.error_code = _why_unknown(name)
+        return described, None
+    described.topic_id, described.is_internal = topic.topic_id, topic.internal
+    described.topic_authorized_operations = context.permitted(ResourceType.TOPIC, name)
     end = min(first + limit, len(topic.partitions))
-    answer.partitions = [_describe_partition(each, context) for each in topic.partitions[first:end]]
-    return answer, end if end < len(topic.partitions) else None
+    described.partitions = [_describe_partition(each, context) for each in topic.partitions[first:end]]
+    return described, end if end < len(topic.partitions) else None
 
 
 def _why_unknown(name: str) -> ErrorCode:

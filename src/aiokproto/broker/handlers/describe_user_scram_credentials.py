@@ -15,12 +15,12 @@ from aiokproto.error_codes import ErrorCode
 async def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    asked = [user.name for user in request.users or ()]
-    users = list(dict.fromkeys(asked)) or context.guard.credentials.users
+    requested = [user.name for user in request.users or ()]
+    users = list(dict.fromkeys(requested)) or context.guard.credentials.users
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
-        results=[_describe(user, asked.count(user) > 1, context) for user in users],
+        results=[_describe(user, requested.count(user) > 1, context) for user in users],
     )
 
 

@@ -53,41 +53,43 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     while True:
         found = _find_records(session, request, context)
         size = sum(span.size for _, _, span in found if span is not None)
-        respond_now = not found or any(answer.error_code or answer.diverging_epoch.epoch >= 0 for _, answer, _ in found)
+        respond_now = not found or any(
+            response.error_code or response.diverging_epoch.epoch >= 0 for _, response, _ in found
+        )
         if respond_now or size >= request.min_bytes or timed_out:
             break
         partitions = [partition for key in session.wanted if (partition := _find(key, context)) is not None]
         timed_out = await until_news(partitions, deadline)
     turns = Turns()
-    for key, answer, span in found:
-        answer.records = b"" if span is None else _read(answer, span)
+    for key, response, span in found:
+        response.records = b"" if span is None else _read(response, span)
         if context.version < NEW_FETCH:
             # In a thread, since converting decodes and encodes every record.
-            await asyncio.to_thread(_downgrade, answer, session.wanted[key].request, context.version)
-        if answer.aborted_transactions:
-            _drop_later_aborted(answer)
-        await turns.spend(len(answer.records))
-    answers = session.select((key, answer) for key, answer, _ in found)
-    return _respond(session, answers, context)
+            await asyncio.to_thread(_downgrade, response, session.wanted[key].request, context.version)
+        if response.aborted_transactions:
+            _drop_later_aborted(response)
+        await turns.spend(len(response.records))
+    changed = session.select((key, response) for key, response, _ in found)
+    return _respond(session, changed, context)
 
 
-def _read(answer: PartitionData, span: Span) -> bytes:
+def _read(response: PartitionData, span: Span) -> bytes:
     try:
         return span.read()
     except FileNotFoundError:
         # Retention has deleted the segment while this task was suspended.
-        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return b""
 
 
-def _respond(session: FetchSession, answers: list[tuple[Key, PartitionData]], context: RequestContext) -> FetchResponse:
-    hints = {answer.current_leader.leader_id for _, answer in answers} - {-1} if context.version >= 16 else set()
+def _respond(session: FetchSession, changed: list[tuple[Key, PartitionData]], context: RequestContext) -> FetchResponse:
+    hints = {response.current_leader.leader_id for _, response in changed} - {-1} if context.version >= 16 else set()
     return FetchResponse(
         error_code=ErrorCode.NONE,
         session_id=session.session_id,
         responses=[
-            FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[answer for _, answer in group])
-            for (name, topic_id), group in groupby(answers, key=lambda each: each[0][:2])
+            FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[response for _, response in group])
+            for (name, topic_id), group in groupby(changed, key=lambda each: each[0][:2])
         ],
         node_endpoints=[
             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port)
@@ -104,18 +106,18 @@ def _find_records(session: FetchSession, request: FetchRequest, context: Request
     at_least_one = True
     for key, wanted in session.wanted.items():
         committed = request.isolation_level == READ_COMMITTED
-        answer, span = _find_partition_records(key, wanted.request, left, at_least_one, committed, context)
+        response, span = _find_partition_records(key, wanted.request, left, at_least_one, committed, context)
         if span is not None and span.size:
             left = max(left - span.size, 0)
             at_least_one = False
-        found.append((key, answer, span))
+        found.append((key, response, span))
     return found
 
 
 def _find_partition_records(
     key: Key, request_partition: FetchPartition, left: int, at_least_one: bool, committed: bool, context: RequestContext
 ) -> tuple[PartitionData, Span | None]:
-    answer = PartitionData(
+    response = PartitionData(
         partition_index=request_partition.partition,
         error_code=ErrorCode.NONE,
         high_watermark=-1,
@@ -131,59 +133,59 @@ def _find_partition_records(
             name, request_partition.partition, context.node.node_id, request_partition.current_leader_epoch
         )
         log = led.log
-        answer.high_watermark = log.end_offset
-        answer.last_stable_offset = log.last_stable_offset
-        answer.log_start_offset = log.start_offset
-        if request_partition.last_fetched_epoch >= 0 and _diverges(led, request_partition, answer):
-            return answer, None
+        response.high_watermark = log.end_offset
+        response.last_stable_offset = log.last_stable_offset
+        response.log_start_offset = log.start_offset
+        if request_partition.last_fetched_epoch >= 0 and _diverges(led, request_partition, response):
+            return response, None
         limit = min(request_partition.partition_max_bytes, left)
         until = log.last_stable_offset if committed else None
         if until is not None:
-            answer.aborted_transactions = [
+            response.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in log.aborted_transactions(request_partition.fetch_offset, until)
             ]
-        return answer, log.find(request_partition.fetch_offset, limit, at_least_one=at_least_one, until=until)
+        return response, log.find(request_partition.fetch_offset, limit, at_least_one=at_least_one, until=until)
     except BrokerError as error:
-        answer.error_code = error.code
+        response.error_code = error.code
         refresh = error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         if refresh and partition is not None and context.version >= 12:
-            answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-        return answer, None
+            response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+        return response, None
 
 
-def _downgrade(answer: PartitionData, request_partition: FetchPartition, version: int) -> None:
+def _downgrade(response: PartitionData, request_partition: FetchPartition, version: int) -> None:
     try:
-        records = downgrade(answer.records or b"", version, request_partition.fetch_offset)
+        records = downgrade(response.records or b"", version, request_partition.fetch_offset)
     except BrokerError as error:
-        answer.error_code = error.code
-        answer.records = b""
+        response.error_code = error.code
+        response.records = b""
         return
     # Before v3 (KIP-74) a response never exceeds the limits, even if the message set is cut inside a message: a client
     # that gets less than one message raises its limit.
-    answer.records = (
+    response.records = (
         records[: max(request_partition.partition_max_bytes, 0)] if version < _FIRST_BATCH_WHOLE else records
     )
 
 
-def _drop_later_aborted(answer: PartitionData) -> None:
+def _drop_later_aborted(response: PartitionData) -> None:
     """Leave out aborted transactions that start after the records in the response."""
-    data = bytes(answer.records or b"")
+    data = bytes(response.records or b"")
     end = position = 0
     while position < len(data):
         header = BatchHeader.read(data, position)
         end = header.last_offset + 1
         position += header.size
-    answer.aborted_transactions = [each for each in answer.aborted_transactions or () if each.first_offset < end]
+    response.aborted_transactions = [each for each in response.aborted_transactions or () if each.first_offset < end]
 
 
-def _diverges(partition: Partition, request_partition: FetchPartition, answer: PartitionData) -> bool:
+def _diverges(partition: Partition, request_partition: FetchPartition, response: PartitionData) -> bool:
     """Whether the log was truncated since the client read from it; sets ``diverging_epoch`` then (KIP-595)."""
     end = partition.log.end_of_epoch(request_partition.last_fetched_epoch)
     if end.epoch < 0:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.epoch < request_partition.last_fetched_epoch or end.end_offset < request_partition.fetch_offset:
-        answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+        response.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
         return True
     return False
 

@@ -32,52 +32,56 @@ async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOf
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_answer(topic.name, asked, request.isolation_level, context) for asked in topic.partitions],
+                partitions=[
+                    _response(topic.name, requested, request.isolation_level, context) for requested in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _answer(
-    topic: str, asked: ListOffsetsPartition, isolation: int, context: RequestContext
+def _response(
+    topic: str, requested: ListOffsetsPartition, isolation: int, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
-    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=ErrorCode.NONE)
+    response = ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=ErrorCode.NONE)
     try:
         node_id = context.node.node_id
-        partition = context.state.led_partition(topic, asked.partition_index, node_id, asked.current_leader_epoch)
-        if context.version < _SINCE.get(asked.timestamp, 0) or asked.timestamp < EARLIEST_PENDING:
+        partition = context.state.led_partition(
+            topic, requested.partition_index, node_id, requested.current_leader_epoch
+        )
+        if context.version < _SINCE.get(requested.timestamp, 0) or requested.timestamp < EARLIEST_PENDING:
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
         if context.version == 0:
-            answer.old_style_offsets = _old_style(partition.log, asked, context.state.clock.wall())
-            return answer
-        found = _find_offset(partition, asked.timestamp, isolation == READ_COMMITTED)
+            response.old_style_offsets = _old_style(partition.log, requested, context.state.clock.wall())
+            return response
+        found = _find_offset(partition, requested.timestamp, isolation == READ_COMMITTED)
     except BrokerError as error:
-        answer.error_code = error.code
+        response.error_code = error.code
     except UnsupportedCompressionError:
-        answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        response.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     except CorruptRecordError:
-        answer.error_code = ErrorCode.CORRUPT_MESSAGE
+        response.error_code = ErrorCode.CORRUPT_MESSAGE
     else:
         if found is not None:
-            answer.offset, answer.timestamp = found.offset, found.timestamp
+            response.offset, response.timestamp = found.offset, found.timestamp
             if context.version >= 4:
-                answer.leader_epoch = found.leader_epoch
-    return answer
+                response.leader_epoch = found.leader_epoch
+    return response
 
 
-def _old_style(log: Log, asked: ListOffsetsPartition, now: int) -> list[int]:
+def _old_style(log: Log, requested: ListOffsetsPartition, now: int) -> list[int]:
     """Return the offsets of v0: the log end and the starts of segments that were modified before a time, newest first.
 
     Before KIP-79 brokers searched by the modification times of segment files.
     """
     known = [(max(segment.base_offset, log.start_offset), segment.modified) for segment in log.segments if segment.size]
     known.append((log.end_offset, now))
-    if asked.timestamp == EARLIEST:
+    if requested.timestamp == EARLIEST:
         known = known[:1]
-    elif asked.timestamp != LATEST:
-        known = [(offset, modified) for offset, modified in known if modified <= asked.timestamp]
-    return [offset for offset, _ in reversed(known)][: max(asked.max_num_offsets, 0)]
+    elif requested.timestamp != LATEST:
+        known = [(offset, modified) for offset, modified in known if modified <= requested.timestamp]
+    return [offset for offset, _ in reversed(known)][: max(requested.max_num_offsets, 0)]
 
 
 def _find_offset(partition: Partition, timestamp: int, committed: bool) -> OffsetAndTimestamp | None:

@@ -31,7 +31,9 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
         ]
         topics = [_describe(topic, context) for topic in visible]
     else:
-        topics = [_find_or_create(asked, request.allow_auto_topic_creation, context) for asked in request.topics]
+        topics = [
+            _find_or_create(requested, request.allow_auto_topic_creation, context) for requested in request.topics
+        ]
     if request.include_topic_authorized_operations:
         for found in topics:
             if not found.error_code:
@@ -54,38 +56,40 @@ def cluster_operations(context: RequestContext) -> int:
     return context.permitted(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _find_or_create(asked: MetadataRequestTopic, may_create: bool, context: RequestContext) -> MetadataResponseTopic:
+def _find_or_create(
+    requested: MetadataRequestTopic, may_create: bool, context: RequestContext
+) -> MetadataResponseTopic:
     state = context.state
-    if asked.name is None or asked.topic_id != ZERO_UUID:
-        topic = state.topic_by_id(asked.topic_id)
+    if requested.name is None or requested.topic_id != ZERO_UUID:
+        topic = state.topic_by_id(requested.topic_id)
         if topic is None:
             # In v10 and v11 the name is not nullable.
             name = None if context.version >= 12 else ""
-            return _failed(ErrorCode.UNKNOWN_TOPIC_ID, name, asked.topic_id)
+            return _failed(ErrorCode.UNKNOWN_TOPIC_ID, name, requested.topic_id)
         if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             # The client knows the id already, but must not learn the name.
             name = None if context.version >= 12 else ""
-            return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, asked.topic_id)
+            return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, requested.topic_id)
         return _describe(topic, context)
-    if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, asked.name):
-        return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.name)
-    topic = state.topics.get(asked.name)
+    if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, requested.name):
+        return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
+    topic = state.topics.get(requested.name)
     if topic is None and may_create and state.options.value("auto.create.topics.enable"):
         if not (
             context.may(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
-            or context.may(Operation.CREATE, ResourceType.TOPIC, asked.name)
+            or context.may(Operation.CREATE, ResourceType.TOPIC, requested.name)
         ):
-            return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.name)
+            return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
         try:
-            topic = state.offsets_topic() if asked.name == OFFSETS_TOPIC else state.create_topic(asked.name)
+            topic = state.offsets_topic() if requested.name == OFFSETS_TOPIC else state.create_topic(requested.name)
         except BrokerError as error:
-            return _failed(error.code, asked.name)
+            return _failed(error.code, requested.name)
     if topic is None:
         try:
-            check_topic_name(asked.name)
+            check_topic_name(requested.name)
         except BrokerError as error:
-            return _failed(error.code, asked.name)
-        return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.name)
+            return _failed(error.code, requested.name)
+        return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, requested.name)
     return _describe(topic, context)
 
 

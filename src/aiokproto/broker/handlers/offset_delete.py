@@ -43,9 +43,9 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
 def _delete(
     group_id: str, topic: OffsetDeleteRequestTopic, subscribed: bool, context: RequestContext
 ) -> OffsetDeleteResponseTopic:
-    answers = []
-    for asked in topic.partitions:
-        index = asked.partition_index
+    responses = []
+    for requested in topic.partitions:
+        index = requested.partition_index
         error = ErrorCode.NONE
         if context.state.find_partition(topic.name, index) is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -53,5 +53,5 @@ def _delete(
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         else:
             context.groups.delete_offsets(group_id, [(topic.name, index)])
-        answers.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
-    return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
+        responses.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=responses)

@@ -18,20 +18,21 @@ async def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) 
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_answer(topic.topic, asked, context) for asked in topic.partitions]
+                topic=topic.topic,
+                partitions=[_response(topic.topic, requested, context) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _answer(topic: str, asked: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+def _response(topic: str, requested: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     try:
         node_id = context.node.node_id
-        partition = context.state.led_partition(topic, asked.partition, node_id, asked.current_leader_epoch)
+        partition = context.state.led_partition(topic, requested.partition, node_id, requested.current_leader_epoch)
     except BrokerError as error:
-        return EpochEndOffset(error_code=error.code, partition=asked.partition)
-    end = partition.log.end_of_epoch(asked.leader_epoch)
+        return EpochEndOffset(error_code=error.code, partition=requested.partition)
+    end = partition.log.end_of_epoch(requested.leader_epoch)
     return EpochEndOffset(
-        error_code=ErrorCode.NONE, partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset
+        error_code=ErrorCode.NONE, partition=requested.partition, leader_epoch=end.epoch, end_offset=end.end_offset
     )

@@ -66,42 +66,42 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
 
 
 async def _append_topic(
-    asked: TopicProduceData, request: ProduceRequest, context: RequestContext, turns: Turns
+    requested: TopicProduceData, request: ProduceRequest, context: RequestContext, turns: Turns
 ) -> TopicProduceResponse:
     responses: list[PartitionProduceResponse] = []
-    for partition in asked.partition_data:
-        responses.append(_answer(asked, partition, request, context))
+    for partition in requested.partition_data:
+        responses.append(_response(requested, partition, request, context))
         await turns.spend(len(partition.records or b""))
-    return TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=responses)
+    return TopicProduceResponse(name=requested.name, topic_id=requested.topic_id, partition_responses=responses)
 
 
-def _answer(
-    asked: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
+def _response(
+    requested: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
 ) -> PartitionProduceResponse:
     try:
-        return _append(asked, data, request, context)
+        return _append(requested, data, request, context)
     except BrokerError as error:
-        answer = PartitionProduceResponse(
+        response = PartitionProduceResponse(
             index=data.index, error_code=error.code, base_offset=-1, error_message=error.detail
         )
         if isinstance(error, InvalidRecords):
-            answer.record_errors = [
+            response.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
                 for index, text in error.records
             ]
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER and context.version >= 10:
-            name = context.topic_name(asked.name, asked.topic_id, context.version >= 13)
+            name = context.topic_name(requested.name, requested.topic_id, context.version >= 13)
             partition = context.state.partition(name, data.index)
-            answer.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-        return answer
+            response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+        return response
 
 
 def _append(
-    asked: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
+    requested: TopicProduceData, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
 ) -> PartitionProduceResponse:
     if request.acks not in (-1, 0, 1):
         raise BrokerError(ErrorCode.INVALID_REQUIRED_ACKS, detail=f"acks is {request.acks}, not -1, 0 or 1")
-    name = context.topic_name(asked.name, asked.topic_id, context.version >= 13)
+    name = context.topic_name(requested.name, requested.topic_id, context.version >= 13)
     partition = context.state.led_partition(name, data.index, context.node.node_id)
     topic = context.state.topics[name]
     if topic.internal and context.client_id != "__admin_client":

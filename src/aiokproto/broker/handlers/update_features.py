@@ -17,25 +17,26 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    results = [_check(asked, context) for asked in request.feature_updates]
+    results = [_check(requested, context) for requested in request.feature_updates]
     failed = next((result for result in results if result.error_code), None)
     if failed is None and not request.validate_only:
         features.finalize(
-            context.state.metadata, {asked.feature: asked.max_version_level for asked in request.feature_updates}
+            context.state.metadata,
+            {requested.feature: requested.max_version_level for requested in request.feature_updates},
         )
     if failed is not None and context.version >= 2:
         return UpdateFeaturesResponse(error_code=failed.error_code, error_message=failed.error_message)
     return UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results)
 
 
-def _check(asked: FeatureUpdateKey, context: RequestContext) -> UpdatableFeatureResult:
-    result = UpdatableFeatureResult(feature=asked.feature, error_code=ErrorCode.NONE, error_message=None)
-    downgrade = asked.allow_downgrade or asked.upgrade_type in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
-    valid = asked.upgrade_type in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+def _check(requested: FeatureUpdateKey, context: RequestContext) -> UpdatableFeatureResult:
+    result = UpdatableFeatureResult(feature=requested.feature, error_code=ErrorCode.NONE, error_message=None)
+    downgrade = requested.allow_downgrade or requested.upgrade_type in (SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
+    valid = requested.upgrade_type in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
     try:
         if not valid:
-            raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, detail=f"upgrade type {asked.upgrade_type}")
-        features.check(context.state.metadata, asked.feature, asked.max_version_level, downgrade=downgrade)
+            raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, detail=f"upgrade type {requested.upgrade_type}")
+        features.check(context.state.metadata, requested.feature, requested.max_version_level, downgrade=downgrade)
     except BrokerError as error:
         result.error_code, result.error_message = error.code, error.detail
     return result

@@ -97,18 +97,18 @@ def acquire_known(
         response: the member gets nothing else with them.
     """
     taken: list[InFlightRun] = []
-    got = 0
+    count = 0
     for batch, of_batch in groupby(runs, key=lambda run: run.batch):
         available = [run for run in of_batch if run.state is RecordState.AVAILABLE]
         if not available:
             continue
-        if got >= most:
+        if count >= most:
             return taken, False
         throttled = max(run.delivery_count for run in available) >= config.throttle_delivery_count
-        if throttled and got:
+        if throttled and count:
             return taken, False
-        max_records = most - got if request.record_limit else available[-1].last - available[0].first + 1
-        some = list(
+        max_records = most - count if request.record_limit else available[-1].last - available[0].first + 1
+        part = list(
             _take_throttled(available, max_records, batch_size(batch), config)
             if throttled
             else _take(available, max_records)
@@ -120,9 +120,9 @@ def acquire_known(
                 member_id=lock.member_id,
                 deadline=lock.deadline,
             )
-            for run in some
+            for run in part
         ]
-        got += sum(run.size for run in some)
+        count += sum(run.size for run in part)
         if throttled:
             return taken, False
     return taken, True
@@ -132,30 +132,30 @@ def _take(runs: Iterable[InFlightRun], max_records: int) -> Iterator[InFlightRun
     for run in runs:
         if max_records <= 0:
             return
-        some = run.within(run.first, run.first + max_records - 1)
-        max_records -= some.size
-        yield some
+        part = run.within(run.first, run.first + max_records - 1)
+        max_records -= part.size
+        yield part
 
 
 def _take_throttled(
     runs: Iterable[InFlightRun], max_records: int, batch_size: int, config: AcquisitionConfig
 ) -> Iterator[InFlightRun]:
     """Take throttled records: half of the batch, then a quarter and so on; for the last delivery a single record."""
-    got = 0
+    count = 0
     limit: int | None = None
     for run in runs:
-        alone = config.is_last_delivery(run.delivery_count)
-        if alone and got:
+        last_delivery = config.is_last_delivery(run.delivery_count)
+        if last_delivery and count:
             return
         if limit is None and run.delivery_count >= config.throttle_delivery_count:
             limit = max(1, batch_size >> (run.delivery_count - config.throttle_delivery_count + 1))
-        most = 1 if alone else max_records - got if limit is None else min(max_records - got, limit - got)
+        most = 1 if last_delivery else max_records - count if limit is None else min(max_records - count, limit - count)
         if most <= 0:
             return
-        some = run.within(run.first, run.first + most - 1)
-        got += some.size
-        yield some
-        if alone:
+        part = run.within(run.first, run.first + most - 1)
+        count += part.size
+        yield part
+        if last_delivery:
             return
 
 

@@ -150,8 +150,8 @@ class ShareCoordinator:
             persisted.check_state_epoch(state_epoch)
         self._check_exists(key)
         now = self._now()
-        fresh = first_snapshot if persisted is None else persisted.record_for_reset
-        self._append(key, fresh(state_epoch, start_offset, now))
+        new_state = first_snapshot if persisted is None else persisted.record_for_reset
+        self._append(key, new_state(state_epoch, start_offset, now))
         self.on_reset(*key)
 
     def summary(self, group: str, topic_id: bytes, partition: int) -> PartitionState | None:

@@ -227,10 +227,10 @@ class SharePartition:
         most -= sum(run.size for run in acquired)
         begin = max(first, self.end_offset)
         if more and most > 0 and begin <= last:
-            fresh = acquire_new([each for each in batches if each.last >= begin], begin, lock, request, most)
-            runs += fresh
-            acquired += [run for run in fresh if run.state is RecordState.ACQUIRED]
-            self.end_offset = fresh[-1].last + 1
+            new_state = acquire_new([each for each in batches if each.last >= begin], begin, lock, request, most)
+            runs += new_state
+            acquired += [run for run in new_state if run.state is RecordState.ACQUIRED]
+            self.end_offset = new_state[-1].last + 1
         persisted, aborted = split_by_batches(acquired, [batch for batch in batches if batch.aborted])
         self._runs = replace_runs(runs, [run.unlocked(RecordState.ARCHIVED) for run in aborted])
         self._advance_start_offset()
