@@ -1,4 +1,4 @@
-"""Requests to whatever broker coordinates a group."""
+"""Requests to the broker that coordinates a group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Coordinator:
-    """A connection to whatever broker coordinates a group, found anew when that one says it does not."""
+    """A connection to a group's coordinator, which is found again after NOT_COORDINATOR."""
 
     def __init__(self, cluster: BehaviourCluster, group: str) -> None:
         self._cluster = cluster
@@ -42,7 +42,7 @@ class Coordinator:
         self._wire: Wire | None = None
 
     async def connect(self) -> Wire:
-        """The connection, once a broker knows the coordinator: a cluster where nobody has asked yet makes its topic."""
+        """The connection, once a broker knows the coordinator: the first request creates the offsets topic."""
         while self._wire is None:
             for server in self._cluster.bootstrap_servers.split(","):
                 host, port = server.split(":")
@@ -65,7 +65,7 @@ class Coordinator:
             self._wire = None
 
     async def ask(self, request: Request[R], error: Callable[[R], int], version: int | None = None) -> R:
-        """Ask until a coordinator is there to answer."""
+        """Send a request until a coordinator is available."""
         while True:
             try:
                 answer = await (await self.connect()).ask(request, version)
@@ -107,7 +107,7 @@ class Coordinator:
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     async def fetch(self, member_id: str | None, epoch: int, topic: str) -> ErrorCode | int:
-        """The committed offset of the topic's first partition, or why not."""
+        """The committed offset of the topic's first partition, or the error."""
         asked = OffsetFetchRequestGroup(
             group_id=self.group,
             member_id=member_id,
@@ -119,7 +119,7 @@ class Coordinator:
         return ErrorCode(group.error_code) or group.topics[0].partitions[0].committed_offset
 
     async def partition(self) -> int:
-        """The partition of the offsets topic that the group belongs to: by Java's hash of its name."""
+        """The partition of the offsets topic that the group belongs to, by Java's hash of its id."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name="__consumer_offsets")])
         count = len((await (await self.connect()).ask(request)).topics[0].partitions)
         value = 0

@@ -1,4 +1,4 @@
-"""Members of a share group, made of requests: each does what it is told, on a connection of its own."""
+"""Members of a share group, made of single requests, each on its own connection."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tests.patience import PATIENCE
 
 GROUP_RESOURCE = 32
 INTERVAL_MS = 5001
-"""Of heartbeats: no group has it that was not given it."""
+"""A heartbeat interval that no group has by default."""
 
 Ack = tuple[int, int, Sequence[int]]
-"""First offset, last offset, and what is said of them."""
+"""First offset, last offset, and their acknowledge types."""
 
 
 class Member:
@@ -46,7 +46,7 @@ class Member:
         self.group_epoch = 0
         self.assigned: list[int] = []
 
-    async def beat(self) -> ShareGroupHeartbeatResponse:
+    async def heartbeat(self) -> ShareGroupHeartbeatResponse:
         """Join, or stay."""
         answer = await self.scene.client.request(
             ShareGroupHeartbeatRequest(
@@ -79,7 +79,7 @@ class Member:
         bytes_wanted: int = 1 << 20,
         **fields: Any,
     ) -> ShareFetchResponse:
-        """One request, of the session's next epoch unless told."""
+        """Send one request, with the session's next epoch by default."""
         asked = [
             share_fetch.FetchPartition(
                 partition_index=index,
@@ -113,18 +113,18 @@ class Member:
         return answer
 
     async def acquire(self, *acks: Ack, **fields: Any) -> dict[int, int]:
-        """Fetch until there is something; returns how often each record was delivered, by offset."""
+        """Fetch until records are acquired; returns their delivery counts by offset."""
         (only,) = await self.acquire_all(*acks, **fields)
         return only
 
     async def acquire_all(self, *acks: Ack, **fields: Any) -> list[dict[int, int]]:
-        """As :meth:`acquire`, of each partition that gave something."""
+        """As :meth:`acquire`, for each partition with records."""
         while True:
             answer = await self.fetch(*acks, **{"wait": 500, **fields})
             assert answer.error_code == 0, answer
             parts = parts_of(answer)
             assert not any(part.acknowledge_error_code for part in parts), answer
-            # What Kafka says of a partition of which it has just begun to keep a state.
+            # Kafka's error for a partition whose state has just been initialized.
             assert all(ErrorCode(part.error_code).retriable for part in parts if part.error_code), answer
             if any(part.acquired_records for part in parts):
                 return [deliveries(part) for part in parts if part.acquired_records]
@@ -133,7 +133,7 @@ class Member:
     async def acknowledge(
         self, *acks: Ack, partition: int = 0, epoch: int | None = None, renew: bool = False, version: int = 2
     ) -> ShareAcknowledgeResponse:
-        """One request, of the session's next epoch unless told."""
+        """Send one request, with the session's next epoch by default."""
         batches = [
             share_acknowledge.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
             for first, last, types in acks
@@ -153,20 +153,20 @@ class Member:
             self.epoch = sent + 1
         return answer
 
-    async def say(self, *acks: Ack, partition: int = 0, renew: bool = False) -> ErrorCode:
-        """Acknowledge, and hear what became of it."""
+    async def acknowledge_error(self, *acks: Ack, partition: int = 0, renew: bool = False) -> ErrorCode:
+        """Acknowledge, and return the error code."""
         answer = await self.acknowledge(*acks, partition=partition, renew=renew)
         assert answer.error_code == 0, answer
         return ErrorCode(answer.responses[0].partitions[0].error_code)
 
 
 def parts_of(answer: ShareFetchResponse) -> list[PartitionData]:
-    """What is told of each partition."""
+    """The partitions of a response."""
     return [part for topic in answer.responses for part in topic.partitions]
 
 
 def deliveries(part: PartitionData) -> dict[int, int]:
-    """How often each record that was acquired was delivered, by offset. All of them are there."""
+    """The delivery counts of the acquired records by offset. All of these are in the response."""
     counts = {
         offset: each.delivery_count
         for each in part.acquired_records
@@ -178,7 +178,7 @@ def deliveries(part: PartitionData) -> dict[int, int]:
 
 
 class Scene:
-    """A share group and a topic, and who reads it."""
+    """A share group, a topic and its members."""
 
     def __init__(self, client: Client, topic: str, topic_id: bytes) -> None:
         self.client = client
@@ -187,7 +187,7 @@ class Scene:
         self.topic_id = topic_id
 
     async def produce(self, *sizes: int, partition: int = 0, age: float = 0) -> None:
-        """Write batches of so many records each, which are some seconds old."""
+        """Write batches with given numbers of records, which are some seconds old."""
         timestamp = int((time.time() - age) * 1000)
         for size in sizes:
             data = batch([b"v%d" % number for number in range(size)], timestamp)
@@ -203,7 +203,7 @@ class Scene:
                 code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     async def configure(self, **options: str) -> None:
-        """Set options of the group, named with underscores; returns once all brokers have heard of them."""
+        """Set options of the group, named with underscores; returns once all brokers have them."""
         options["heartbeat_interval_ms"] = str(INTERVAL_MS)
         changes = [
             AlterableConfig(name=f"share.{name.replace('_', '.')}", config_operation=0, value=value)
@@ -224,15 +224,15 @@ class Scene:
 
     @asynccontextmanager
     async def member(self, partition: int = 0) -> AsyncIterator[Member]:
-        """A member that has joined, with a connection to who leads a partition."""
+        """A member that has joined, with a connection to the leader of a partition."""
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)])
         known = await self.client.request(asked)
         leader = known.topics[0].partitions[partition].leader_id
         (node,) = [node for node in known.brokers if node.node_id == leader]
         async with connect_to(f"{node.host}:{node.port}") as wire:
             member = Member(self, wire, str(uuid4()))
-            # A real broker describes options a moment before the group has them; those go by them whom it tells so.
-            while (await member.beat()).heartbeat_interval_ms != INTERVAL_MS or not member.assigned:
+            # A real broker describes options a moment before the group has them; heartbeats show when it does.
+            while (await member.heartbeat()).heartbeat_interval_ms != INTERVAL_MS or not member.assigned:
                 pass
             yield member
 
@@ -241,7 +241,7 @@ class Scene:
 async def scene(
     cluster: BehaviourCluster, topic: str, partitions: int = 1, replication: int | None = None, **options: str
 ) -> AsyncIterator[Scene]:
-    """A new topic, and a group that reads it from its beginning."""
+    """A new topic, and a group that reads it from the start."""
     await cluster.create_topic(topic, partitions=partitions, replication=replication)
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         found = (await client.metadata([topic]))[topic]

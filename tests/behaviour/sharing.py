@@ -1,4 +1,4 @@
-"""A member of a share group, and what is asked about such groups."""
+"""A member of a share group, and admin requests about share groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.behaviour.coordinator import Coordinator
 
 
 class ShareMember:
-    """A member that does what it is told, when it is told to go on."""
+    """A member that follows its assignment, one heartbeat at a time."""
 
     def __init__(self, at: Coordinator, member_id: str, *topics: str, **fields: Any) -> None:
         self.at = at
@@ -107,7 +107,7 @@ async def alter(at: Coordinator, topic: str, starts: Mapping[int, int]) -> Alter
 
 
 async def alter_when_known(at: Coordinator, topic: str, starts: Mapping[int, int]) -> AlterShareGroupOffsetsResponse:
-    """Set offsets once the coordinator has heard of the topic, which in a real broker is a little after the others."""
+    """Set offsets once the coordinator knows the topic, which in a real cluster is a little after the others."""
     while True:
         answer = await alter(at, topic, starts)
         if answer.responses[0].partitions[0].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

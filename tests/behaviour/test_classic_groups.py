@@ -65,7 +65,7 @@ async def describe(at: Coordinator) -> DescribedGroup:
     return (await at.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
 
 
-async def test_a_member_from_its_id_to_its_leaving(cluster: BehaviourCluster, topic: str) -> None:
+async def test_the_life_of_a_classic_member(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         assert (await join(at, "who")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         required = await join(at)
@@ -75,7 +75,7 @@ async def test_a_member_from_its_id_to_its_leaving(cluster: BehaviourCluster, to
         assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, required.member_id)
         assert (joined.protocol_type, joined.protocol_name) == ("consumer", "range")
         assert [member.member_id for member in joined.members] == [required.member_id]
-        # Kafka describes what all replicas have, which is nothing at first.
+        # Kafka describes what all replicas have, which at first is nothing.
         while (described := await describe(at)).group_state == "Dead":
             pass
         assert (described.group_state, described.protocol_data) == ("CompletingRebalance", "")
@@ -104,14 +104,14 @@ async def test_a_member_from_its_id_to_its_leaving(cluster: BehaviourCluster, to
         ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-async def test_joins_that_are_refused(
+async def test_invalid_joins_are_refused(
     cluster: BehaviourCluster, topic: str, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     async with coordinator(cluster, topic) as at:
         assert ErrorCode((await join(at, **fields)).error_code) is error
 
 
-async def test_protocols_must_have_one_in_common(cluster: BehaviourCluster, topic: str) -> None:
+async def test_members_need_a_common_protocol(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         joined = await join(at, group_instance_id="i")
         assert (await sync(at, joined, group_instance_id="i")).error_code == 0
@@ -122,7 +122,7 @@ async def test_protocols_must_have_one_in_common(cluster: BehaviourCluster, topi
             assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-async def test_a_static_member_that_restarts_keeps_its_place(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_static_member_that_restarts_keeps_its_assignment(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         before = await join(at, group_instance_id="i")
         assert (await sync(at, before, group_instance_id="i")).assignment == b"mine"
@@ -136,7 +136,7 @@ async def test_a_static_member_that_restarts_keeps_its_place(cluster: BehaviourC
         assert await leave(at, "", "i") is ErrorCode.NONE
 
 
-async def test_a_second_member_makes_the_first_join_again(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_second_member_makes_the_first_rejoin(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at, coordinator(cluster, topic) as aside:
         first = await join(at, (await join(at)).member_id)
         assert (await sync(at, first)).error_code == 0

@@ -35,7 +35,7 @@ GROUP_RESOURCE = 32
 
 
 class Member:
-    """A member that does what it is told, when it is told to go on."""
+    """A member that follows its assignment, one heartbeat at a time."""
 
     def __init__(self, at: Coordinator, member_id: str, **fields: Any) -> None:
         self.at = at
@@ -71,7 +71,7 @@ async def until(condition: Callable[[], bool], *members: Member) -> None:
             await member.beat()
 
 
-async def test_members_share_what_they_read(cluster: BehaviourCluster, topic: str) -> None:
+async def test_members_share_the_partitions(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=4)
     async with coordinator(cluster, topic) as at:
         first, second = (Member(at, name, subscribed_topic_names=[topic]) for name in ("first", "second"))
@@ -82,7 +82,7 @@ async def test_members_share_what_they_read(cluster: BehaviourCluster, topic: st
         while len(second.partitions) < 2:
             for member in (first, second):
                 await member.beat()
-                assert not set(first.partitions) & set(second.partitions), "a partition is at one member alone"
+                assert not set(first.partitions) & set(second.partitions), "a partition has one owner"
             kept = first.partitions
         await until(lambda: first.epoch == second.epoch, first, second)
         assert sorted(kept + second.partitions) == [0, 1, 2, 3]
@@ -104,7 +104,7 @@ async def test_members_share_what_they_read(cluster: BehaviourCluster, topic: st
         assert empty.group_epoch == empty.assignment_epoch
 
 
-async def test_range_is_an_assignor_too(cluster: BehaviourCluster, topic: str) -> None:
+async def test_the_range_assignor_can_be_chosen(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=5)
     async with coordinator(cluster, topic) as at:
         fields: dict[str, Any] = {"subscribed_topic_names": [topic], "server_assignor": "range"}
@@ -141,7 +141,7 @@ JOIN: dict[str, Any] = {"rebalance_timeout_ms": 1000, "subscribed_topic_names": 
         ("known", 9, {}, ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
-async def test_heartbeats_that_are_refused(
+async def test_invalid_heartbeats_are_refused(
     cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     async with coordinator(cluster, topic) as at:
@@ -152,21 +152,21 @@ async def test_heartbeats_that_are_refused(
         assert (answer.member_id, answer.member_epoch, answer.assignment) == (None, 0, None)
 
 
-async def test_a_heartbeat_of_no_group(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_heartbeat_for_an_unknown_group_is_refused(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         answer = await at.heartbeat("m", 5)
         assert ErrorCode(answer.error_code) is ErrorCode.GROUP_ID_NOT_FOUND
         assert answer.error_message
 
 
-async def test_a_member_of_v0_may_leave_its_id_to_the_coordinator(cluster: BehaviourCluster, topic: str) -> None:
+async def test_in_v0_the_coordinator_can_generate_the_member_id(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         answer = await at.heartbeat("", 0, version=0, **JOIN)
         assert answer.error_code == 0
         assert answer.member_id
 
 
-async def test_a_static_member_leaves_for_a_while(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_static_member_leaves_temporarily(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
         before = Member(at, "before", instance_id="i", subscribed_topic_names=[topic])
@@ -181,8 +181,8 @@ async def test_a_static_member_leaves_for_a_while(cluster: BehaviourCluster, top
         assert (after.epoch, after.partitions) == (epoch, [0, 1])
 
 
-async def test_patterns(cluster: BehaviourCluster, topic: str) -> None:
-    """They match whole names, and topics that come later."""
+async def test_regular_expressions_are_resolved(cluster: BehaviourCluster, topic: str) -> None:
+    """They match whole names, and topics that are created later."""
     await cluster.create_topic(f"{topic}-1", partitions=2)
     await cluster.create_topic(f"{topic}-10", partitions=3)
     async with coordinator(cluster, topic) as at:
@@ -194,7 +194,7 @@ async def test_patterns(cluster: BehaviourCluster, topic: str) -> None:
 
 
 async def test_partitions_that_are_added_are_assigned(cluster: BehaviourCluster, topic: str) -> None:
-    """A topic that comes into being is noticed without anybody's asking."""
+    """A topic that is created is noticed without a request for it."""
     async with coordinator(cluster, topic) as at:
         member = Member(at, "m", subscribed_topic_names=[topic])
         await member.beat()
@@ -203,7 +203,7 @@ async def test_partitions_that_are_added_are_assigned(cluster: BehaviourCluster,
         await until(lambda: member.partitions == [0, 1, 2], member)
 
 
-async def test_offsets_are_committed_in_an_epoch(cluster: BehaviourCluster, topic: str) -> None:
+async def test_offset_commits_are_checked_against_the_member_epoch(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
         assert await at.commit("m", 1, topic) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -215,7 +215,7 @@ async def test_offsets_are_committed_in_an_epoch(cluster: BehaviourCluster, topi
         (mine,) = member.partitions
         assert member.epoch > assigned_in
         assert await at.commit("m", member.epoch, topic, mine) is ErrorCode.NONE
-        assert await at.commit("m", assigned_in, topic, mine) is ErrorCode.NONE, "it has had it since then"
+        assert await at.commit("m", assigned_in, topic, mine) is ErrorCode.NONE, "it has owned the partition since then"
         assert await at.commit("m", assigned_in, topic, 1 - mine) is ErrorCode.STALE_MEMBER_EPOCH
         assert await at.commit("m", member.epoch + 1, topic, mine) is ErrorCode.STALE_MEMBER_EPOCH
         assert await at.commit("m", member.epoch, topic, mine, version=8) is ErrorCode.UNSUPPORTED_VERSION
@@ -228,7 +228,7 @@ async def test_offsets_are_committed_in_an_epoch(cluster: BehaviourCluster, topi
         assert await at.fetch("nobody", 1, topic) is ErrorCode.UNKNOWN_MEMBER_ID
         await other.leave()
         await member.leave()
-        assert await at.commit("", -1, topic, offset=12) is ErrorCode.NONE, "nobody is in the group"
+        assert await at.commit("", -1, topic, offset=12) is ErrorCode.NONE, "the group has no members"
 
 
 async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: BehaviourCluster, topic: str) -> None:
@@ -263,7 +263,7 @@ async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: Behavio
         assert (await at.describe()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_a_group_has_options_of_its_own(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_group_can_have_its_own_options(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         member = Member(at, "m", subscribed_topic_names=[topic])
         assert (await member.beat()).heartbeat_interval_ms == 5000
@@ -300,8 +300,10 @@ async def test_a_group_has_options_of_its_own(cluster: BehaviourCluster, topic: 
             assert await alter(name, value) == ErrorCode.INVALID_CONFIG, name
 
 
-async def test_a_classic_consumer_among_members_of_the_new_protocol(cluster: BehaviourCluster, topic: str) -> None:
-    """Its group becomes a consumer group when one of these joins, and a classic one again when the last has left."""
+async def test_a_classic_consumer_shares_a_group_with_consumer_protocol_members(
+    cluster: BehaviourCluster, topic: str
+) -> None:
+    """The group becomes a consumer group when a consumer member joins, and classic again when the last one has left."""
     await cluster.create_topic(topic, partitions=4)
     options: dict[str, Any] = {
         "group_id": topic,
@@ -333,7 +335,7 @@ async def test_a_classic_consumer_among_members_of_the_new_protocol(cluster: Beh
         assert (await at.listed())[topic][0] == "classic"
 
 
-async def test_members_survive_their_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
+async def test_members_survive_a_change_of_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, partitions=4, replication=3)
     async with coordinator(cluster3, topic) as at:
         first = Member(at, "first", subscribed_topic_names=[topic])

@@ -1,4 +1,4 @@
-"""What coordinators write into the offsets topic: the embedded broker's own and real Kafka's are read alike."""
+"""What coordinators write to the offsets topic: our code restores the embedded broker's and real Kafka's records."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.clusters import BehaviourCluster
 
 OFFSETS = "__consumer_offsets"
 EARLIEST = -2
-"""The timestamp that asks for the first offset of a log."""
+"""The ListOffsets timestamp for the first offset of a log."""
 
 
 async def written(at: Coordinator) -> dict[bytes, bytes]:
-    """The records that count, of all groups in the group's partition."""
+    """The records of all groups in the group's partition, without those of aborted transactions."""
     latest: dict[bytes, bytes] = {}
     for record in await everything(await at.connect(), OFFSETS, await at.partition()):
         assert record.key is not None
@@ -36,7 +36,7 @@ async def written(at: Coordinator) -> dict[bytes, bytes]:
 
 
 async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord]:
-    """All records of a log, from its beginning, which may have moved; where transactions of others ended is none."""
+    """All records of a log from its start, which can have moved, without control records."""
     asked = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
     start = (await wire.ask(request)).topics[0].partitions[0]
@@ -51,7 +51,7 @@ async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord
         found += [record for batch in batches if not batch.is_control for record in batch]
 
 
-async def test_a_consumer_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:
+async def test_consumer_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=4)
     async with coordinator(cluster, topic) as at:
         first = Member(at, "first", instance_id="i", rack_id="r", subscribed_topic_names=[topic])
@@ -97,7 +97,7 @@ async def test_a_consumer_group_is_read_back(cluster: BehaviourCluster, topic: s
         assert (empty.members, empty.epoch) == ({}, (await at.describe()).group_epoch)
 
 
-async def test_a_classic_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:
+async def test_classic_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
 
         async def read() -> ClassicGroup:

@@ -30,11 +30,11 @@ def of(*offsets: int, count: int = 1) -> dict[int, int]:
     return dict.fromkeys(offsets, count)
 
 
-async def test_each_record_is_delivered_until_somebody_is_done_with_it(cluster: BehaviourCluster, topic: str) -> None:
+async def test_each_record_is_delivered_until_it_is_acknowledged(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic) as at, at.member() as one:
         await at.produce(6)
         assert await one.acquire() == of(*range(6))
-        assert await one.say((0, 5, [ACCEPT, RELEASE, REJECT, GAP, RELEASE, ACCEPT])) is ErrorCode.NONE
+        assert await one.acknowledge_error((0, 5, [ACCEPT, RELEASE, REJECT, GAP, RELEASE, ACCEPT])) is ErrorCode.NONE
         assert await one.acquire() == of(1, 4, count=2)
         await at.produce(1)
         assert await one.acquire((1, 1, [ACCEPT]), (4, 4, [REJECT])) == of(6)
@@ -45,8 +45,8 @@ async def test_two_members_share_a_partition(cluster: BehaviourCluster, topic: s
         await at.produce(3, 3)
         assert await one.acquire(most=3) == of(0, 1, 2)
         assert await other.acquire(most=3) == of(3, 4, 5)
-        assert await other.say((0, 2, [ACCEPT])) is ErrorCode.INVALID_RECORD_STATE
-        assert await one.say((0, 2, [RELEASE])) is ErrorCode.NONE
+        assert await other.acknowledge_error((0, 2, [ACCEPT])) is ErrorCode.INVALID_RECORD_STATE
+        assert await one.acknowledge_error((0, 2, [RELEASE])) is ErrorCode.NONE
         assert await other.acquire() == of(0, 1, 2, count=2)
 
 
@@ -55,43 +55,43 @@ async def test_a_fetch_waits_for_what_others_release(cluster: BehaviourCluster, 
         await at.produce(4)
         assert await one.acquire() == of(0, 1, 2, 3)
         waiting = asyncio.create_task(other.acquire())
-        assert await one.say((1, 2, [RELEASE])) is ErrorCode.NONE
+        assert await one.acknowledge_error((1, 2, [RELEASE])) is ErrorCode.NONE
         assert await waiting == of(1, 2, count=2)
 
 
-async def test_what_was_delivered_too_often_is_archived(cluster: BehaviourCluster, topic: str) -> None:
+async def test_records_delivered_too_often_are_archived(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic, delivery_count_limit="2") as at, at.member() as one:
         await at.produce(2)
         assert await one.acquire() == of(0, 1)
         assert await one.acquire((0, 1, [RELEASE])) == of(0, 1, count=2)
-        assert await one.say((0, 1, [RELEASE])) is ErrorCode.NONE
+        assert await one.acknowledge_error((0, 1, [RELEASE])) is ErrorCode.NONE
         await at.produce(1)
         assert await one.acquire() == of(2)
 
 
-async def test_often_delivered_records_come_in_ever_smaller_numbers(cluster: BehaviourCluster, topic: str) -> None:
-    """What is wrong with one of them must not archive the others."""
+async def test_records_delivered_often_are_throttled(cluster: BehaviourCluster, topic: str) -> None:
+    """One bad record must not archive the others."""
     async with scene(cluster, topic) as at, at.member() as one:
         await at.produce(8)
         for count in (1, 2, 3):
             assert await one.acquire() == of(*range(8), count=count), count
-            assert await one.say((0, 7, [RELEASE])) is ErrorCode.NONE
+            assert await one.acknowledge_error((0, 7, [RELEASE])) is ErrorCode.NONE
         assert await one.acquire() == of(0, 1, 2, 3, count=4)
-        assert await one.say((0, 3, [RELEASE])) is ErrorCode.NONE
+        assert await one.acknowledge_error((0, 3, [RELEASE])) is ErrorCode.NONE
         assert await one.acquire() == of(0, count=5)
         assert await one.acquire() == of(1, count=5)
 
 
-async def test_a_lock_ends(cluster: BehaviourCluster, topic: str) -> None:
+async def test_an_acquisition_lock_expires(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic, record_lock_duration_ms="1000") as at, at.member() as one, at.member() as other:
         await at.produce(2)
         assert await one.acquire() == of(0, 1)
         assert await other.acquire() == of(0, 1, count=2)
-        assert await one.say((0, 1, [ACCEPT])) is ErrorCode.INVALID_RECORD_STATE
+        assert await one.acknowledge_error((0, 1, [ACCEPT])) is ErrorCode.INVALID_RECORD_STATE
 
 
-async def test_a_lock_is_renewed(cluster: BehaviourCluster, topic: str) -> None:
-    # A slow machine must not take that long from one renewal to the next.
+async def test_an_acquisition_lock_can_be_renewed(cluster: BehaviourCluster, topic: str) -> None:
+    # Longer than a slow machine takes from one renewal to the next.
     lock_ms = 6000
     async with (
         scene(cluster, topic, record_lock_duration_ms=f"{lock_ms}") as at,
@@ -111,17 +111,17 @@ async def test_a_lock_is_renewed(cluster: BehaviourCluster, topic: str) -> None:
             assert parts_of(renewed)[0].acknowledge_error_code == 0
             await asyncio.wait([waiting], timeout=0.1)
         assert await waiting == of(1, count=2)
-        assert await one.say((0, 0, [ACCEPT])) is ErrorCode.NONE
+        assert await one.acknowledge_error((0, 0, [ACCEPT])) is ErrorCode.NONE
 
 
 async def test_renewal_can_be_turned_off(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic, renew_acknowledge_enable="false") as at, at.member() as one:
         await at.produce(1)
         assert await one.acquire() == of(0)
-        assert await one.say((0, 0, [RENEW]), renew=True) is ErrorCode.INVALID_RECORD_STATE
+        assert await one.acknowledge_error((0, 0, [RENEW]), renew=True) is ErrorCode.INVALID_RECORD_STATE
 
 
-async def test_the_end_of_a_session_releases_what_the_member_had(cluster: BehaviourCluster, topic: str) -> None:
+async def test_closing_a_share_session_releases_its_records(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic) as at, at.member() as other:
         async with at.member() as one:
             await at.produce(3)
@@ -133,7 +133,7 @@ async def test_the_end_of_a_session_releases_what_the_member_had(cluster: Behavi
             assert (await other.fetch((1, 1, [ACCEPT]), epoch=-1)).error_code == 0
             one.epoch = 0
             assert await one.acquire() == of(2, count=3)
-        # That was the end of its connection.
+        # Its connection was closed by that.
         other.epoch = 0
         assert await other.acquire() == of(2, count=4)
 
@@ -149,7 +149,7 @@ async def test_the_end_of_a_session_releases_what_the_member_had(cluster: Behavi
         ({"partition_max_record_locks": "100"}, {"share_acquire_mode": 1}, [60, 60, 60], list(range(100))),
     ],
 )
-async def test_how_much_is_acquired(
+async def test_acquire_modes_limit_the_records(
     cluster: BehaviourCluster,
     topic: str,
     options: dict[str, Any],
@@ -162,17 +162,17 @@ async def test_how_much_is_acquired(
         assert await one.acquire(**fields) == of(*expected)
 
 
-async def test_no_more_is_in_flight_than_there_can_be_locks(cluster: BehaviourCluster, topic: str) -> None:
+async def test_the_number_of_records_in_flight_is_limited(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic, partition_max_record_locks="100") as at, at.member() as one:
         await at.produce(*[50] * 4)
         assert await one.acquire() == of(*range(100))
         assert not any(part.acquired_records for part in parts_of(await one.fetch()))
-        assert await one.say((50, 99, [ACCEPT])) is ErrorCode.NONE
+        assert await one.acknowledge_error((50, 99, [ACCEPT])) is ErrorCode.NONE
         assert not (await one.fetch()).responses, "the first of them are still in flight"
         assert await one.acquire((0, 49, [ACCEPT])) == of(*range(100, 200))
 
 
-async def test_what_is_new_comes_in_ranges_of_batches(cluster: BehaviourCluster, topic: str) -> None:
+async def test_new_records_are_acquired_in_ranges_of_batches(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic) as at, at.member() as one:
         await at.produce(*[2] * 5)
         while not (answer := await one.fetch(wait=500, batch_size=3)).responses[0].partitions[0].acquired_records:
@@ -185,8 +185,10 @@ async def test_what_is_new_comes_in_ranges_of_batches(cluster: BehaviourCluster,
     ("reset", "expected"),
     [("earliest", [0, 1, 2]), ("latest", [2]), ("by_duration:PT1H", [2]), ("by_duration:P2DT0.5S", [0, 1, 2])],
 )
-async def test_where_a_group_begins(cluster: BehaviourCluster, topic: str, reset: str, expected: list[int]) -> None:
-    """If no record is as young as that, nobody can say until there is one."""
+async def test_share_auto_offset_reset_decides_where_a_group_starts(
+    cluster: BehaviourCluster, topic: str, reset: str, expected: list[int]
+) -> None:
+    """If no record is as new as that, the start is undecided until there is one."""
     async with scene(cluster, topic, auto_offset_reset=reset) as at:
         await at.produce(2, age=7200)
         async with at.member() as one:
@@ -194,7 +196,7 @@ async def test_where_a_group_begins(cluster: BehaviourCluster, topic: str, reset
             while True:
                 parts = parts_of(await one.fetch(wait=100))
                 found |= {offset for part in parts for offset in deliveries(part)}
-                # Nothing is told of the partition until somebody has found out where the group begins.
+                # The response lacks the partition until its start offset is decided.
                 code = next((ErrorCode(part.error_code) for part in parts), None)
                 if code in (ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE):
                     break
@@ -219,8 +221,10 @@ async def write_transactions(at: Scene) -> None:
 
 
 @pytest.mark.parametrize(("level", "seen"), [("read_committed", [2, 3, 4, 5]), ("read_uncommitted", list(range(8)))])
-async def test_aborted_records_are_nobody_s(cluster: BehaviourCluster, topic: str, level: str, seen: list[int]) -> None:
-    """Markers are delivered, and are gaps to those who read."""
+async def test_aborted_records_are_not_acquired(
+    cluster: BehaviourCluster, topic: str, level: str, seen: list[int]
+) -> None:
+    """Markers are delivered, and are gaps for consumers."""
     async with scene(cluster, topic, isolation_level=level) as at, at.member() as one:
         await write_transactions(at)
         found: set[int] = set()
@@ -229,11 +233,11 @@ async def test_aborted_records_are_nobody_s(cluster: BehaviourCluster, topic: st
         assert sorted(found) == seen
 
 
-async def test_records_that_are_deleted_are_done_with(cluster: BehaviourCluster, topic: str) -> None:
+async def test_deleted_records_are_not_delivered(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic) as at, at.member() as one:
         await at.produce(2, 2)
         assert await one.acquire() == of(0, 1, 2, 3)
-        assert await one.say((0, 3, [RELEASE])) is ErrorCode.NONE
+        assert await one.acknowledge_error((0, 3, [RELEASE])) is ErrorCode.NONE
         gone = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])
         deleted = await at.client.request(DeleteRecordsRequest(topics=[gone], timeout_ms=9000))
         assert deleted.topics[0].partitions[0].error_code == 0
@@ -241,7 +245,7 @@ async def test_records_that_are_deleted_are_done_with(cluster: BehaviourCluster,
 
 
 @pytest.mark.usefixtures("alone")
-async def test_partitions_come_into_a_session_and_leave_it(cluster: BehaviourCluster, topic: str) -> None:
+async def test_partitions_are_added_to_and_removed_from_a_session(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic, partitions=2) as at, at.member() as one:
         await at.produce(1, partition=0)
         assert await one.acquire_all(partitions=[0, 1]) == [of(0)]
@@ -254,7 +258,7 @@ async def test_partitions_come_into_a_session_and_leave_it(cluster: BehaviourClu
         assert not any(part.acquired_records for part in parts_of(await one.fetch(partitions=[])))
 
 
-async def test_an_administrator_says_where_a_group_goes_on(cluster: BehaviourCluster, topic: str) -> None:
+async def test_an_administrator_resets_the_start_offset(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic) as at:
         await at.produce(4)
         async with at.member() as one:
@@ -293,22 +297,22 @@ NOT_ITS_OWN = ErrorCode.INVALID_RECORD_STATE
         ([(0, 1, [ACCEPT]), (9, 9, [ACCEPT])], BEYOND),
     ],
 )
-async def test_acknowledgements_that_are_refused(
+async def test_invalid_acknowledgements_are_refused(
     cluster: BehaviourCluster, topic: str, acks: list[Ack], error: ErrorCode
 ) -> None:
     async with scene(cluster, topic) as at, at.member() as one:
         await at.produce(4)
         assert await one.acquire() == of(0, 1, 2, 3)
-        assert await one.say(*acks) is error
+        assert await one.acknowledge_error(*acks) is error
         answer = await one.fetch(*acks)
         (part,) = answer.responses[0].partitions
         assert (answer.error_code, part.error_code, ErrorCode(part.acknowledge_error_code)) == (0, 0, error)
-        assert await one.say((0, 3, [ACCEPT])) is ErrorCode.NONE, "nothing was done of what was refused"
-        assert await one.say((0, 3, [ACCEPT])) is not ErrorCode.INVALID_REQUEST
+        assert await one.acknowledge_error((0, 3, [ACCEPT])) is ErrorCode.NONE, "nothing that was refused was applied"
+        assert await one.acknowledge_error((0, 3, [ACCEPT])) is not ErrorCode.INVALID_REQUEST
 
 
 async def refusal(one: Member, case: str) -> ErrorCode:
-    """What is heard of a request."""
+    """The error code of a response."""
     if case == "acknowledges at once":
         return ErrorCode((await one.fetch((0, 0, [ACCEPT]), epoch=0)).error_code)
     if case == "goes on with no session":
@@ -345,18 +349,20 @@ async def refusal(one: Member, case: str) -> ErrorCode:
         ("renews and fetches", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_requests_that_are_refused(cluster: BehaviourCluster, topic: str, case: str, error: ErrorCode) -> None:
+async def test_invalid_requests_are_refused(cluster: BehaviourCluster, topic: str, case: str, error: ErrorCode) -> None:
     async with scene(cluster, topic) as at, at.member() as one:
         assert await refusal(one, case) is error
 
 
-async def test_partitions_that_are_not_there(cluster: BehaviourCluster, topic: str) -> None:
+async def test_unknown_partitions_are_refused(cluster: BehaviourCluster, topic: str) -> None:
     async with scene(cluster, topic) as at, at.member() as one:
         answer = await one.fetch(partitions=[7], wait=100)
         (part,) = answer.responses[0].partitions
         assert ErrorCode(part.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await one.say((0, 0, [ACCEPT]), partition=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await one.say((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nothing was fetched of it"
+        assert await one.acknowledge_error((0, 0, [ACCEPT]), partition=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await one.acknowledge_error((0, 0, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (
+            "nothing was fetched from it"
+        )
         at.topic_id = ZERO_UUID[:-1] + b"\x07"
         one.epoch = 0
         answer = await one.fetch(wait=100)
@@ -364,8 +370,8 @@ async def test_partitions_that_are_not_there(cluster: BehaviourCluster, topic: s
         assert ErrorCode(part.error_code) is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_who_may_share(secured: Secured, topic: str, user: str) -> None:
-    """The group to begin at all, and of the topics those that may be read."""
+async def test_permissions_are_checked(secured: Secured, topic: str, user: str) -> None:
+    """Permission for the group is needed to create a session; of the topics, those are read that are permitted."""
     async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
         await create(admin, topic)
         known = await admin.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
@@ -394,8 +400,8 @@ async def test_who_may_share(secured: Secured, topic: str, user: str) -> None:
         await grant(admin, rule(user, GROUP, topic, READ))
         (part,) = parts_of(await somebody.ask(fetch))
         assert ErrorCode(part.error_code) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        told = (await somebody.ask(acknowledge)).responses[0].partitions[0]
-        assert ErrorCode(told.error_code) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response = (await somebody.ask(acknowledge)).responses[0].partitions[0]
+        assert ErrorCode(response.error_code) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         await grant(admin, rule(user, TOPIC, topic, READ))
         fetch.share_session_epoch, fetch.topics = 2, []
         assert not any(
@@ -407,12 +413,12 @@ async def test_who_may_share(secured: Secured, topic: str, user: str) -> None:
 # ---- other leaders
 
 
-async def test_what_is_done_with_stays_so_under_another_leader(cluster3: BehaviourCluster, topic: str) -> None:
+async def test_acknowledgements_survive_a_change_of_leader(cluster3: BehaviourCluster, topic: str) -> None:
     async with scene(cluster3, topic, replication=3) as at:
         async with at.member() as one:
             await at.produce(5)
             assert await one.acquire() == of(*range(5))
-            assert await one.say((0, 4, [ACCEPT, RELEASE, REJECT, RELEASE, RELEASE])) is ErrorCode.NONE
+            assert await one.acknowledge_error((0, 4, [ACCEPT, RELEASE, REJECT, RELEASE, RELEASE])) is ErrorCode.NONE
             assert await one.acquire(most=1, share_acquire_mode=1) == of(1, count=2)
             after = await cluster3.move_leader(topic, 0)
             answer = await one.fetch()
@@ -422,7 +428,7 @@ async def test_what_is_done_with_stays_so_under_another_leader(cluster3: Behavio
             assert ErrorCode(part.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert part.current_leader.leader_id == after
             assert [node.node_id for node in answer.node_endpoints] == [after]
-            assert await one.say((1, 1, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await one.acknowledge_error((1, 1, [ACCEPT])) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         async with at.member() as other:
-            # That somebody had acquired the first is forgotten.
+            # That the first record was acquired is not persisted.
             assert await other.acquire() == of(1, 3, 4, count=2)

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): members, what they read, and where groups begin; on the embedded broker and real Kafka."""
+"""Share groups (KIP-932): members, assignments and start offsets; on the embedded broker and real Kafka."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ ALL = [0, 1, 2, 3]
 # ---- members
 
 
-async def test_members_have_partitions_of_their_own_while_there_are_enough(
-    cluster: BehaviourCluster, topic: str
-) -> None:
+async def test_members_do_not_share_partitions_while_there_are_enough(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=4)
     async with coordinator(cluster, topic) as at:
         first, second = ShareMember(at, "first", topic), ShareMember(at, "second", topic, rack_id="r")
@@ -82,7 +80,7 @@ async def test_more_members_than_partitions_share_them(cluster: BehaviourCluster
         await until(lambda: all(member.partitions for member in members), *members)
         await until(lambda: len({member.epoch for member in members}) == 1, *members)
         read = sorted(index for member in members for index in member.partitions)
-        # Three for each partition, as far as it goes: one of five has both, or is not needed for that.
+        # Three for each partition as far as possible: one of five has both, or is not needed for that.
         assert {0, 1} == set(read)
         assert read.count(0) <= 3
         assert read.count(1) <= 3
@@ -90,7 +88,7 @@ async def test_more_members_than_partitions_share_them(cluster: BehaviourCluster
             await member.leave()
 
 
-async def test_members_that_want_different_topics(cluster: BehaviourCluster, topic: str) -> None:
+async def test_members_can_subscribe_to_different_topics(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     await cluster.create_topic(f"{topic}-b", partitions=2)
     async with coordinator(cluster, topic) as at:
@@ -101,7 +99,7 @@ async def test_members_that_want_different_topics(cluster: BehaviourCluster, top
         assert sorted(one.assigned) == [ids[0]]
         assert sorted(both.assigned[ids[1]]) == [0, 1]
         assert sorted(one.assigned[ids[0]] + both.assigned[ids[0]]) == [0, 1]
-        # It changes its mind, which is told at once.
+        # It changes its subscription, which takes effect at once.
         answer = await heartbeat(at, "both", both.epoch, subscribed_topic_names=[topic])
         assert answer.error_code == 0
         assert answer.assignment is not None
@@ -123,7 +121,7 @@ async def test_topics_and_partitions_that_are_added_are_assigned(cluster: Behavi
         request = CreatePartitionsRequest(topics=[grown], timeout_ms=9000, validate_only=False)
         assert (await (await at.connect()).ask(request)).results[0].error_code == 0
         await until(lambda: member.partitions == [0, 1, 2], member)
-        # What is in the new ones came after the group had begun to read the topic.
+        # The records of the new partitions are newer than the group's subscription.
         assert await offsets(at) == {(topic, 0): (-1, -1), (topic, 1): (0, 0), (topic, 2): (0, 0)}
         await member.leave()
 
@@ -145,7 +143,7 @@ JOIN: dict[str, Any] = {"subscribed_topic_names": ["x"]}
         ("m", -1, {}, ErrorCode.GROUP_ID_NOT_FOUND),
     ],
 )
-async def test_heartbeats_that_are_refused(
+async def test_invalid_heartbeats_are_refused(
     cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     async with coordinator(cluster, topic) as at:
@@ -153,14 +151,14 @@ async def test_heartbeats_that_are_refused(
         assert (answer.error_code, answer.member_id, answer.assignment) == (error, None, None)
 
 
-async def test_a_member_of_another_epoch_has_to_join_again(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_member_with_another_epoch_is_fenced(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with coordinator(cluster, topic) as at:
         member, other = ShareMember(at, "m", topic), ShareMember(at, "o", topic)
         await until(lambda: member.partitions == [0], member)
         before = member.epoch
         await until(lambda: member.epoch == other.epoch > before, other, member)
-        # It may have missed the answer that told it of its new epoch.
+        # The response with its new epoch may have been lost.
         assert (await heartbeat(at, "m", before)).member_epoch == member.epoch
         for epoch in (before - 1, member.epoch + 1):
             assert (await heartbeat(at, "m", epoch)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
@@ -174,10 +172,10 @@ async def test_a_member_of_another_epoch_has_to_join_again(cluster: BehaviourClu
         await other.leave()
 
 
-# ---- groups of other kinds
+# ---- groups of other types
 
 
-async def test_what_others_hear_of_a_share_group(cluster: BehaviourCluster, topic: str) -> None:
+async def test_requests_of_other_protocols_are_refused_by_a_share_group(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with coordinator(cluster, topic) as at:
         member = ShareMember(at, "m", topic)
@@ -245,15 +243,15 @@ async def test_a_group_of_another_kind_is_no_share_group(cluster: BehaviourClust
         assert await offsets(at) == {}
 
 
-# ---- where a group begins
+# ---- start offsets
 
 
-async def test_offsets_are_set_while_there_are_no_members(cluster: BehaviourCluster, topic: str) -> None:
+async def test_start_offsets_can_be_reset_while_there_are_no_members(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=3)
     await fill(cluster, topic, 3)
     async with coordinator(cluster, topic) as at:
         assert await offsets(at) == {}
-        # Kafka takes the offset for good without looking at the log; a partition that there is not it does not.
+        # Kafka accepts any offset without checking the log, but no partition that does not exist.
         answer = await alter_when_known(at, topic, {0: 1, 1: 7, 9: 0})
         assert answer.error_code == 0
         (altered,) = answer.responses
@@ -285,7 +283,7 @@ async def test_offsets_are_set_while_there_are_no_members(cluster: BehaviourClus
         )
 
 
-async def test_offsets_are_deleted_by_topic(cluster: BehaviourCluster, topic: str) -> None:
+async def test_share_offsets_are_deleted_by_topic(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     await cluster.create_topic(f"{topic}-b")
     async with coordinator(cluster, topic) as at:
@@ -304,7 +302,7 @@ async def test_offsets_are_deleted_by_topic(cluster: BehaviourCluster, topic: st
         assert again.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_group_without_a_name(cluster: BehaviourCluster) -> None:
+async def test_an_empty_group_id_is_refused(cluster: BehaviourCluster) -> None:
     async with coordinator(cluster, "x") as at:
         await at.connect()
         at.group = ""
@@ -316,7 +314,7 @@ async def test_a_group_without_a_name(cluster: BehaviourCluster) -> None:
 # ---- options
 
 
-async def test_a_share_group_has_options_of_its_own(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_share_group_can_have_its_own_options(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with coordinator(cluster, topic) as at:
         wire = await at.connect()
@@ -371,7 +369,7 @@ async def test_a_share_group_has_options_of_its_own(cluster: BehaviourCluster, t
 # ---- more than one broker
 
 
-async def test_members_survive_their_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
+async def test_members_survive_a_change_of_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, partitions=4, replication=3)
     async with coordinator(cluster3, topic) as at:
         first, second = ShareMember(at, "first", topic), ShareMember(at, "second", topic)

@@ -1,4 +1,4 @@
-"""What coordinators write of share groups: the embedded broker's own and real Kafka's are read, and written, alike."""
+"""What coordinators write of share groups: our code restores, and writes, the same records as real Kafka."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def image_of(latest: dict[bytes, bytes], group: str) -> Image:
 
 
 async def states_of(at: Coordinator, group: str) -> list[tuple[int, BatchRecord]]:
-    """The records of a group in the topic of states, with the partitions they are in."""
+    """The records of a group in ``__share_group_state``, with their partitions."""
     found = []
     for partition in range(await partitions_of(at, STATES)):
         for record in await everything(await at.connect(), STATES, partition):
@@ -62,8 +62,8 @@ async def partitions_of(at: Coordinator, topic: str) -> int:
     return len((await (await at.connect()).ask(request)).topics[0].partitions)
 
 
-async def test_a_share_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:
-    """Read by ours and written anew, each record has the same bytes, whoever wrote it."""
+async def test_share_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
+    """Decoded and encoded again by our code, each record has the same bytes, whichever broker wrote it."""
     await cluster.create_topic(topic, partitions=4)
     async with coordinator(cluster, topic) as at:
         first, second = ShareMember(at, "first", topic, rack_id="r"), ShareMember(at, "second", topic)
@@ -106,7 +106,7 @@ async def test_a_share_group_is_read_back(cluster: BehaviourCluster, topic: str)
 
 
 def rewritten(group: ShareGroup, image: Image) -> Image:
-    """The group's records as we write them; the time of the last assignment, which groups do not know, is theirs."""
+    """The group's records as we write them, with the timestamp of the last assignment, which groups do not hold."""
     group.dirty = set(group.members)
     anew = {key: image[key] for key in image if key.startswith(b"\0\x0c")}
     share_records.changes(group, anew, 0)
@@ -114,7 +114,7 @@ def rewritten(group: ShareGroup, image: Image) -> Image:
 
 
 @pytest.mark.usefixtures("alone")
-async def test_states_of_share_partitions_are_read_back(cluster: BehaviourCluster, topic: str) -> None:
+async def test_share_partition_states_are_restored(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
         topic_id = await at.topic_id(topic)
@@ -124,40 +124,43 @@ async def test_states_of_share_partitions_are_read_back(cluster: BehaviourCluste
         await states.write(10, 2, (10, 12, 0, 1), (13, 16, 2, 1))
         await states.write(10, 3, (11, 14, 0, 2), (20, 21, 4, 5))
         await states.write(14, 1, (14, 14, 2, 2))
-        told = await states.read(leader_epoch=5)
+        response = await states.read(leader_epoch=5)
         found = await states_of(at, topic)
-        kept: PersistedState | None = None
+        persisted: PersistedState | None = None
         for partition, record in found:
             read = decode(record.key or b"", record.value)
             assert read is not None
-            key, said = read
-            assert isinstance(said, (Snapshot, Update))
+            key, entry = read
+            assert isinstance(entry, (Snapshot, Update))
             assert key == states.key
             assert partition == partition_for(key_of(key), range(await partitions_of(at, STATES)))
-            assert (encode_key(key, type(said)), encode_value(said)) == (record.key, record.value)
-            kept = replay(kept, said, record.offset)
-        kinds = [type(said) for _, record in found if (said := decode(record.key or b"", record.value)[1])]  # type: ignore[index]
+            assert (encode_key(key, type(entry)), encode_value(entry)) == (
+                record.key,
+                record.value,
+            )
+            persisted = replay(persisted, entry, record.offset)
+        kinds = [type(entry) for _, record in found if (entry := decode(record.key or b"", record.value)[1])]  # type: ignore[index]
         assert kinds == [Snapshot, Update, Update, Update, Update, Update]
-        assert kept is not None
+        assert persisted is not None
         batches = (StateBatch(14, 14, 2, 2), StateBatch(15, 16, 2, 1), StateBatch(20, 21, 4, 5))
-        assert kept.state == PartitionState(14, 3, 5, batches, 1)
-        assert told == batches
+        assert persisted.state == PartitionState(14, 3, 5, batches, 1)
+        assert response == batches
         await states.initialize(state_epoch=4, start_offset=7)
         _, record = (await states_of(at, topic))[-1]
         read = decode(record.key or b"", record.value)
         assert read is not None
         assert isinstance(read[1], Snapshot)
         assert encode_value(read[1]) == record.value
-        assert replay(kept, read[1], record.offset) == PersistedState(
+        assert replay(persisted, read[1], record.offset) == PersistedState(
             PartitionState(7, 4, 0, (), 0), read[1], record.offset, 0, 5
         )
 
 
 @pytest.mark.usefixtures("alone")
-async def test_our_coordinators_go_on_from_what_is_written(
+async def test_our_coordinators_continue_from_the_records_of_any_broker(
     cluster: BehaviourCluster, topic: str, tmp_path: Path
 ) -> None:
-    """The logs of another broker, whichever it is, under ours."""
+    """Our broker on the logs of another broker."""
     await cluster.create_topic(topic, partitions=3)
     async with coordinator(cluster, topic) as at:
         topic_id = await at.topic_id(topic)
@@ -185,7 +188,7 @@ async def test_our_coordinators_go_on_from_what_is_written(
         for name, partition, records in copied:
             for record in records:
                 builder = BatchBuilder()
-                # The topic came into being anew, under another id.
+                # The topic was created again, with another id.
                 key, value = (
                     part.replace(topic_id, ours.topic_id) if part is not None else None
                     for part in (record.key, record.value)
@@ -217,7 +220,7 @@ async def test_our_coordinators_go_on_from_what_is_written(
 
 
 class States:
-    """What the leader of a share partition asks its coordinator."""
+    """The requests of a share partition's leader to its coordinator."""
 
     def __init__(self, at: Coordinator, key: SharePartitionKey) -> None:
         self.at = at
@@ -227,11 +230,11 @@ class States:
         asked = initialize_share_group_state.PartitionData(partition=self.key.partition, **fields)
         data = initialize_share_group_state.InitializeStateData(topic_id=self.key.topic_id, partitions=[asked])
         request = initialize_share_group_state.InitializeShareGroupStateRequest(group_id=self.key.group, topics=[data])
-        # Somebody has to be asked first for the topic to come into being.
+        # The first FindCoordinator request creates the topic.
         find = FindCoordinatorRequest(key_type=2, coordinator_keys=[key_of(self.key)])
         await self.at.ask(find, lambda answer: answer.coordinators[0].error_code)
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        # The coordinator may not have heard of the topic yet.
+        # The coordinator may not know the topic yet.
         while error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
             error = ErrorCode(answer.results[0].partitions[0].error_code)

@@ -87,7 +87,7 @@ async def heartbeat(at: Coordinator, member_id: str, epoch: int, **fields: Any) 
 
 
 def joining(topic: str) -> dict[str, Any]:
-    """What a member says when it joins."""
+    """The fields of a heartbeat that joins."""
     return {
         "rebalance_timeout_ms": 30_000,
         "topology": counting(topic),
@@ -100,7 +100,7 @@ def joining(topic: str) -> dict[str, Any]:
 
 
 class Thread:
-    """A member that does what it is told, when it is told to go on."""
+    """A member that follows its assignment, one heartbeat at a time."""
 
     def __init__(self, at: Coordinator, member_id: str, **fields: Any) -> None:
         self.at = at
@@ -145,7 +145,7 @@ async def describe(at: Coordinator) -> DescribedGroup:
 
 
 async def settled(at: Coordinator, *threads: Thread) -> DescribedGroup:
-    """The group, once nobody has anything left to do."""
+    """The group, once it is stable."""
     while (described := await describe(at)).group_state != "Stable":
         for thread in threads:
             await thread.heartbeat()
@@ -155,7 +155,7 @@ async def settled(at: Coordinator, *threads: Thread) -> DescribedGroup:
 ALL = {(name, index) for name in ("0", "1") for index in range(2)}
 
 
-async def test_topics_come_into_being_and_tasks_are_shared(cluster: BehaviourCluster, topic: str) -> None:
+async def test_internal_topics_are_created_and_tasks_assigned(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         first = Thread(at, "first")
         answer = await first.heartbeat()
@@ -176,7 +176,7 @@ async def test_topics_come_into_being_and_tasks_are_shared(cluster: BehaviourClu
         while len(second.tasks) < 2:
             for thread in (first, second):
                 await thread.heartbeat()
-                assert not first.tasks & second.tasks, "a task is at one member alone"
+                assert not first.tasks & second.tasks, "a task has one owner"
         assert first.tasks | second.tasks == ALL
         described = await settled(at, first, second)
         assert described.assignor_name == "sticky"
@@ -188,8 +188,8 @@ async def test_topics_come_into_being_and_tasks_are_shared(cluster: BehaviourClu
         for seen in described.members:
             thread = {"first": first, "second": second}[seen.member_id]
             assert (seen.member_epoch, seen.process_id) == (thread.epoch, seen.member_id)
-            told = {(each.subtopology_id, at) for each in seen.assignment.active_tasks for at in each.partitions}
-            assert told == thread.tasks
+            response = {(each.subtopology_id, at) for each in seen.assignment.active_tasks for at in each.partitions}
+            assert response == thread.tasks
             assert seen.target_assignment == seen.assignment
 
         await second.leave()
@@ -200,10 +200,10 @@ async def test_topics_come_into_being_and_tasks_are_shared(cluster: BehaviourClu
         assert empty.group_epoch == empty.assignment_epoch
 
 
-async def test_endpoints_are_told_to_who_does_not_know_them(cluster: BehaviourCluster, topic: str) -> None:
+async def test_endpoints_are_sent_to_members_that_do_not_know_them(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
-        # Kafka 4.4 fails on endpoints while it does not know the topics: somebody without one has to come first.
+        # Kafka 4.4 fails on endpoints while it does not know the topics: a member without one has to join first.
         first = Thread(at, "first")
         await until(lambda: first.tasks == ALL, first)
         await first.leave()
@@ -219,7 +219,7 @@ async def test_endpoints_are_told_to_who_does_not_know_them(cluster: BehaviourCl
         assert answer.partitions_by_user_endpoint is None
 
 
-async def test_a_streams_group_is_read_back(cluster: BehaviourCluster, topic: str) -> None:
+async def test_streams_group_records_are_restored(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
         first = Thread(at, "first", rack_id="r", client_tags=[KeyValue(key="zone", value="a")])
@@ -265,7 +265,7 @@ async def test_a_streams_group_is_read_back(cluster: BehaviourCluster, topic: st
         ("m", -3, {"topology": None}, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_requests_that_make_no_sense_are_refused(
+async def test_malformed_requests_are_refused(
     cluster: BehaviourCluster, topic: str, member_id: str, epoch: int, fields: dict[str, Any], error: ErrorCode
 ) -> None:
     async with coordinator(cluster, topic) as at:
@@ -274,7 +274,7 @@ async def test_requests_that_make_no_sense_are_refused(
         assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("", 0, 0)
 
 
-async def test_a_topology_has_to_make_sense(cluster: BehaviourCluster, topic: str) -> None:
+async def test_invalid_topologies_are_refused(cluster: BehaviourCluster, topic: str) -> None:
     fixed = counting(topic)
     fixed.subtopologies[1].state_changelog_topics[0].partitions = 3
     patterns = counting(topic)
@@ -286,7 +286,7 @@ async def test_a_topology_has_to_make_sense(cluster: BehaviourCluster, topic: st
         assert (await describe(at)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_a_member_of_the_group_is_held_to_it(cluster: BehaviourCluster, topic: str) -> None:
+async def test_members_are_fenced_by_member_id_and_epoch(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
         thread = Thread(at, "m")
@@ -312,7 +312,9 @@ async def test_a_member_of_the_group_is_held_to_it(cluster: BehaviourCluster, to
         assert SHUTDOWN in thread.statuses
 
 
-async def test_other_protocols_have_no_part_in_it(cluster: BehaviourCluster, topic: str) -> None:
+async def test_requests_of_other_protocols_are_refused_by_a_streams_group(
+    cluster: BehaviourCluster, topic: str
+) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with coordinator(cluster, topic) as at:
         thread = Thread(at, "m")

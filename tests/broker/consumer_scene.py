@@ -1,4 +1,4 @@
-"""A consumer group with a clock that stands still unless told otherwise, and its members."""
+"""A consumer group with a clock that only tests advance, and its members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ A, B = b"a" * 16, b"b" * 16
 
 
 class Topics:
-    """Topics with as many partitions as told."""
+    """Topics with given numbers of partitions."""
 
     def __init__(self, **sizes: int) -> None:
         self.sizes = sizes
@@ -37,7 +37,7 @@ class Topics:
 
 
 def anything(name: str) -> bool:
-    """What somebody may know of who may know of all topics."""
+    """The describe permission of a client that can describe all topics."""
     return bool(name)
 
 
@@ -47,7 +47,7 @@ def places(topic_id: bytes, *indexes: int) -> TopicIdPartitions:
 
 @dataclass
 class Client:
-    """A member as a client sees itself: what it has, and what it has been told to have."""
+    """A member from the client's point of view: what it owns, and what it was assigned."""
 
     member_id: str
     topics: frozenset[str] = frozenset({"a"})
@@ -56,7 +56,7 @@ class Client:
     assignor: str | None = None
     epoch: int = 0
     owned: TopicIdPartitions = frozenset()
-    told: TopicIdPartitions = frozenset()
+    assigned: TopicIdPartitions = frozenset()
     joined: bool = field(default=False)
 
 
@@ -72,7 +72,7 @@ class Scene:
         self.image: Image = {}
 
     def join(self, client: Client) -> HeartbeatResult:
-        client.owned = client.told = frozenset()
+        client.owned = client.assigned = frozenset()
         heartbeat = ConsumerHeartbeat(
             client.member_id,
             0,
@@ -85,27 +85,27 @@ class Scene:
             frozenset(),
             describable=self.describable,
         )
-        return self._told(client, self.group.heartbeat(heartbeat, self.now))
+        return self._apply(client, self.group.heartbeat(heartbeat, self.now))
 
     def heartbeat(self, client: Client, silent: bool = False) -> HeartbeatResult:
         owned = None if silent else client.owned
         heartbeat = ConsumerHeartbeat(
             client.member_id, client.epoch, client.instance_id, owned=owned, describable=self.describable
         )
-        return self._told(client, self.group.heartbeat(heartbeat, self.now))
+        return self._apply(client, self.group.heartbeat(heartbeat, self.now))
 
-    def _told(self, client: Client, answer: HeartbeatResult) -> HeartbeatResult:
+    def _apply(self, client: Client, answer: HeartbeatResult) -> HeartbeatResult:
         client.joined, client.epoch = True, answer.epoch
         if answer.assigned is not None:
-            client.told = answer.assigned
+            client.assigned = answer.assigned
         return answer
 
     def work(self, *clients: Client) -> None:
-        """Everybody does as told, until nothing more changes."""
+        """Send heartbeats that follow the assignments until nothing changes any more."""
         for _ in range(4 + len(clients)):
             for client in clients:
                 self.heartbeat(client)
-                client.owned = client.told
+                client.owned = client.assigned
 
     def wait(self, seconds: float) -> None:
         end = self.now + seconds
@@ -121,7 +121,7 @@ class Scene:
         return written
 
     def restart(self) -> None:
-        """Another coordinator reads what this one has written."""
+        """Restore the group at another coordinator from the records that this one has written."""
         self.save()
         self.group = ConsumerGroup("g", self.topics, self.settings)
         records.restore(self.group, self.image, self.now)

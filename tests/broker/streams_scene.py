@@ -1,4 +1,4 @@
-"""A streams group with a clock that stands still unless told otherwise, and its members."""
+"""A streams group with a clock that only tests advance, and its members."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def subtopology(
     changelogs: Sequence[str] = (),
     together: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
 ) -> Subtopology:
-    """A subtopology: ``repartitions`` with the numbers of partitions they ask for, ``together`` as indexes."""
+    """A subtopology: ``repartitions`` with their required numbers of partitions, ``together`` as indexes."""
     return Subtopology(
         subtopology_id=name,
         source_topics=list(sources),
@@ -56,7 +56,7 @@ SIMPLE = topology(subtopology())
 
 @dataclass
 class Thread:
-    """A member as Kafka Streams sees itself: what it has, and what it has been told to have."""
+    """A member from the point of view of Kafka Streams: what it owns, and what it was assigned."""
 
     member_id: str
     process_id: str = "p"
@@ -65,7 +65,7 @@ class Thread:
     endpoint: Endpoint | None = None
     epoch: int = 0
     owned: Tasks = frozenset()
-    told: Tasks = frozenset()
+    assigned: Tasks = frozenset()
     joined: bool = False
 
 
@@ -80,7 +80,7 @@ class Scene:
         self.image: Image = {}
 
     def join(self, thread: Thread) -> StreamsHeartbeatResult:
-        thread.owned = thread.told = frozenset()
+        thread.owned = thread.assigned = frozenset()
         heartbeat = StreamsHeartbeat(
             thread.member_id,
             0,
@@ -92,25 +92,25 @@ class Scene:
             endpoint=thread.endpoint,
             tags={},
         )
-        return self._told(thread, self.group.heartbeat(heartbeat, self.now))
+        return self._apply(thread, self.group.heartbeat(heartbeat, self.now))
 
     def heartbeat(self, thread: Thread, silent: bool = False, shutdown: bool = False) -> StreamsHeartbeatResult:
         owned = None if silent else thread.owned
         heartbeat = StreamsHeartbeat(thread.member_id, thread.epoch, thread.instance_id, owned=owned, shutdown=shutdown)
-        return self._told(thread, self.group.heartbeat(heartbeat, self.now))
+        return self._apply(thread, self.group.heartbeat(heartbeat, self.now))
 
-    def _told(self, thread: Thread, answer: StreamsHeartbeatResult) -> StreamsHeartbeatResult:
+    def _apply(self, thread: Thread, answer: StreamsHeartbeatResult) -> StreamsHeartbeatResult:
         thread.joined, thread.epoch = True, answer.epoch
         if answer.assigned is not None:
-            thread.told = answer.assigned
+            thread.assigned = answer.assigned
         return answer
 
     def work(self, *threads: Thread) -> None:
-        """Everybody does as told, until nothing more changes."""
+        """Send heartbeats that follow the assignments until nothing changes any more."""
         for _ in range(6 + 2 * len(threads)):
             for thread in threads:
                 self.heartbeat(thread)
-                thread.owned = thread.told
+                thread.owned = thread.assigned
 
     def wait(self, seconds: float) -> None:
         end = self.now + seconds
@@ -126,7 +126,7 @@ class Scene:
         return written
 
     def restart(self) -> None:
-        """Another coordinator reads what this one has written."""
+        """Restore the group at another coordinator from the records that this one has written."""
         self.save()
         self.group = StreamsGroup("g", self.topics, self.settings)
         records.restore(self.group, self.image, self.now)

@@ -1,4 +1,4 @@
-"""The assignors that the coordinator has."""
+"""The server-side assignors of consumer groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SIZES = st.fixed_dictionaries({A: st.integers(0, 7), B: st.integers(0, 7), b"c"
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @given(subscriptions=_SUBSCRIPTIONS, sizes=_SIZES)
-def test_everything_wanted_is_assigned_once_to_somebody_who_wants_it(
+def test_every_subscribed_partition_is_assigned_to_one_subscriber(
     name: str, subscriptions: dict[str, frozenset[bytes]], sizes: dict[bytes, int]
 ) -> None:
     targets = ASSIGNORS[name]({member: MemberSpec(topics) for member, topics in subscriptions.items()}, sizes)
@@ -30,38 +30,40 @@ def test_everything_wanted_is_assigned_once_to_somebody_who_wants_it(
 
 
 @given(members=st.integers(1, 6), changed=st.integers(1, 6), sizes=_SIZES)
-def test_uniform_is_even_and_moves_no_more_than_it_must(members: int, changed: int, sizes: dict[bytes, int]) -> None:
+def test_uniform_is_even_and_moves_as_few_partitions_as_possible(
+    members: int, changed: int, sizes: dict[bytes, int]
+) -> None:
     topics = frozenset(sizes)
     before = uniform({str(number): MemberSpec(topics) for number in range(members)}, sizes)
-    wishes = {str(number): MemberSpec(topics, before.get(str(number), frozenset())) for number in range(changed)}
-    after = uniform(wishes, sizes)
+    specs = {str(number): MemberSpec(topics, before.get(str(number), frozenset())) for number in range(changed)}
+    after = uniform(specs, sizes)
     lengths = [len(target) for target in after.values()]
     assert max(lengths) - min(lengths) <= 1
     share = sum(sizes.values()) // changed
     for member, target in after.items():
-        kept = target & wishes[member].target
-        assert len(kept) >= min(len(wishes[member].target), share)
+        retained = target & specs[member].target
+        assert len(retained) >= min(len(specs[member].target), share)
 
 
-def test_uniform_levels_what_subscriptions_allow() -> None:
-    """Who reads only one topic is not left without because others, who read both, were first."""
-    wishes = {
+def test_uniform_balances_as_far_as_the_subscriptions_allow() -> None:
+    """A member with one topic gets its share, though members that subscribe to both topics were assigned first."""
+    specs = {
         "x": MemberSpec(frozenset({A, B}), places(A, 0, 1) | places(B, 0, 1)),
         "y": MemberSpec(frozenset({A})),
         "z": MemberSpec(frozenset({A})),
     }
-    targets = uniform(wishes, {A: 2, B: 2})
+    targets = uniform(specs, {A: 2, B: 2})
     assert targets == {"x": places(B, 0, 1), "y": places(A, 1), "z": places(A, 0)}
 
 
-def test_range_gives_runs_in_the_order_of_the_instance_ids() -> None:
-    wishes = {
+def test_range_assigns_contiguous_partitions_in_the_order_of_instance_ids() -> None:
+    specs = {
         "x": MemberSpec(frozenset({A, B})),
         "z": MemberSpec(frozenset({A, B}), instance_id="2"),
         "y": MemberSpec(frozenset({A})),
     }
-    wishes["w"] = MemberSpec(frozenset({A, B}), instance_id="1")
-    assert range_(wishes, {A: 6, B: 4}) == {
+    specs["w"] = MemberSpec(frozenset({A, B}), instance_id="1")
+    assert range_(specs, {A: 6, B: 4}) == {
         "w": places(A, 0, 1) | places(B, 0, 1),
         "z": places(A, 2, 3) | places(B, 2),
         "x": places(A, 4) | places(B, 3),

@@ -1,4 +1,4 @@
-"""The consumer group of KIP-848: members, epochs, what is read, offsets, records."""
+"""The consumer group of KIP-848: members, epochs, subscriptions, offsets, records."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.broker.consumer_scene import REBALANCE, SESSION, A, B, Client, Scene,
 # ---- joining, epochs, fencing
 
 
-def test_the_first_member_gets_everything_at_once() -> None:
+def test_the_first_member_is_assigned_all_partitions_at_once() -> None:
     scene = Scene()
     assert scene.group.state == "Empty"
     assert scene.join(Client("x")) == HeartbeatResult("x", 2, places(A, 0, 1, 2, 3))
     assert (scene.group.state, scene.group.epoch, scene.group.assignment_epoch) == ("Stable", 2, 2)
 
 
-def test_nothing_is_at_two_members() -> None:
-    """The second gets its part when the first has said that it gave it up, and not before."""
+def test_no_partition_has_two_owners() -> None:
+    """The second member gets its partitions when the first has reported that it revoked them, and not before."""
     scene = Scene()
     first, second = Client("x"), Client("y")
     first.owned = scene.join(first).assigned or frozenset()
@@ -33,15 +33,15 @@ def test_nothing_is_at_two_members() -> None:
     answer = scene.heartbeat(first)
     assert (answer.epoch, len(answer.assigned or ())) == (2, 2)
     assert scene.group.state == "Reconciling"
-    assert scene.heartbeat(first).epoch == 2, "it has not given up anything yet"
+    assert scene.heartbeat(first).epoch == 2, "it has not revoked anything yet"
     assert scene.heartbeat(second).assigned is None
-    first.owned = first.told
+    first.owned = first.assigned
     assert scene.heartbeat(first) == HeartbeatResult("x", 3)
     assert scene.heartbeat(second).assigned == places(A, 0, 1, 2, 3) - first.owned
     assert scene.group.state == "Stable"
 
 
-def test_who_says_nothing_may_still_have_it() -> None:
+def test_a_member_that_reports_no_owned_partitions_still_owns_them() -> None:
     scene = Scene()
     first, second = Client("x"), Client("y")
     first.owned = scene.join(first).assigned or frozenset()
@@ -60,7 +60,7 @@ def test_who_says_nothing_may_still_have_it() -> None:
         (2, places(A, 0, 1, 2, 3), ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
-def test_a_wrong_epoch_is_fenced(epoch: int, owned: TopicIdPartitions | None, error: ErrorCode) -> None:
+def test_a_wrong_member_epoch_is_fenced(epoch: int, owned: TopicIdPartitions | None, error: ErrorCode) -> None:
     scene = Scene()
     first, second = Client("x"), Client("y")
     scene.join(first)
@@ -71,8 +71,8 @@ def test_a_wrong_epoch_is_fenced(epoch: int, owned: TopicIdPartitions | None, er
         scene.group.heartbeat(ConsumerHeartbeat("x", epoch, owned=owned), scene.now)
 
 
-def test_an_answer_may_get_lost() -> None:
-    """A heartbeat of the epoch before is taken, if the member has nothing but what it should have."""
+def test_a_lost_response_does_not_fence_the_member() -> None:
+    """A heartbeat with the previous epoch is accepted if the member owns only what it is assigned."""
     scene = Scene()
     first, second = Client("x"), Client("y")
     scene.join(first)
@@ -81,14 +81,14 @@ def test_an_answer_may_get_lost() -> None:
     assert scene.group.heartbeat(ConsumerHeartbeat("x", 2, owned=first.owned), scene.now).epoch == 3
 
 
-def test_joining_again_is_taken() -> None:
+def test_a_member_can_join_again_with_epoch_0() -> None:
     scene = Scene()
     client = Client("x")
     first = scene.join(client)
     assert scene.join(client) == first
 
 
-def test_unknown_members() -> None:
+def test_unknown_members_are_refused() -> None:
     scene = Scene()
     scene.join(Client("x"))
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
@@ -99,7 +99,7 @@ def test_unknown_members() -> None:
         scene.group.leave("x", "nobody", LEAVE_GROUP_MEMBER_EPOCH)
 
 
-def test_a_full_group() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     scene = Scene(max_size=1, a=4)
     scene.join(Client("x"))
     with refused(ErrorCode.GROUP_MAX_SIZE_REACHED):
@@ -107,10 +107,10 @@ def test_a_full_group() -> None:
     assert scene.join(Client("x")).epoch == 2
 
 
-# ---- leaving and being lost
+# ---- leaving, and timeouts
 
 
-def test_who_leaves_is_replaced() -> None:
+def test_partitions_of_a_member_that_leaves_are_reassigned() -> None:
     scene = Scene()
     first, second = Client("x"), Client("y")
     scene.join(first)
@@ -123,7 +123,7 @@ def test_who_leaves_is_replaced() -> None:
     assert (scene.group.state, scene.group.members) == ("Empty", {})
 
 
-def test_silence_ends_a_session() -> None:
+def test_a_session_expires_without_heartbeats() -> None:
     scene = Scene()
     first, second = Client("x"), Client("y")
     scene.join(first)
@@ -136,7 +136,7 @@ def test_silence_ends_a_session() -> None:
         scene.heartbeat(first)
 
 
-def test_who_does_not_give_up_in_time_is_out() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     scene = Scene()
     first, second = Client("x"), Client("y")
     first.owned = scene.join(first).assigned or frozenset()
@@ -154,7 +154,7 @@ def test_who_does_not_give_up_in_time_is_out() -> None:
 # ---- static members
 
 
-def test_a_static_member_comes_back() -> None:
+def test_a_static_member_that_returns_gets_its_assignment_back() -> None:
     scene = Scene()
     one, other = Client("x", instance_id="i"), Client("y")
     scene.join(one)
@@ -166,7 +166,7 @@ def test_a_static_member_comes_back() -> None:
     assert scene.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH) == HeartbeatResult(
         "x", LEAVE_GROUP_STATIC_MEMBER_EPOCH
     )
-    assert scene.heartbeat(other).assigned is None, "what it had waits for it"
+    assert scene.heartbeat(other).assigned is None, "its partitions are retained for it"
     epoch = scene.group.epoch
     assert scene.join(again) == HeartbeatResult("z", epoch, one.owned)
     assert scene.group.epoch == epoch
@@ -174,7 +174,7 @@ def test_a_static_member_comes_back() -> None:
         scene.heartbeat(one)
 
 
-def test_a_member_cannot_become_another_one() -> None:
+def test_a_member_cannot_take_over_another_members_instance_id() -> None:
     scene = Scene()
     scene.join(Client("x", instance_id="i"))
     scene.join(Client("y"))
@@ -184,7 +184,7 @@ def test_a_member_cannot_become_another_one() -> None:
     assert scene.join(Client("z", instance_id="i")).epoch == scene.group.epoch
 
 
-def test_an_instance_id_may_change() -> None:
+def test_a_members_instance_id_can_change() -> None:
     scene = Scene()
     for instance_id in ("i", "j"):
         scene.join(Client("x", instance_id=instance_id))
@@ -192,14 +192,14 @@ def test_an_instance_id_may_change() -> None:
     assert scene.group.static_member("j") is scene.group.members["x"]
 
 
-def test_what_a_pattern_matches_is_known_after_a_restart() -> None:
+def test_matches_of_a_regular_expression_survive_a_restart() -> None:
     scene = Scene()
     scene.join(Client("x", frozenset(), "a"))
     scene.restart()
     assert scene.group.subscribed("a")
 
 
-def test_a_static_member_that_stays_away_is_out() -> None:
+def test_a_static_member_that_does_not_return_is_removed() -> None:
     scene = Scene()
     scene.join(Client("x", instance_id="i"))
     scene.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
@@ -207,10 +207,10 @@ def test_a_static_member_that_stays_away_is_out() -> None:
     assert scene.group.state == "Empty"
 
 
-# ---- what is read
+# ---- subscriptions
 
 
-def test_topics_that_come_grow_and_go() -> None:
+def test_topics_that_are_created_extended_and_deleted_change_the_assignment() -> None:
     scene = Scene(a=1)
     client = Client("x", frozenset({"a", "b"}))
     assert scene.join(client).assigned == places(A, 0)
@@ -223,7 +223,7 @@ def test_topics_that_come_grow_and_go() -> None:
     assert scene.heartbeat(client).assigned == places(A, 0, 1, 2)
 
 
-def test_patterns_match_whole_names_and_follow_the_topics() -> None:
+def test_regular_expressions_match_whole_names_and_follow_the_topics() -> None:
     scene = Scene(apple=1, banana=1)
     client = Client("x", frozenset(), "a.*")
     assert scene.join(client).assigned == places(A, 0)
@@ -232,25 +232,25 @@ def test_patterns_match_whole_names_and_follow_the_topics() -> None:
     assert scene.group.subscribed("apple")
     assert not scene.group.subscribed("banana")
     changed = ConsumerHeartbeat(
-        "x", client.epoch, topics=frozenset({"cab"}), regex="b.*|a.*", owned=client.told, describable=anything
+        "x", client.epoch, topics=frozenset({"cab"}), regex="b.*|a.*", owned=client.assigned, describable=anything
     )
     assert scene.group.heartbeat(changed, scene.now).assigned == places(A, 0) | places(B, 0) | places(b"c" * 16, 0)
 
 
-def test_patterns_do_not_tell_of_topics_that_are_hidden() -> None:
+def test_regular_expressions_do_not_match_topics_without_describe_permission() -> None:
     scene = Scene(apple=1, banana=1)
     scene.describable = lambda name: name == "banana"
     client = Client("x", frozenset(), ".*")
     assert scene.join(client).assigned == places(B, 0)
     assert not scene.group.subscribed("apple")
-    # What was found out is kept through a restart, and while nobody asks that speaks of patterns.
+    # The matches survive a restart, and heartbeats of members without regular expressions.
     scene.restart()
     assert scene.group.subscriptions.matches == {".*": frozenset({"banana"})}
     scene.group.heartbeat(ConsumerHeartbeat("x", client.epoch), scene.now)
     assert scene.group.subscriptions.matches == {".*": frozenset({"banana"})}
 
 
-def test_permissions_for_a_pattern_are_looked_at_again_now_and_then() -> None:
+def test_permissions_for_a_regular_expression_are_checked_again_periodically() -> None:
     scene = Scene(apple=1, banana=1)
     scene.describable = lambda name: name == "banana"
     client = Client("x", frozenset(), ".*")
@@ -259,14 +259,14 @@ def test_permissions_for_a_pattern_are_looked_at_again_now_and_then() -> None:
     assert scene.heartbeat(client).assigned is None
     scene.now += REFRESH_SECONDS
     assert scene.heartbeat(client).assigned == places(A, 0) | places(B, 0)
-    # At once where topics come, or another pattern.
+    # At once when topics are created, or for another regular expression.
     scene.describable = lambda name: name != "apple"
     scene.topics.sizes["cab"] = 1
     client.owned = places(B, 0)
     assert scene.heartbeat(client).assigned == places(B, 0) | places(b"c" * 16, 0)
 
 
-def test_the_assignor_that_most_ask_for() -> None:
+def test_the_most_preferred_assignor_is_used() -> None:
     scene = Scene()
     clients = [Client("x", assignor="range"), Client("y"), Client("z", assignor="range")]
     for client in clients:
@@ -280,7 +280,7 @@ def test_the_assignor_that_most_ask_for() -> None:
 # ---- offsets
 
 
-def test_who_may_commit() -> None:
+def test_commits_are_checked_against_the_member() -> None:
     scene = Scene()
     first, second = Client("x"), Client("y")
     first.owned = scene.join(first).assigned or frozenset()
@@ -299,7 +299,7 @@ def test_who_may_commit() -> None:
             check(member_id, epoch, 9, ())
 
 
-def test_who_may_fetch_offsets() -> None:
+def test_offset_fetches_are_checked_against_the_member_epoch() -> None:
     scene = Scene()
     client = Client("x")
     scene.join(client)
@@ -311,7 +311,7 @@ def test_who_may_fetch_offsets() -> None:
         scene.group.check_fetch("y", 2)
 
 
-def test_anybody_may_commit_to_an_empty_group() -> None:
+def test_an_empty_group_accepts_commits_without_a_member() -> None:
     Scene().group.check_commit("", -1, 5, ())
 
 
@@ -326,7 +326,7 @@ def test_only_what_changed_is_written() -> None:
     scene.heartbeat(first)
     assert scene.save() == []
     scene.join(second)
-    # Both epochs, all of the second, the first's target, and the pattern.
+    # Both epochs, the second member, the first member's target, and the regular expression.
     assert len(scene.save()) == 2 + 3 + 1 + 1
     scene.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
     written = scene.save()
@@ -336,7 +336,7 @@ def test_only_what_changed_is_written() -> None:
     assert len(scene.image) == 2
 
 
-def test_an_older_kafkas_records_have_no_epochs_of_partitions() -> None:
+def test_records_without_assignment_epochs_are_restored() -> None:
     scene = Scene()
     scene.join(Client("x"))
     scene.save()

@@ -1,4 +1,4 @@
-"""A consumer group whose members and coordinators do anything in any order."""
+"""A model test of consumer groups: members and coordinators do anything in any order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.broker.consumer_scene import Client, Scene, refused
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Members that do as they are told come, go, fall silent and come back, topics change, and coordinators move."""
+    """Members join, leave, pause and return, topics change, and coordinators move."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class AnyOrder(RuleBasedStateMachine):
         if client.joined and not known:
             with refused(ErrorCode.UNKNOWN_MEMBER_ID):
                 self.scene.heartbeat(client)
-            client.joined, client.epoch, client.owned, client.told = False, 0, frozenset(), frozenset()
+            client.joined, client.epoch, client.owned, client.assigned = False, 0, frozenset(), frozenset()
         elif client.joined:
             self.scene.heartbeat(client)
         else:
@@ -51,7 +51,7 @@ class AnyOrder(RuleBasedStateMachine):
     def heartbeat(self, data: st.DataObject, obey: bool) -> None:
         client = data.draw(st.sampled_from(sorted(self.clients.values(), key=lambda each: each.member_id)))
         if obey:
-            client.owned = client.told
+            client.owned = client.assigned
         self._call(client)
 
     @rule(data=st.data())
@@ -88,12 +88,12 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """If everybody does as told, everything that is read is read by one, and the group is stable."""
+        """When all members follow their assignments, each partition has one owner, and the group is stable."""
         for _ in range(8):
             for client in self.clients.values():
                 self._call(client)
-                client.owned = client.told
-        # Who fell silent for good would hold up the others until its session ends.
+                client.owned = client.assigned
+        # A member without heartbeats would block the others until its session expires.
         for member_id in set(self.scene.group.members) - set(self.clients):
             self.scene.group.leave(member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
         group = self.scene.group

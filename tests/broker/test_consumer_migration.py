@@ -1,4 +1,4 @@
-"""Members of the classic protocol in consumer groups, and groups that change from one kind to the other."""
+"""Members of the classic protocol in consumer groups, and the migration of groups between the protocols."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def classic_join(member_id: str, data: bytes, instance_id: str | None = None, na
     return JoinRequest(member_id, instance_id, "consumer", ((name, data),), 10.0, REBALANCE, "client", "/host", True)
 
 
-def test_a_classic_member_lives_among_the_others() -> None:
+def test_a_classic_member_shares_the_group_with_consumer_members() -> None:
     scene = Scene()
     modern = Client("x")
     scene.join(modern)
@@ -59,7 +59,7 @@ def test_a_classic_member_lives_among_the_others() -> None:
     assert not can_downgrade(scene.group)
 
 
-def test_a_classic_member_that_does_not_come_back_is_out() -> None:
+def test_a_classic_member_that_does_not_rejoin_is_removed() -> None:
     scene = Scene()
     scene.join(Client("x"))
     classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
@@ -74,15 +74,17 @@ def test_a_classic_member_that_does_not_come_back_is_out() -> None:
 
 
 @pytest.mark.parametrize("synced", [True, False])
-def test_a_classic_member_owes_a_sync(synced: bool) -> None:
-    """Within its rebalance timeout, whether it sends heartbeats or not; and nothing more after that."""
+def test_a_classic_member_must_sync_after_joining(synced: bool) -> None:
+    """Within its rebalance timeout, whether it sends heartbeats or not; after that only heartbeats are needed."""
     scene = Scene()
     classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
-    who = Identity("old", scene.group.epoch)
+    identity = Identity("old", scene.group.epoch)
     if synced:
-        assert len(decode_assignment(classic_protocol.sync(scene.group, who, None, None, scene.now).assignment)) == 4
+        assert (
+            len(decode_assignment(classic_protocol.sync(scene.group, identity, None, None, scene.now).assignment)) == 4
+        )
     for _ in range(int(REBALANCE / 9) + 1):
-        classic_protocol.heartbeat(scene.group, who, scene.now)
+        classic_protocol.heartbeat(scene.group, identity, scene.now)
         scene.wait(9)
     assert ("old" in scene.group.members) is synced
 
@@ -97,14 +99,14 @@ def test_a_classic_member_owes_a_sync(synced: bool) -> None:
         (classic_join("new", metadata("a"), "nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_classic_joins_that_are_refused(request_: JoinRequest, error: ErrorCode) -> None:
+def test_invalid_classic_joins_are_refused(request_: JoinRequest, error: ErrorCode) -> None:
     scene = Scene()
     scene.join(Client("x"))
     classic_protocol.join(scene.group, classic_join("first", metadata("a")), scene.now)
     assert classic_protocol.join(scene.group, request_, scene.now).error is error
 
 
-def test_classic_requests_of_the_wrong_members() -> None:
+def test_classic_requests_of_consumer_or_unknown_members_are_refused() -> None:
     scene = Scene()
     scene.join(Client("x"))
     classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
@@ -113,9 +115,9 @@ def test_classic_requests_of_the_wrong_members() -> None:
         (Identity("old", 2), ErrorCode.ILLEGAL_GENERATION),
         (Identity("nobody", 2), ErrorCode.UNKNOWN_MEMBER_ID),
     ]
-    for who, error in cases:
-        assert classic_protocol.heartbeat(scene.group, who, scene.now) is error
-        assert classic_protocol.sync(scene.group, who, None, None, scene.now).error is error
+    for identity, error in cases:
+        assert classic_protocol.heartbeat(scene.group, identity, scene.now) is error
+        assert classic_protocol.sync(scene.group, identity, None, None, scene.now).error is error
     wrong = classic_protocol.sync(scene.group, Identity("old", 3), "consumer", "other", scene.now)
     assert wrong.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert classic_protocol.leave(scene.group, "x", None) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -123,7 +125,7 @@ def test_classic_requests_of_the_wrong_members() -> None:
 
 
 def stable_classic_group(now: float) -> ClassicGroup:
-    """Two members, of which the first has all of topic a, and the second says the same of its last partition."""
+    """Two members: the first has all partitions of topic a, and the second has its last partition as well."""
     ids = count()
     group = ClassicGroup("g", now, make_id=lambda prefix: f"m{next(ids)}")
     group.join("j0", classic_join("", metadata("a"), "i0"), now)
@@ -147,7 +149,7 @@ def test_a_classic_group_becomes_a_consumer_group_and_back() -> None:
     scene.group = upgrade(stable_classic_group(scene.now), scene.topics, scene.settings, scene.now)
     assert (scene.group.epoch, scene.group.state) == (2, "Stable")
     assert scene.group.members["m0"].assigned.keys() == places(A, 0, 1, 2, 3)
-    assert scene.group.members["m1"].assigned == {}, "a partition is at one member alone"
+    assert scene.group.members["m1"].assigned == {}, "a partition has one owner"
     modern = Client("x")
     scene.join(modern)
     assert (
@@ -168,8 +170,8 @@ def test_a_classic_group_becomes_a_consumer_group_and_back() -> None:
     assert into.heartbeat(Identity("m0", into.generation, "i0"), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_member_changes_over() -> None:
-    """Under its instance id: what it gets is of its predecessor's, which is fenced."""
+def test_a_member_changes_from_the_classic_to_the_consumer_protocol() -> None:
+    """It joins with its instance id, and gets the assignment of the member it replaces, which is fenced."""
     scene = Scene()
     scene.group = upgrade(stable_classic_group(scene.now), scene.topics, scene.settings, scene.now)
     modern = Client("x", instance_id="i0")
@@ -179,18 +181,18 @@ def test_a_member_changes_over() -> None:
 
 
 @given(st.sets(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 9))), st.integers(0, 5))
-def test_assignments_survive(assigned: set[tuple[str, int]], version: int) -> None:
+def test_an_assignment_round_trips(assigned: set[tuple[str, int]], version: int) -> None:
     assert decode_assignment(encode_assignment(assigned, version)) == assigned
 
 
 @pytest.mark.parametrize("data", [b"\0", b"\0\1\xff\xff\xff", b"\0\0\0\0\0\1"])
-def test_what_cannot_be_read(data: bytes) -> None:
+def test_malformed_subscriptions_and_assignments_raise(data: bytes) -> None:
     for read in (decode_subscription, decode_assignment):
         with refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
             read(data)
 
 
-def test_a_classic_side_survives_in_the_records() -> None:
+def test_classic_protocol_metadata_survives_in_the_records() -> None:
     scene = Scene()
     scene.join(Client("x"))
     classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)

@@ -1,4 +1,4 @@
-"""The classic group with a clock that stands still unless told otherwise."""
+"""The classic group, with a clock that only tests advance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RANGE = (("range", b"range-metadata"),)
 
 
 class Scene:
-    """A group, the time, and the answers by ticket."""
+    """A group, the time, and the results by waiter."""
 
     def __init__(self, initial_delay: float = 0.0, max_size: int = 100) -> None:
         ids = count()
@@ -37,7 +37,7 @@ class Scene:
             self.answers[waiter] = result
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, waking the group when it asked for it."""
+        """Advance the time, and tick the group at its deadlines."""
         end = self.now + seconds
         while (deadline := self.group.next_deadline()) is not None and deadline <= end:
             self.now = max(self.now, deadline)
@@ -63,7 +63,7 @@ class Scene:
         assert isinstance(result, SyncResult)
         return result
 
-    def beat(self, joined: JoinResult) -> ErrorCode:
+    def heartbeat(self, joined: JoinResult) -> ErrorCode:
         error = self.group.heartbeat(Identity(joined.member_id, joined.generation), self.now)
         self._collect()
         return error
@@ -74,7 +74,7 @@ class Scene:
         return error
 
     def stable(self, *names: str) -> dict[str, JoinResult]:
-        """Bring members in and have the leader assign each its own name. Several need an initial delay."""
+        """Join members and let the leader assign each its own name. Several need an initial delay."""
         for name in names:
             self.join(name)
         self.wait(6.0 if self.group.state is ClassicGroupState.PREPARING_REBALANCE else 0.0)
@@ -100,7 +100,7 @@ def asking(client_id: str, member_id: str = "", instance_id: str | None = None) 
     )
 
 
-def test_a_single_member_joins_syncs_and_lives() -> None:
+def test_a_single_member_joins_syncs_and_heartbeats() -> None:
     scene = Scene()
     scene.join("a")
     joined = scene.joined("a")
@@ -110,23 +110,23 @@ def test_a_single_member_joins_syncs_and_lives() -> None:
     scene.sync("s", joined, {joined.member_id: b"all"})
     assert scene.synced("s") == SyncResult(ErrorCode.NONE, "consumer", "range", b"all")
     assert scene.group.state.value == "Stable"
-    assert scene.group.changed, "the assignment has to be saved"
+    assert scene.group.changed, "the assignment has to be written"
     for _ in range(5):
         scene.wait(SESSION - 1)
-        assert scene.beat(joined) is ErrorCode.NONE
+        assert scene.heartbeat(joined) is ErrorCode.NONE
 
 
-def test_silence_ends_a_session() -> None:
+def test_a_session_expires_without_heartbeats() -> None:
     scene = Scene()
     joined = scene.stable("a")["a"]
     scene.wait(SESSION)
-    assert scene.beat(joined) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert scene.heartbeat(joined) is ErrorCode.UNKNOWN_MEMBER_ID
     assert (scene.group.state, scene.group.generation) == (ClassicGroupState.EMPTY, 2)
     assert scene.group.next_deadline() is None
 
 
-def test_the_first_round_waits_for_more_members() -> None:
-    """KIP-134: the delay begins anew while members keep coming, and ends with the rebalance timeout at the latest."""
+def test_the_first_rebalance_waits_for_more_members() -> None:
+    """KIP-134: each new member restarts the delay, up to the rebalance timeout in all."""
     scene = Scene(initial_delay=3.0)
     scene.join("a")
     scene.wait(2.9)
@@ -142,7 +142,7 @@ def test_the_first_round_waits_for_more_members() -> None:
     assert b.members == (), "only the leader sees the members"
 
 
-def test_the_initial_delay_has_an_end() -> None:
+def test_the_initial_rebalance_delay_is_bounded_by_the_rebalance_timeout() -> None:
     scene = Scene(initial_delay=30.0)
     for number in range(12):
         scene.join(f"m{number}")
@@ -152,12 +152,12 @@ def test_the_initial_delay_has_an_end() -> None:
     assert scene.now - 1000 <= REBALANCE + 10
 
 
-def test_a_second_member_rebalances() -> None:
+def test_a_second_member_causes_a_rebalance() -> None:
     scene = Scene()
     first = scene.stable("a")["a"]
     scene.join("b")
     assert scene.answers == {}
-    assert scene.beat(first) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert scene.heartbeat(first) is ErrorCode.REBALANCE_IN_PROGRESS
     scene.join("a again", asking("a", first.member_id))
     again, second = scene.joined("a again"), scene.joined("b")
     assert again.generation == second.generation == 2
@@ -166,22 +166,22 @@ def test_a_second_member_rebalances() -> None:
     assert scene.answers == {}, "a follower waits for the leader"
     scene.sync("sa", again, {second.member_id: b"half"})
     assert scene.synced("sb").assignment == b"half"
-    assert scene.synced("sa").assignment == b"", "whom the leader leaves out gets nothing"
+    assert scene.synced("sa").assignment == b"", "a member that the leader leaves out gets an empty assignment"
 
 
-def test_who_does_not_rejoin_in_time_is_out() -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed() -> None:
     scene = Scene()
     first = scene.stable("a")["a"]
     scene.join("b")
     for _ in range(int(REBALANCE / 5)):
-        assert scene.beat(first) in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID)
+        assert scene.heartbeat(first) in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID)
         scene.wait(5)
     second = scene.joined("b")
     assert (second.generation, second.leader) == (2, second.member_id)
-    assert scene.beat(first) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert scene.heartbeat(first) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_does_not_sync_in_time_is_out() -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed() -> None:
     scene = Scene(initial_delay=3.0)
     scene.join("a")
     scene.join("b")
@@ -189,13 +189,13 @@ def test_who_does_not_sync_in_time_is_out() -> None:
     a, b = scene.joined("a"), scene.joined("b")
     scene.sync("sb", b)
     for _ in range(int(REBALANCE / 5)):
-        scene.beat(a)
+        scene.heartbeat(a)
         scene.wait(5)
     assert scene.synced("sb").error is ErrorCode.REBALANCE_IN_PROGRESS
     assert list(scene.group.members) == [b.member_id]
 
 
-def test_a_rebalance_interrupts_parked_syncs() -> None:
+def test_a_rebalance_fails_waiting_syncs() -> None:
     scene = Scene(initial_delay=3.0)
     scene.join("a")
     scene.join("b")
@@ -208,32 +208,32 @@ def test_a_rebalance_interrupts_parked_syncs() -> None:
     assert scene.synced("sb2").error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_member_must_come_back_with_the_id_it_was_given() -> None:
-    """KIP-394: an id is handed out first; it holds the round open until its session is over."""
+def test_a_new_member_must_join_again_with_its_member_id() -> None:
+    """KIP-394: a member id is returned first; it delays the rebalance until its session timeout has passed."""
     scene = Scene()
     request = replace(asking("a"), requires_known_member_id=True)
     scene.join("a", request)
-    told = scene.joined("a")
-    assert told.error is ErrorCode.MEMBER_ID_REQUIRED
+    refusal = scene.joined("a")
+    assert refusal.error is ErrorCode.MEMBER_ID_REQUIRED
     assert scene.group.members == {}
-    scene.join("a2", replace(request, member_id=told.member_id))
+    scene.join("a2", replace(request, member_id=refusal.member_id))
     assert scene.joined("a2").generation == 1
 
 
-def test_an_id_that_is_never_used_expires() -> None:
+def test_an_unused_member_id_expires() -> None:
     scene = Scene()
     first = scene.stable("a")["a"]
     scene.join("b", replace(asking("b"), requires_known_member_id=True))
-    told = scene.joined("b")
+    refusal = scene.joined("b")
     scene.join("a again", replace(asking("a", first.member_id), protocols=(("range", b"new"),)))
-    assert scene.answers == {}, "b was promised a place"
+    assert scene.answers == {}, "the rebalance waits for b, which has a member id"
     scene.wait(SESSION)
     assert scene.joined("a again").generation == 2
-    scene.join("late", replace(asking("b", told.member_id), requires_known_member_id=True))
+    scene.join("late", replace(asking("b", refusal.member_id), requires_known_member_id=True))
     assert scene.joined("late").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_protocols_must_have_one_in_common() -> None:
+def test_members_need_a_common_protocol() -> None:
     scene = Scene()
     joined = scene.stable("a")["a"]
     for wrong in (
@@ -243,7 +243,7 @@ def test_protocols_must_have_one_in_common() -> None:
     ):
         scene.join("b", wrong)
         assert scene.joined("b").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert scene.beat(joined) is ErrorCode.NONE, "the group was not disturbed"
+    assert scene.heartbeat(joined) is ErrorCode.NONE, "there was no rebalance"
 
 
 def test_members_vote_for_the_protocol() -> None:
@@ -256,8 +256,8 @@ def test_members_vote_for_the_protocol() -> None:
     assert [member.metadata for member in results[0].members] == [b"z"] * 3
 
 
-def test_joining_again_unchanged() -> None:
-    """When stable a follower just hears the present generation, the leader starts a round, a change always does."""
+def test_joining_again_unchanged_rebalances_only_for_the_leader() -> None:
+    """In a stable group a follower gets the current generation; the leader, or new protocols, cause a rebalance."""
     scene = Scene(initial_delay=3.0)
     results = scene.stable("a", "b")
     leader, follower = results["a"], results["b"]
@@ -269,12 +269,12 @@ def test_joining_again_unchanged() -> None:
     assert scene.joined("l").generation == scene.joined("f2").generation == leader.generation + 1
 
 
-def test_leaving_hands_over_at_once() -> None:
+def test_leaving_causes_a_rebalance_at_once() -> None:
     scene = Scene(initial_delay=3.0)
     results = scene.stable("a", "b")
     assert scene.leave(results["a"].member_id) is ErrorCode.NONE
     assert scene.leave(results["a"].member_id) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert scene.beat(results["b"]) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert scene.heartbeat(results["b"]) is ErrorCode.REBALANCE_IN_PROGRESS
     scene.join("b again", asking("b", results["b"].member_id))
     again = scene.joined("b again")
     assert (again.leader, len(again.members)) == (results["b"].member_id, 1)
@@ -301,7 +301,7 @@ def test_a_static_member_restarts_without_a_rebalance() -> None:
     assert scene.joined("old").error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_an_old_client_that_restarts_as_static_leader_is_not_told_so() -> None:
+def test_a_static_leader_without_kip_814_does_not_learn_that_it_leads() -> None:
     scene = Scene()
     scene.join("a", asking("a", instance_id="one"))
     old = scene.joined("a")
@@ -311,7 +311,7 @@ def test_an_old_client_that_restarts_as_static_leader_is_not_told_so() -> None:
     assert (new.leader, new.members, new.skip_assignment) == (old.member_id, (), False)
 
 
-def test_a_static_member_keeps_its_place_through_a_rebalance_it_misses() -> None:
+def test_a_static_member_stays_through_a_rebalance_it_misses() -> None:
     scene = Scene()
     scene.join("a", replace(asking("a", instance_id="one"), session_timeout=1000.0))
     old = scene.joined("a")
@@ -330,10 +330,10 @@ def test_a_static_member_leaves_by_its_instance_id() -> None:
     assert scene.group.members == {}
 
 
-def test_wrong_generation_and_protocol() -> None:
+def test_wrong_generations_and_protocols_are_refused() -> None:
     scene = Scene()
     joined = scene.stable("a")["a"]
-    assert scene.beat(joined._replace(generation=7)) is ErrorCode.ILLEGAL_GENERATION
+    assert scene.heartbeat(joined._replace(generation=7)) is ErrorCode.ILLEGAL_GENERATION
     scene.sync("s", joined._replace(generation=0))
     assert scene.synced("s").error is ErrorCode.ILLEGAL_GENERATION
     scene.group.sync("p", Identity(joined.member_id, 1), {}, scene.now, protocol="sticky")
@@ -341,14 +341,14 @@ def test_wrong_generation_and_protocol() -> None:
     assert result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_the_size_of_a_group_has_a_limit() -> None:
+def test_the_maximum_group_size_is_enforced() -> None:
     scene = Scene(max_size=1)
     scene.stable("a")
     scene.join("b")
     assert scene.joined("b").error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_who_may_commit() -> None:
+def test_commits_are_checked_against_the_member() -> None:
     scene = Scene()
     simple = Identity("", -1)
     assert scene.group.check_commit(simple, scene.now) is ErrorCode.NONE
@@ -363,20 +363,20 @@ def test_who_may_commit() -> None:
     scene.wait(SESSION - 1)
     scene.group.check_commit(member, scene.now)
     scene.wait(SESSION - 1)
-    assert scene.beat(joined) is ErrorCode.NONE, "a commit is a sign of life"
+    assert scene.heartbeat(joined) is ErrorCode.NONE, "a commit counts as a heartbeat"
 
 
-def test_a_new_member_that_is_gone_does_not_hold_the_group_for_ever() -> None:
+def test_a_new_member_that_is_gone_does_not_block_the_group_for_ever() -> None:
     scene = Scene()
     first = scene.stable("a")["a"]
     scene.join("ghost", replace(asking("ghost"), rebalance_timeout=2 * NEW_MEMBER_JOIN_TIMEOUT))
     for _ in range(int(NEW_MEMBER_JOIN_TIMEOUT / 5)):
-        scene.beat(first)
+        scene.heartbeat(first)
         scene.wait(5)
     assert scene.joined("ghost").error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_killing_a_group_answers_everything() -> None:
+def test_ending_a_group_fails_all_waiting_requests() -> None:
     scene = Scene(initial_delay=3.0)
     scene.join("a")
     scene.group.kill(ErrorCode.NOT_COORDINATOR)
@@ -387,7 +387,7 @@ def test_killing_a_group_answers_everything() -> None:
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """Members that do anything at any time: no request is lost, and the group never gets stuck."""
+    """Members do anything at any time: no request is lost, and the group never gets stuck."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -436,7 +436,7 @@ class GroupMachine(RuleBasedStateMachine):
         if leave:
             self.scene.leave(member.member_id)
         else:
-            self.scene.beat(member)
+            self.scene.heartbeat(member)
         self._take()
 
     @rule(seconds=st.sampled_from([0.5, 1.0, SESSION, REBALANCE]))
@@ -447,12 +447,12 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def sane(self) -> None:
         group = self.scene.group
-        parked = {m.join_waiter for m in group.members.values()} | {m.sync_waiter for m in group.members.values()}
-        assert set(self.open) == parked - {None}, "every open request is parked with exactly one member"
+        waiting = {m.join_waiter for m in group.members.values()} | {m.sync_waiter for m in group.members.values()}
+        assert set(self.open) == waiting - {None}, "every open request waits at exactly one member"
         assert (group.state is ClassicGroupState.EMPTY) <= (not group.members)
         if group.members:
             assert group.leader in group.members
-            assert group.next_deadline() is not None, "time alone ends whatever a group waits for"
+            assert group.next_deadline() is not None, "whatever a group waits for has a timeout"
         if group.state is ClassicGroupState.STABLE:
             assert not any(member.join_waiter for member in group.members.values())
 

@@ -1,4 +1,4 @@
-"""What outlives a coordinator, how offsets grow old, and groups that change from one kind to the other."""
+"""What survives a change of coordinator, the expiration of offsets, and the migration between group types."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def describe(wire: Wire) -> DescribedGroup:
 
 
 async def join(wire: Wire, member_id: str = "", instance_id: str | None = "i") -> JoinGroupResponse:
-    """As a static member, who need not know its id before."""
+    """As a static member, which needs no member id first."""
     return await wire.ask(
         JoinGroupRequest(
             group_id="g",
@@ -78,7 +78,7 @@ async def listed(wire: Wire) -> dict[str, tuple[str, str]]:
     return {group.group_id: (group.group_type, group.group_state) for group in groups}
 
 
-# ---- what outlives a coordinator
+# ---- what survives a change of coordinator
 
 
 async def test_a_consumer_group_survives_a_restart(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
         assert await listed(wire) == {}
 
 
-async def test_a_new_coordinator_answers_when_it_has_read_everything() -> None:
+async def test_a_new_coordinator_serves_groups_after_loading_them() -> None:
     async with Cluster(2, config=QUICK) as cluster:
         await cluster.create_topic("t", 2, 2)
         old = cluster.coordinator("g")
@@ -145,7 +145,7 @@ async def test_a_new_coordinator_answers_when_it_has_read_everything() -> None:
             assert await listed(other) == {"g": ("consumer", "Stable")}
 
 
-async def test_silent_members_are_given_up() -> None:
+async def test_members_without_heartbeats_are_removed() -> None:
     clock = VirtualClock()
     async with Broker(clock=clock) as broker, connect(broker) as wire:
         await broker.create_topic("t")
@@ -161,15 +161,15 @@ async def test_silent_members_are_given_up() -> None:
     [("abc", 96_354 % 50), ("Hello World", 862_545_276 % 50), ("polygenelubricants", 0)],
     ids=["positive", "negative", "the least number"],
 )
-def test_where_a_group_belongs(key: str, at: int) -> None:
-    """The absolute value of Java's hash decides, with 0 for the least number, which has none."""
+def test_a_group_belongs_to_the_partition_its_id_hashes_to(key: str, at: int) -> None:
+    """The absolute value of Java's hash decides; that of the smallest number, which has none, is 0."""
     partitions: Any = range(50)
     found: Any = partition_for(key, partitions)
     assert found == at
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_classic_groups_are_read_in_every_version(version: int) -> None:
+def test_classic_group_records_of_every_version_are_decoded(version: int) -> None:
     member = MemberMetadata(
         member_id="m", client_id="c", client_host="/h", session_timeout=10_000, subscription=b"s", assignment=b"a"
     )
@@ -182,7 +182,7 @@ def test_classic_groups_are_read_in_every_version(version: int) -> None:
     assert (group.members["m"].assignment, group.members["m"].rebalance_timeout) == (b"a", 10.0)
 
 
-def test_how_long_a_group_was_empty_is_known_to_the_next_coordinator() -> None:
+def test_the_time_a_group_became_empty_survives_a_new_coordinator() -> None:
     value = GroupMetadataValue(
         protocol_type="consumer", generation=7, protocol=None, leader=None, current_state_timestamp=60_000, members=[]
     )
@@ -192,12 +192,12 @@ def test_how_long_a_group_was_empty_is_known_to_the_next_coordinator() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_offsets_are_read_in_every_version(version: int) -> None:
+def test_offset_records_of_every_version_are_decoded(version: int) -> None:
     value = OffsetCommitValue(offset=5, metadata="note", commit_timestamp=77).encode(version)
     assert decode_offset_value(version.to_bytes(2, "big") + value) == OffsetAndMetadata(5, -1, "note", 77)
 
 
-# ---- how offsets grow old
+# ---- expiration of offsets
 
 
 def classic(*, members: bool = False, was_used: bool = True, empty_since: float = 0.0) -> ClassicGroup:
@@ -228,13 +228,13 @@ def classic(*, members: bool = False, was_used: bool = True, empty_since: float 
         (ConsumerGroup("g", Topics()), 40_001, -1, False),
     ],
 )
-def test_when_an_offset_expires(group: ClassicGroup | ConsumerGroup, committed: int, expires: int, gone: bool) -> None:
-    """At second 100 by either clock, with a retention of a minute."""
+def test_offset_expiration(group: ClassicGroup | ConsumerGroup, committed: int, expires: int, gone: bool) -> None:
+    """At 100 seconds on both clocks, with a retention of a minute."""
     offsets = {("t", 0): OffsetAndMetadata(1, -1, "", committed, expires)}
     assert bool(expired(group, offsets, Age(100.0, 100_000, 60.0))) is gone
 
 
-def test_offsets_of_topics_that_no_member_reads_expire() -> None:
+def test_offsets_of_unsubscribed_topics_expire() -> None:
     offsets = {("t", 0): OffsetAndMetadata(1, -1, "", 0), ("u", 0): OffsetAndMetadata(1, -1, "", 0)}
     group = classic(members=True)
     assert expired(group, offsets, Age(100.0, 100_000, 60.0)) == [("u", 0)]
@@ -246,10 +246,10 @@ def test_offsets_of_topics_that_no_member_reads_expire() -> None:
     assert expired(connect_workers, offsets, Age(100.0, 100_000, 60.0)) == []
 
 
-# ---- groups that change from one kind to the other
+# ---- migration between group types
 
 
-async def test_an_empty_group_becomes_whatever_joins_it(tmp_path: Path) -> None:
+async def test_an_empty_group_takes_the_type_of_the_member_that_joins(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         joined = await join(wire)
@@ -283,7 +283,7 @@ async def stable_classic(wire: Wire) -> JoinGroupResponse:
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade", "downgrade", "bidirectional"])
-async def test_who_has_members_changes_as_the_policy_allows(policy: str) -> None:
+async def test_a_group_with_members_migrates_as_the_policy_allows(policy: str) -> None:
     async with Broker(config={**QUICK, "group.consumer.migration.policy": policy}) as broker:
         await broker.create_topic("t", 2)
         async with connect(broker) as wire:
@@ -300,7 +300,7 @@ async def test_who_has_members_changes_as_the_policy_allows(policy: str) -> None
             assert (await listed(wire))["g"][0] == kind
 
 
-async def test_a_parked_join_hears_of_the_upgrade() -> None:
+async def test_an_upgrade_fails_a_waiting_join() -> None:
     async with Broker(config=QUICK) as broker, connect(broker) as wire, connect(broker) as other:
         await broker.create_topic("t", 2)
         await stable_classic(wire)
@@ -312,8 +312,8 @@ async def test_a_parked_join_hears_of_the_upgrade() -> None:
         assert len((await describe(wire)).members) == 3
 
 
-async def test_a_static_member_goes_back_to_the_classic_protocol() -> None:
-    """Its group goes with it, if it was the last of the new protocol, and it need not join again."""
+async def test_a_static_member_can_return_to_the_classic_protocol() -> None:
+    """If it was the last consumer member, the group becomes classic as well, and it need not join again."""
     async with Broker(config=QUICK) as broker, connect(broker) as wire:
         await broker.create_topic("t", 2)
         await heartbeat(wire, "m", instance_id="i")
@@ -327,10 +327,10 @@ async def test_a_static_member_goes_back_to_the_classic_protocol() -> None:
         assert (await heartbeat(wire, "m", 2, instance_id="i")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-# ---- other people's clients
+# ---- other clients
 
 
-async def test_confluent_members_of_the_consumer_protocol() -> None:
+async def test_confluent_kafka_members_use_the_consumer_protocol() -> None:
     confluent: Any = pytest.importorskip("confluent_kafka")
 
     def run(servers: str) -> None:

@@ -19,39 +19,39 @@ def spread(targets: dict[str, TopicIdPartitions]) -> Counter[TopicIdPartition]:
     return Counter(place for target in targets.values() for place in target)
 
 
-def test_each_partition_is_at_one_member_while_there_are_enough() -> None:
+def test_each_partition_has_one_reader_while_there_are_enough() -> None:
     targets = simple(dict.fromkeys("xyz", frozenset({A})), {}, {A: range(5)})
     assert sorted(map(len, targets.values())) == [1, 2, 2]
     assert spread(targets) == dict.fromkeys(places(A, *range(5)), 1)
 
 
-def test_partitions_are_shared_evenly_where_members_are_more() -> None:
+def test_more_members_than_partitions_share_them_evenly() -> None:
     targets = simple(dict.fromkeys("vwxyz", frozenset({A})), {}, {A: range(2)})
     assert set(spread(targets)) == places(A, 0, 1)
     assert max(spread(targets).values()) == 3
     assert all(targets.values())
 
 
-def test_what_can_stay_stays() -> None:
+def test_assignments_are_sticky() -> None:
     before = {"x": places(A, 0, 1, 2, 3)}
     targets = simple(dict.fromkeys("xy", frozenset({A})), before, {A: range(4)})
     assert targets == {"x": places(A, 0, 1), "y": places(A, 2, 3)}
     assert simple(dict.fromkeys("xy", frozenset({A})), targets, {A: range(4)}) == targets
 
 
-def test_topics_are_shared_one_by_one_where_members_want_different_ones() -> None:
-    wishes = {"x": frozenset({A}), "y": frozenset({A, B})}
-    targets = simple(wishes, {}, {A: range(2), B: range(2)})
+def test_different_subscriptions_are_assigned_topic_by_topic() -> None:
+    subscriptions = {"x": frozenset({A}), "y": frozenset({A, B})}
+    targets = simple(subscriptions, {}, {A: range(2), B: range(2)})
     assert targets["y"] >= places(B, 0, 1)
     assert {len(targets["x"]), len(targets["y"] & places(A, 0, 1))} == {1}
 
 
 @pytest.mark.parametrize("assignable", [{}, {A: ()}, {B: (0, 1)}])
-def test_what_cannot_be_read_is_not_assigned(assignable: dict[bytes, tuple[int, ...]]) -> None:
+def test_partitions_without_a_state_are_not_assigned(assignable: dict[bytes, tuple[int, ...]]) -> None:
     assert simple({"x": frozenset({A})}, {"x": places(A, 0)}, assignable) == {"x": NOTHING}
 
 
-def test_no_members_have_nothing() -> None:
+def test_no_members_means_an_empty_assignment() -> None:
     assert simple({}, {}, {A: range(3)}) == {}
 
 
@@ -63,25 +63,29 @@ BEFORE = st.dictionaries(
 
 
 @given(WISHES, BEFORE, SOME)
-def test_nothing_that_is_wanted_is_left_over(
-    wishes: dict[str, frozenset[bytes]], before: dict[str, TopicIdPartitions], assignable: dict[bytes, frozenset[int]]
+def test_every_subscribed_partition_has_a_reader(
+    subscriptions: dict[str, frozenset[bytes]],
+    before: dict[str, TopicIdPartitions],
+    assignable: dict[bytes, frozenset[int]],
 ) -> None:
-    targets = simple(wishes, before, assignable)
-    assert targets.keys() == wishes.keys()
+    targets = simple(subscriptions, before, assignable)
+    assert targets.keys() == subscriptions.keys()
     for member_id, target in targets.items():
-        assert {topic_id for topic_id, _ in target} <= wishes[member_id]
-    wanted = frozenset().union(*wishes.values())
+        assert {topic_id for topic_id, _ in target} <= subscriptions[member_id]
+    wanted = frozenset().union(*subscriptions.values())
     assert set(spread(targets)) == {
         (topic_id, index) for topic_id, indexes in assignable.items() if topic_id in wanted for index in indexes
     }
     for topic_id, indexes in assignable.items():
-        readers = sum(topic_id in wish for wish in wishes.values())
+        readers = sum(topic_id in subscription for subscription in subscriptions.values())
         for index in indexes:
             assert spread(targets)[topic_id, index] <= -(-readers // len(indexes))
 
 
 @given(st.integers(1, 6), st.integers(1, 12), BEFORE)
-def test_nobody_has_more_than_the_others(members: int, partitions: int, before: dict[str, TopicIdPartitions]) -> None:
+def test_assignments_differ_by_at_most_one_partition(
+    members: int, partitions: int, before: dict[str, TopicIdPartitions]
+) -> None:
     targets = simple(dict.fromkeys("uvwxyz"[:members], frozenset({A})), before, {A: range(partitions)})
     sizes = [len(target) for target in targets.values()]
     if partitions >= members:

@@ -1,4 +1,4 @@
-"""A share group whose members, topics and coordinators do anything in any order."""
+"""A model test of share groups: members, topics and coordinators do anything in any order."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ class Scene:
         self.group.dirty.clear()
 
     def restart(self) -> None:
-        """Another coordinator reads what this one has written."""
+        """Restore the group at another coordinator from the records that this one has written."""
         self.save()
         self.group = ShareGroup("g", self.topics, self.settings)
         records.restore(self.group, self.image, self.now)
 
 
-# ---- one thing after the other
+# ---- single steps
 
 
-def test_there_is_an_end_to_the_members_that_a_group_has() -> None:
+def test_the_maximum_share_group_size_is_enforced() -> None:
     scene = Scene(max_size=1, a=1)
     scene.heartbeat("x", "a")
     with refused(ErrorCode.GROUP_MAX_SIZE_REACHED):
@@ -71,7 +71,7 @@ def test_there_is_an_end_to_the_members_that_a_group_has() -> None:
     scene.heartbeat("x", "a")
 
 
-def test_a_member_that_is_silent_is_given_up() -> None:
+def test_a_member_without_heartbeats_is_removed() -> None:
     scene = Scene(a=2)
     scene.heartbeat("x", "a")
     scene.now += 40
@@ -85,7 +85,7 @@ def test_a_member_that_is_silent_is_given_up() -> None:
         scene.heartbeat("x")
 
 
-def test_a_partition_without_a_state_is_not_given_to_members() -> None:
+def test_a_partition_without_a_state_is_not_assigned_to_members() -> None:
     scene = Scene(a=2)
     scene.out_of_order = True
     scene.heartbeat("x", "a")
@@ -100,7 +100,7 @@ def test_a_partition_without_a_state_is_not_given_to_members() -> None:
     assert scene.group.epoch == epoch + 1
 
 
-def test_a_heartbeat_that_says_nothing_new_writes_nothing() -> None:
+def test_an_unchanged_heartbeat_writes_no_record() -> None:
     scene = Scene(a=2)
     scene.heartbeat("x", "a")
     scene.save()
@@ -110,7 +110,7 @@ def test_a_heartbeat_that_says_nothing_new_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("epoch", [-3, 1, 99])
-def test_an_epoch_that_is_not_the_members_is_refused(epoch: int) -> None:
+def test_a_heartbeat_with_another_epoch_is_fenced(epoch: int) -> None:
     scene = Scene(a=2)
     scene.heartbeat("x", "a")
     for other in ("y", "z"):
@@ -126,7 +126,7 @@ def test_an_epoch_that_is_not_the_members_is_refused(epoch: int) -> None:
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Members come, go, change their minds and fall silent, topics change, and coordinators move."""
+    """Members join, leave, change their subscriptions and pause, topics change, and coordinators move."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class AnyOrder(RuleBasedStateMachine):
             sizes[name] = max(size, sizes.get(name, 0))
         elif not size and name in sizes:
             del sizes[name]
-            # It would come back under another id.
+            # It would be created again with another id.
             self.gone.add(name)
             self.scene.group.states.remove_topic(name.encode() * 16)
 
@@ -194,14 +194,14 @@ class AnyOrder(RuleBasedStateMachine):
         for member_id, member in after.members.items():
             theirs = vars(before.members[member_id]) | {"session_deadline": None}
             assert vars(member) | {"session_deadline": None} == theirs
-        # What was written by one is what the other would write.
+        # The new coordinator would write the same records as the old one.
         after.dirty = set(after.members)
         assert records.changes(after, dict(self.scene.image), 7) == []
         after.dirty.clear()
 
     @rule()
     def settle(self) -> None:
-        """Once everybody has asked again, everything that is wanted is read."""
+        """After another heartbeat of each member, every subscribed partition has a reader."""
         self.scene.out_of_order = False
         for _ in range(2):
             for member_id in self._members():

@@ -1,4 +1,4 @@
-"""Share groups of a whole broker: what outlives their coordinator, time, and what goes with a topic or a group."""
+"""Share groups in a broker: changes of coordinator, timeouts, and deletion of topics and groups."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def of(cluster: Cluster) -> ShareGroup:
     return cluster._running.groups.share_group("g")
 
 
-async def test_a_member_is_told_at_once_what_to_read(broker: Broker, wire: Wire) -> None:
-    """Kafka tells it at the next heartbeat, once the states have begun."""
+async def test_the_first_heartbeat_returns_an_assignment(broker: Broker, wire: Wire) -> None:
+    """Kafka returns it at the next heartbeat, after initializing the states."""
     assert partitions(await heartbeat(wire, "m")) == [0, 1]
     assert partitions(await heartbeat(wire, "m", 2)) is None
 
@@ -105,7 +105,7 @@ async def test_a_share_group_survives_a_restart(tmp_path: Path) -> None:
             group.members.sort(key=lambda member: member.member_id)
         assert after == before
         assert await begins(wire) == starts
-        # Their sessions begin anew, their epochs do not.
+        # Their sessions start again; their epochs stay.
         answer = await heartbeat(wire, "m", 2)
         assert (answer.error_code, answer.member_epoch) == (0, 3)
         for member_id in "mn":
@@ -130,7 +130,7 @@ async def test_a_new_coordinator_knows_the_members() -> None:
             assert (answer.error_code, answer.member_epoch, answer.assignment) == (0, epoch, None)
 
 
-async def test_a_silent_member_is_given_up_and_the_group_stays() -> None:
+async def test_a_member_without_heartbeats_is_removed_and_the_group_stays() -> None:
     clock = VirtualClock()
     config = {**QUICK, "offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 60_000}
     async with Broker(clock=clock, config=config) as broker, connect(broker) as wire:
@@ -148,13 +148,13 @@ async def test_a_silent_member_is_given_up_and_the_group_stays() -> None:
         assert [group.group_id for group in (await wire.ask(ListGroupsRequest())).groups] == ["g"]
 
 
-async def test_a_session_that_is_ended_on_demand(broker: Broker, wire: Wire) -> None:
+async def test_a_members_session_can_be_expired_on_demand(broker: Broker, wire: Wire) -> None:
     await heartbeat(wire, "m")
     broker.expire_session("g", "m")
     assert of(broker).state == "Empty"
 
 
-async def test_options_apply_to_a_group_that_is_there(broker: Broker, wire: Wire) -> None:
+async def test_changed_options_apply_to_an_existing_group(broker: Broker, wire: Wire) -> None:
     assert (await heartbeat(wire, "m")).heartbeat_interval_ms == 5000
     change = AlterableConfig(name="share.heartbeat.interval.ms", config_operation=0, value="7000")
     resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[change])
@@ -163,7 +163,7 @@ async def test_options_apply_to_a_group_that_is_there(broker: Broker, wire: Wire
     assert (await heartbeat(wire, "m", 2)).heartbeat_interval_ms == 7000
 
 
-async def test_a_group_has_as_many_members_as_it_may() -> None:
+async def test_the_configured_maximum_size_is_enforced() -> None:
     async with Broker(config={**QUICK, "group.share.max.size": 1}) as broker, connect(broker) as wire:
         assert (await heartbeat(wire, "m")).error_code == 0
         assert (await heartbeat(wire, "n")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -171,7 +171,7 @@ async def test_a_group_has_as_many_members_as_it_may() -> None:
         assert (await heartbeat(wire, "n")).error_code == 0
 
 
-async def test_a_deleted_group_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_deleted_group_leaves_no_records_or_states(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         await broker.create_topic("t", 2)
         await heartbeat(wire, "m")
@@ -188,7 +188,7 @@ async def test_a_deleted_group_leaves_nothing(tmp_path: Path) -> None:
         assert await begins(wire) == {}
 
 
-async def test_a_deleted_topic_is_forgotten(broker: Broker, wire: Wire) -> None:
+async def test_a_deleted_topic_is_removed_from_the_group(broker: Broker, wire: Wire) -> None:
     await broker.create_topic("u")
     await heartbeat(wire, "m", subscribed_topic_names=["t", "u"])
     assert set(await begins(wire)) == {("t", 0), ("t", 1), ("u", 0)}
@@ -198,14 +198,14 @@ async def test_a_deleted_topic_is_forgotten(broker: Broker, wire: Wire) -> None:
     assert set(await begins(wire)) == {("t", 0), ("t", 1)}
     assert topic not in of(broker).states.initialized
     assert partitions(await heartbeat(wire, "m", 2)) == [0, 1]
-    # Another one of that name is another topic.
+    # A topic created again with the same name is another topic.
     await broker.create_topic("u")
     assert partitions(await heartbeat(wire, "m", 3)) in ([0, 1, 0], [0, 0, 1])
 
 
-async def test_what_the_share_coordinator_cannot_do_now_is_done_later() -> None:
+async def test_failed_initializations_are_retried() -> None:
     async with Cluster(2, config=QUICK) as cluster:
-        # The node that has the states is gone, the one that has everything else is there.
+        # The node that coordinates the states is down; the one that coordinates the group is up.
         cluster._running.state.create_topic("__share_group_state", assignment={0: [1]})
         cluster._running.state.create_topic(
             "__consumer_offsets", assignment={0: [0]}, configs={"cleanup.policy": "compact"}
@@ -230,21 +230,21 @@ async def test_what_the_share_coordinator_cannot_do_now_is_done_later() -> None:
             assert result.error_code == 0
 
 
-async def test_offsets_that_make_no_sense_are_refused(broker: Broker, wire: Wire) -> None:
+async def test_invalid_start_offsets_are_refused(broker: Broker, wire: Wire) -> None:
     assert await alter(wire, -2) is ErrorCode.INVALID_REQUEST
     assert (await describe(wire)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert await alter(wire, -1) is ErrorCode.NONE
     assert await begins(wire) == {("t", 0): -1}
 
 
-async def test_a_transaction_has_no_offsets_for_a_share_group(broker: Broker, wire: Wire) -> None:
+async def test_a_transaction_cannot_commit_offsets_for_a_share_group(broker: Broker, wire: Wire) -> None:
     await heartbeat(wire, "m")
-    for who in (Identity(""), Identity("m", generation=2)):
-        assert broker._running.groups.check_transactional_commit("g", who) is ErrorCode.GROUP_ID_NOT_FOUND
+    for identity in (Identity(""), Identity("m", generation=2)):
+        assert broker._running.groups.check_transactional_commit("g", identity) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def states_asked(topic: bytes) -> list[Request[Any]]:
-    """A request of each kind about the state of a share partition, in an order in which they can be served."""
+    """One request of each API for share partition states, in an order in which all succeed."""
     initialize, read, write, summary, delete = (
         initialize_share_group_state,
         read_share_group_state,
@@ -274,7 +274,7 @@ def states_asked(topic: bytes) -> list[Request[Any]]:
     ]
 
 
-async def test_a_state_is_asked_of_its_coordinator() -> None:
+async def test_state_requests_to_another_node_fail_with_not_coordinator() -> None:
     async with Cluster(2, config=QUICK) as cluster:
         await cluster.create_topic("t", 1, 2)
         states = cluster._running.share_states

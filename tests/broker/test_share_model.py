@@ -1,4 +1,4 @@
-"""A share partition whose members, clock and leader do anything in any order."""
+"""A model test of share partitions: members, clock and leader do anything in any order."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
 
 
 @dataclass(frozen=True)
-class Fate:
-    """What became of a record, as its consumers see it."""
+class Record:
+    """The state of a record from its consumers' point of view."""
 
     state: RecordState = AVAILABLE
     delivery_count: int = 0
@@ -42,41 +42,41 @@ class Fate:
 
 
 class PersistedState:
-    """What is kept of a share partition."""
+    """The persisted state of a share partition."""
 
     def __init__(self) -> None:
         self.start = 0
-        self.fates: dict[int, tuple[int, int]] = {}
+        self.expected: dict[int, tuple[int, int]] = {}
 
     def write(self, state: PartitionState) -> None:
         self.start = state.start_offset
         for batch in state.batches:
             for offset in range(batch.first_offset, batch.last_offset + 1):
-                self.fates[offset] = (batch.delivery_state, batch.delivery_count)
-        self.fates = {offset: fate for offset, fate in self.fates.items() if offset >= self.start}
-        is_terminal = sum(state in (ACKNOWLEDGED, ARCHIVED) for state, _ in self.fates.values())
-        assert state.delivery_complete_count >= is_terminal, "it may know of more that is done with than is kept"
+                self.expected[offset] = (batch.delivery_state, batch.delivery_count)
+        self.expected = {offset: record for offset, record in self.expected.items() if offset >= self.start}
+        is_terminal = sum(state in (ACKNOWLEDGED, ARCHIVED) for state, _ in self.expected.values())
+        assert state.delivery_complete_count >= is_terminal, "it can know of more terminal records than are persisted"
 
     def read(self, leader_epoch: int) -> PartitionState:
-        batches = tuple(StateBatch(offset, offset, *fate) for offset, fate in sorted(self.fates.items()))
+        batches = tuple(StateBatch(offset, offset, *record) for offset, record in sorted(self.expected.items()))
         return PartitionState(self.start, NOTHING.state_epoch, leader_epoch, batches, -1)
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Each record has a fate, known here and, if all is well, by the share partition."""
+    """The model has the state of each record; the share partition must agree."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
         self.log: list[FetchedBatch] = []
         self.log_start = self.log_end = 0
-        self.kept = PersistedState()
+        self.persisted = PersistedState()
         self.share = SharePartition(NOTHING, 0)
-        self.fates: dict[int, Fate] = {}
+        self.expected: dict[int, Record] = {}
         self.written = True
 
-    def fate(self, offset: int) -> Fate:
-        return self.fates.get(offset, Fate())
+    def record(self, offset: int) -> Record:
+        return self.expected.get(offset, Record())
 
     # ---- the log
 
@@ -115,29 +115,29 @@ class AnyOrder(RuleBasedStateMachine):
         acquire_request = AcquireRequest(member, most, batch_size, record_limit)
         acquired = self.share.acquire(acquire_request, read, CONFIG, self.now)
         for offset in range(before, read[0].first):
-            # It was to be had, and is not in the log any more.
-            if self.fate(offset).state is AVAILABLE and offset < self.share.end_offset:
-                self.fates[offset] = replace(self.fate(offset), state=ARCHIVED)
-        told = {offset: each.delivery_count for each in acquired for offset in range(each.first, each.last + 1)}
-        assert len(told) == sum(each.last - each.first + 1 for each in acquired)
-        for offset, delivery_count in told.items():
-            fate = self.fate(offset)
-            assert fate.state is AVAILABLE, "nobody else has it, and it is not done with"
-            assert delivery_count == fate.delivery_count + 1 <= CONFIG.max_delivery_count
-            self.fates[offset] = Fate(ACQUIRED, delivery_count, member, self.now + CONFIG.lock_duration)
+            # It was available, and is not in the log any more.
+            if self.record(offset).state is AVAILABLE and offset < self.share.end_offset:
+                self.expected[offset] = replace(self.record(offset), state=ARCHIVED)
+        counts = {offset: each.delivery_count for each in acquired for offset in range(each.first, each.last + 1)}
+        assert len(counts) == sum(each.last - each.first + 1 for each in acquired)
+        for offset, delivery_count in counts.items():
+            record = self.record(offset)
+            assert record.state is AVAILABLE, "no other member has acquired it, and it is not terminal"
+            assert delivery_count == record.delivery_count + 1 <= CONFIG.max_delivery_count
+            self.expected[offset] = Record(ACQUIRED, delivery_count, member, self.now + CONFIG.lock_duration)
         if record_limit:
-            assert len(told) <= most
-        if any(CONFIG.is_last_delivery(delivery_count - 1) for delivery_count in told.values()):
-            assert len(told) == 1, "for the last time, alone"
+            assert len(counts) <= most
+        if any(CONFIG.is_last_delivery(delivery_count - 1) for delivery_count in counts.values()):
+            assert len(counts) == 1, "the last delivery is of a single record"
         for run in self.share.runs:
             for offset in range(run.first, run.last + 1):
-                if run.state is ARCHIVED and offset not in told and self.in_aborted(offset):
-                    self.fates[offset] = replace(self.fate(offset), state=ARCHIVED, member="")
+                if run.state is ARCHIVED and offset not in counts and self.in_aborted(offset):
+                    self.expected[offset] = replace(self.record(offset), state=ARCHIVED, member="")
         for offset in range(before, self.share.start_offset):
             if self.in_aborted(offset):
-                self.fates[offset] = replace(self.fate(offset), state=ARCHIVED, member="")
-        assert not any(self.in_aborted(offset) for offset in told)
-        assert acquired or self.share.next_offset > before, "what was read leads on"
+                self.expected[offset] = replace(self.record(offset), state=ARCHIVED, member="")
+        assert not any(self.in_aborted(offset) for offset in counts)
+        assert acquired or self.share.next_offset > before, "reading makes progress"
 
     def in_aborted(self, offset: int) -> bool:
         return any(batch.aborted and batch.first <= offset <= batch.last for batch in self.log)
@@ -146,44 +146,48 @@ class AnyOrder(RuleBasedStateMachine):
         member=st.sampled_from(MEMBERS),
         at=st.integers(0, 12),
         size=st.integers(1, 6),
-        words=st.lists(st.sampled_from([GAP, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, RENEW]), min_size=6, max_size=6),
-        one_word=st.booleans(),
+        types=st.lists(st.sampled_from([GAP, ACCEPT, ACCEPT, RELEASE, RELEASE, REJECT, RENEW]), min_size=6, max_size=6),
+        one_type=st.booleans(),
     )
     @precondition(lambda self: self.share.runs)
-    def acknowledge(self, member: str, at: int, size: int, words: list[int], one_word: bool) -> None:
+    def acknowledge(self, member: str, at: int, size: int, types: list[int], one_type: bool) -> None:
         first = self.share.start_offset + at
         last = first + size - 1
-        said = Acknowledgement(first, last, words[:1] if one_word else words[:size])
+        acknowledgement = Acknowledgement(first, last, types[:1] if one_type else types[:size])
         offsets = [offset for offset in range(first, last + 1) if self.in_flight(offset)]
-        theirs = all((self.fate(offset).state, self.fate(offset).member) == (ACQUIRED, member) for offset in offsets)
+        theirs = all(
+            (self.record(offset).state, self.record(offset).member) == (ACQUIRED, member) for offset in offsets
+        )
         if not offsets or not theirs or last >= self.share.end_offset:
             with pytest.raises(BrokerError):
-                self.share.acknowledge(member, [said], CONFIG, self.now)
+                self.share.acknowledge(member, [acknowledgement], CONFIG, self.now)
             return
-        if self.keep(self.share.acknowledge(member, [said], CONFIG, self.now)):
+        if self.persist(self.share.acknowledge(member, [acknowledgement], CONFIG, self.now)):
             for offset in offsets:
-                self.said(offset, said.types[0] if one_word else said.types[offset - first])
+                self.mark_acknowledged(
+                    offset, acknowledgement.types[0] if one_type else acknowledgement.types[offset - first]
+                )
 
     @rule(member=st.sampled_from(MEMBERS), ack_type=st.sampled_from([ACCEPT, RELEASE, REJECT]))
     def acknowledge_all(self, member: str, ack_type: int) -> None:
         mine = [run for run in self.share.runs if run.member_id == member]
-        said = [Acknowledgement(run.first, run.last, [ack_type]) for run in mine]
-        if self.keep(self.share.acknowledge(member, said, CONFIG, self.now)):
+        acknowledgement = [Acknowledgement(run.first, run.last, [ack_type]) for run in mine]
+        if self.persist(self.share.acknowledge(member, acknowledgement, CONFIG, self.now)):
             for run in mine:
                 for offset in range(run.first, run.last + 1):
-                    self.said(offset, ack_type)
+                    self.mark_acknowledged(offset, ack_type)
 
     @rule(member=st.sampled_from(MEMBERS), ack_type=st.sampled_from([ACCEPT, RELEASE]), move=st.booleans())
     @precondition(lambda self: self.log)
     def acknowledge_the_newest(self, member: str, ack_type: int, move: bool) -> None:
-        """Of what was there before, nothing is kept then."""
+        """Acquired records are not persisted."""
         self.acquire(member, 12, 1, False, 4)
         mine = [run for run in self.share.runs if run.member_id == member][-1:]
-        said = [Acknowledgement(run.first, run.last, [ack_type]) for run in mine]
-        if self.keep(self.share.acknowledge(member, said, CONFIG, self.now)):
+        acknowledgement = [Acknowledgement(run.first, run.last, [ack_type]) for run in mine]
+        if self.persist(self.share.acknowledge(member, acknowledgement, CONFIG, self.now)):
             for run in mine:
                 for offset in range(run.first, run.last + 1):
-                    self.said(offset, ack_type)
+                    self.mark_acknowledged(offset, ack_type)
         if move:
             self.lead_anew()
 
@@ -195,38 +199,38 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS))
     def go(self, member: str) -> None:
-        if self.keep(self.share.release(member, CONFIG)):
-            for offset, fate in self.fates.items():
-                if fate.state is ACQUIRED and fate.member == member:
-                    self.said(offset, RELEASE)
+        if self.persist(self.share.release(member, CONFIG)):
+            for offset, record in self.expected.items():
+                if record.state is ACQUIRED and record.member == member:
+                    self.mark_acknowledged(offset, RELEASE)
 
     @rule(seconds=st.sampled_from([1.0, 20.0, 31.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
         transition = self.share.expire(self.now, CONFIG)
-        # Kept or not: the lock has ended.
-        if not self.keep(transition):
+        # Persisted or not: the lock has expired.
+        if not self.persist(transition):
             self.share.apply(transition)
-        for offset, fate in self.fates.items():
-            if fate.state is ACQUIRED and fate.deadline <= self.now:
-                self.said(offset, RELEASE)
+        for offset, record in self.expected.items():
+            if record.state is ACQUIRED and record.deadline <= self.now:
+                self.mark_acknowledged(offset, RELEASE)
 
-    def said(self, offset: int, ack_type: int) -> None:
-        fate = self.fates[offset]
-        assert fate.state is ACQUIRED
+    def mark_acknowledged(self, offset: int, ack_type: int) -> None:
+        record = self.expected[offset]
+        assert record.state is ACQUIRED
         if ack_type == RENEW:
-            self.fates[offset] = replace(fate, deadline=self.now + CONFIG.lock_duration)
+            self.expected[offset] = replace(record, deadline=self.now + CONFIG.lock_duration)
             return
-        spent = ARCHIVED if fate.delivery_count >= CONFIG.max_delivery_count else AVAILABLE
+        spent = ARCHIVED if record.delivery_count >= CONFIG.max_delivery_count else AVAILABLE
         state = {ACCEPT: ACKNOWLEDGED, RELEASE: spent}.get(ack_type, ARCHIVED)
-        self.fates[offset] = Fate(state, fate.delivery_count)
+        self.expected[offset] = Record(state, record.delivery_count)
 
-    # ---- who keeps it
+    # ---- persistence
 
-    def keep(self, transition: StateTransition) -> bool:
+    def persist(self, transition: StateTransition) -> bool:
         if not self.written:
             return False
-        self.kept.write(self.share.persisted_state(transition))
+        self.persisted.write(self.share.persisted_state(transition))
         self.share.apply(transition)
         return True
 
@@ -236,23 +240,23 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def lead_anew(self) -> None:
-        """Another leader knows what was kept, and nothing else."""
-        kept = self.kept.read(self.share.leader_epoch + 1)
-        self.share = SharePartition(kept, kept.start_offset)
+        """A new leader knows the persisted state only."""
+        persisted = self.persisted.read(self.share.leader_epoch + 1)
+        self.share = SharePartition(persisted, persisted.start_offset)
         self.share.advance_log_start(self.log_start)
-        before, self.fates = self.fates, {}
+        before, self.expected = self.expected, {}
         for offset in range(self.share.end_offset):
-            state, delivery_count = self.kept.fates.get(offset, (AVAILABLE, 0))
-            if offset < self.kept.start:
-                self.fates[offset] = before.get(offset, Fate(ARCHIVED))
+            state, delivery_count = self.persisted.expected.get(offset, (AVAILABLE, 0))
+            if offset < self.persisted.start:
+                self.expected[offset] = before.get(offset, Record(ARCHIVED))
             else:
-                self.fates[offset] = Fate(RecordState(state), delivery_count)
-            if self.fates[offset].state is ACKNOWLEDGED:
+                self.expected[offset] = Record(RecordState(state), delivery_count)
+            if self.expected[offset].state is ACKNOWLEDGED:
                 assert before[offset].state is ACKNOWLEDGED
 
     @rule()
     def settle(self) -> None:
-        """If everybody goes but one, who takes what there is, then everything is done with: nothing was lost."""
+        """When one member accepts all available records after the others have left, all are terminal: none was lost."""
         self.written = True
         for member in MEMBERS:
             self.go(member)
@@ -265,9 +269,9 @@ class AnyOrder(RuleBasedStateMachine):
         assert not left, "all that is in the log was delivered"
         for batch in self.log:
             for offset in range(max(batch.first, self.log_start), batch.last + 1):
-                assert self.fate(offset).state.is_terminal
+                assert self.record(offset).state.is_terminal
 
-    # ---- always
+    # ---- invariants
 
     def in_flight(self, offset: int) -> bool:
         return any(run.first <= offset <= run.last for run in self.share.runs)
@@ -276,20 +280,20 @@ class AnyOrder(RuleBasedStateMachine):
     def the_partition_knows_each_record_s_fate(self) -> None:
         for run in self.share.runs:
             for offset in range(run.first, run.last + 1):
-                fate = self.fate(offset)
-                assert (run.state, run.member_id) == (fate.state, fate.member), offset
-                assert run.state.is_terminal or run.delivery_count == fate.delivery_count, offset
-                assert run.state is not ACQUIRED or run.deadline == fate.deadline
+                record = self.record(offset)
+                assert (run.state, run.member_id) == (record.state, record.member), offset
+                assert run.state.is_terminal or run.delivery_count == record.delivery_count, offset
+                assert run.state is not ACQUIRED or run.deadline == record.deadline
 
     @invariant()
     def what_is_before_the_start_is_done_with(self) -> None:
         for offset in range(self.log_start, self.share.start_offset):
             in_log = any(batch.first <= offset <= batch.last for batch in self.log)
-            assert not in_log or self.fate(offset).state.is_terminal
+            assert not in_log or self.record(offset).state.is_terminal
 
     @invariant()
     def nobody_was_given_what_is_beyond_the_end(self) -> None:
-        assert not any(offset >= self.share.end_offset for offset in self.fates)
+        assert not any(offset >= self.share.end_offset for offset in self.expected)
 
     @invariant()
     def runs_are_in_order(self) -> None:

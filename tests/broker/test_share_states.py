@@ -1,4 +1,4 @@
-"""The states of share partitions: what writes make of them, who may write, and what outlives the coordinator."""
+"""The states of share partitions: merging of writes, fencing, and changes of coordinator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def batches() -> st.SearchStrategy[list[StateBatch]]:
 
 
 def by_offset(given: list[StateBatch]) -> dict[int, tuple[int, int]]:
-    """What counts for each offset."""
+    """The winning state and count of each offset."""
     found: dict[int, tuple[int, int]] = {}
     for batch in given:
         for offset in range(batch.first_offset, batch.last_offset + 1):
@@ -64,7 +64,7 @@ def test_batches_are_combined_offset_by_offset(given: list[StateBatch], start: i
     assert combine(combined, start) == combined
 
 
-def test_neighbours_of_one_state_become_one() -> None:
+def test_adjacent_batches_with_the_same_state_are_joined() -> None:
     given = [StateBatch(5, 6, 0, 1), StateBatch(0, 4, 0, 1), StateBatch(7, 9, 2, 1)]
     assert combine(given, 2) == (StateBatch(2, 6, 0, 1), StateBatch(7, 9, 2, 1))
 
@@ -89,12 +89,12 @@ def test_keys_of_share_partitions(key: str, fits: bool) -> None:
     assert is_key(key) is fits
 
 
-# ---- what is kept
+# ---- persisted state
 
 
 @contextmanager
 def opened(root: Path, **options: int) -> Iterator[tuple[ClusterState, ShareCoordinator, bytes]]:
-    """States of a topic with three partitions."""
+    """The states of a topic with three partitions."""
     config = {name.replace("_", "."): value for name, value in options.items()}
     state = ClusterState(root, {0: Node(0, "h", 1)}, BrokerOptions({**ONE, **config}), VirtualClock())
     state.nodes_up([0])
@@ -113,7 +113,7 @@ def wanted(
     return PartitionState(start, epochs[0], epochs[1], tuple(StateBatch(*each) for each in given), done)
 
 
-def test_a_state_begins_empty_and_is_read_back(tmp_path: Path) -> None:
+def test_an_initialized_state_is_empty_and_can_be_read(tmp_path: Path) -> None:
     with opened(tmp_path) as (_, states, topic):
         assert states.summary("g", topic, 0) is None
         states.initialize("g", topic, 0, 1, -1)
@@ -130,7 +130,7 @@ def test_a_state_begins_empty_and_is_read_back(tmp_path: Path) -> None:
         assert states.summary("g", topic, 0) is None
 
 
-def test_the_start_never_goes_back_nor_the_count_for_the_same_start(tmp_path: Path) -> None:
+def test_neither_start_offset_nor_delivery_complete_count_moves_back(tmp_path: Path) -> None:
     with opened(tmp_path) as (_, states, topic):
         states.initialize("g", topic, 0, 1, 10)
         for start, done, expected in (
@@ -146,7 +146,7 @@ def test_the_start_never_goes_back_nor_the_count_for_the_same_start(tmp_path: Pa
             assert (known.start_offset, known.delivery_complete_count) == expected
 
 
-def test_old_leaders_and_old_epochs_are_refused_and_change_nothing(tmp_path: Path) -> None:
+def test_fenced_leader_and_state_epochs_change_nothing(tmp_path: Path) -> None:
     with opened(tmp_path) as (_, states, topic):
         states.initialize("g", topic, 0, 2, 10)
         states.read("g", topic, 0, 5)
@@ -160,7 +160,7 @@ def test_old_leaders_and_old_epochs_are_refused_and_change_nothing(tmp_path: Pat
         with refused(ErrorCode.FENCED_STATE_EPOCH):
             states.initialize("g", topic, 0, 1, 20)
         assert states.summary("g", topic, 0) == known
-        # Set anew, it still knows who has read it.
+        # After a reset, old leaders stay fenced.
         states.initialize("g", topic, 0, 2, 20)
         with refused(ErrorCode.FENCED_LEADER_EPOCH):
             states.read("g", topic, 0, 4)
@@ -179,7 +179,7 @@ def test_old_leaders_and_old_epochs_are_refused_and_change_nothing(tmp_path: Pat
         (b"x" * 16, 0, wanted(0, 0), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_writes_that_are_refused(
+def test_invalid_writes_are_refused(
     tmp_path: Path, topic: bytes | None, partition: int, state: PartitionState, error: ErrorCode
 ) -> None:
     with opened(tmp_path) as (_, states, known):
@@ -189,7 +189,7 @@ def test_writes_that_are_refused(
 
 
 @pytest.mark.parametrize(("topic", "partition"), [(None, 3), (b"x" * 16, 0), (bytes(16), 0)])
-def test_partitions_that_there_are_not(tmp_path: Path, topic: bytes | None, partition: int) -> None:
+def test_states_of_unknown_partitions_are_refused(tmp_path: Path, topic: bytes | None, partition: int) -> None:
     with opened(tmp_path) as (_, states, known):
         with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             states.initialize("g", topic or known, partition, 0, 0)
@@ -199,7 +199,7 @@ def test_partitions_that_there_are_not(tmp_path: Path, topic: bytes | None, part
             states.delete("g", topic or known, partition)
 
 
-def test_who_holds_a_state_is_told_that_it_was_set_anew_or_deleted(tmp_path: Path) -> None:
+def test_resets_and_deletions_are_reported_to_the_leader(tmp_path: Path) -> None:
     with opened(tmp_path) as (_, states, topic):
         told: list[tuple[str, bytes, int]] = []
         states.on_reset = lambda *place: told.append(place)
@@ -211,7 +211,7 @@ def test_who_holds_a_state_is_told_that_it_was_set_anew_or_deleted(tmp_path: Pat
         assert told == [("g", topic, 0)] * 2
 
 
-def test_a_topics_states_end_with_it(tmp_path: Path) -> None:
+def test_deleting_a_topic_deletes_its_states(tmp_path: Path) -> None:
     with opened(tmp_path) as (state, states, topic):
         for index in (0, 1):
             states.initialize("g", topic, index, 1, 5)
@@ -231,7 +231,7 @@ def kinds(state: ClusterState) -> list[type[Snapshot | Update]]:
     return [type(each[1]) for each in found if each is not None and each[1] is not None]
 
 
-def test_after_so_many_updates_there_is_a_snapshot(tmp_path: Path) -> None:
+def test_a_snapshot_is_written_after_enough_updates(tmp_path: Path) -> None:
     with opened(tmp_path, share_coordinator_snapshot_update_records_per_snapshot=3) as (state, states, topic):
         states.initialize("g", topic, 0, 1, 0)
         for start in range(1, 9):
@@ -243,7 +243,7 @@ def test_after_so_many_updates_there_is_a_snapshot(tmp_path: Path) -> None:
         assert states.summary("g", topic, 0) == known
 
 
-def test_a_snapshot_tells_of_a_new_leader_too(tmp_path: Path) -> None:
+def test_a_new_leader_epoch_can_be_stored_in_a_snapshot(tmp_path: Path) -> None:
     with opened(tmp_path, share_coordinator_snapshot_update_records_per_snapshot=0) as (state, states, topic):
         states.initialize("g", topic, 0, 1, 0)
         states.read("g", topic, 0, 4)
@@ -252,28 +252,28 @@ def test_a_snapshot_tells_of_a_new_leader_too(tmp_path: Path) -> None:
         states.read("g", topic, 0, 3)
 
 
-async def test_records_that_snapshots_have_replaced_are_removed(tmp_path: Path) -> None:
+async def test_records_before_the_snapshots_are_pruned(tmp_path: Path) -> None:
     with opened(tmp_path, share_coordinator_snapshot_update_records_per_snapshot=2) as (state, states, topic):
         for index in (0, 1):
             states.initialize("g", topic, index, 1, 0)
         for start in range(1, 10):
             states.write("g", topic, 0, wanted(start, 0))
-        kept = state.partition(SHARE_STATE_TOPIC, 0).log
+        log = state.partition(SHARE_STATE_TOPIC, 0).log
         clock = state.clock
         assert isinstance(clock, VirtualClock)
         states.prune()
-        assert kept.start_offset == 1, "the snapshot of the partition where nothing happened is still needed"
+        assert log.start_offset == 1, "the snapshot of the unchanged partition is still needed"
         states.snapshot()
-        assert kept.end_offset == 11, "it is not old enough"
+        assert log.end_offset == 11, "it is not old enough"
         await clock.advance(301)
         states.snapshot()
-        assert kept.end_offset == 13
+        assert log.end_offset == 13
         states.prune()
-        assert kept.start_offset == 11
+        assert log.start_offset == 11
         known = [states.summary("g", topic, index) for index in (0, 1)]
         await clock.advance(301)
         states.snapshot()
-        assert kept.end_offset == 13, "nothing has happened since"
+        assert log.end_offset == 13, "nothing has changed since"
     with opened(tmp_path) as (state, states, topic):
         assert state.partition(SHARE_STATE_TOPIC, 0).log.start_offset == 11
         assert [states.summary("g", topic, index) for index in (0, 1)] == known
@@ -287,7 +287,7 @@ async def test_records_that_snapshots_have_replaced_are_removed(tmp_path: Path) 
 # ---- more than one node
 
 
-async def test_a_new_coordinator_knows_what_the_old_one_knew() -> None:
+async def test_a_new_coordinator_loads_the_states() -> None:
     async with Cluster(2, config=ONE) as cluster:
         await cluster.create_topic("t", 1, 2)
         states = cluster._running.share_states
@@ -309,7 +309,7 @@ async def test_a_new_coordinator_knows_what_the_old_one_knew() -> None:
         assert states.summary("g", topic, 0) == known
 
 
-def test_errors_say_what_was_wrong(tmp_path: Path) -> None:
+def test_errors_name_the_cause(tmp_path: Path) -> None:
     with (
         opened(tmp_path) as (_, states, topic),
         pytest.raises(BrokerError, match=r"share partition g:.*, which is not initialized"),

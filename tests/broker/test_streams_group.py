@@ -23,22 +23,22 @@ from tests.broker.streams_scene import SESSION, SIMPLE, Scene, Thread, active, s
 STATEFUL = topology(subtopology(changelogs=["c"]))
 
 
-def test_tasks_move_only_when_they_were_given_up() -> None:
+def test_tasks_move_only_after_they_were_revoked() -> None:
     scene = Scene()
     first, second = Thread("1", "p"), Thread("2", "q")
     scene.join(first)
-    assert first.told == active("0", 0, 1, 2, 3)
-    first.owned = first.told
+    assert first.assigned == active("0", 0, 1, 2, 3)
+    first.owned = first.assigned
     scene.join(second)
-    assert second.told == frozenset()
+    assert second.assigned == frozenset()
     scene.heartbeat(first)
-    assert len(first.told) == 2
+    assert len(first.assigned) == 2
     assert scene.group.members["1"].state is MemberState.UNREVOKED_PARTITIONS
     scene.heartbeat(second)
-    assert second.told == frozenset(), "the first still has them"
+    assert second.assigned == frozenset(), "the first still owns them"
     scene.work(first, second)
-    assert first.told | second.told == active("0", 0, 1, 2, 3)
-    assert (len(first.told), len(second.told), scene.group.state) == (2, 2, "Stable")
+    assert first.assigned | second.assigned == active("0", 0, 1, 2, 3)
+    assert (len(first.assigned), len(second.assigned), scene.group.state) == (2, 2, "Stable")
 
 
 def test_without_its_topics_a_group_is_not_ready() -> None:
@@ -68,7 +68,7 @@ def test_standbys_are_in_other_processes() -> None:
         assert holders[TaskRole.ACTIVE] != holders[TaskRole.STANDBY]
 
 
-def test_a_standby_takes_over_when_the_active_one_goes() -> None:
+def test_a_standby_becomes_active_when_the_active_member_leaves() -> None:
     scene = Scene(standbys=1, a=1, c=1)
     first, second = Thread("1", "p", STATEFUL), Thread("2", "q", STATEFUL)
     for thread in (first, second):
@@ -82,7 +82,7 @@ def test_a_standby_takes_over_when_the_active_one_goes() -> None:
     assert other.owned == active("0", 0)
 
 
-def test_another_topology_is_refused_and_an_older_one_is_behind() -> None:
+def test_another_topology_is_refused_and_an_older_one_is_stale() -> None:
     scene = Scene()
     scene.join(Thread("1", topology=topology(subtopology(), epoch=1)))
     with refused(ErrorCode.INVALID_REQUEST):
@@ -92,19 +92,19 @@ def test_another_topology_is_refused_and_an_older_one_is_behind() -> None:
     assert [each.code for each in late.statuses] == [StatusCode.STALE_TOPOLOGY]
 
 
-def test_who_is_silent_or_keeps_what_it_must_give_up_is_given_up() -> None:
+def test_members_without_heartbeats_or_that_do_not_revoke_are_removed() -> None:
     scene = Scene()
     first, second = Thread("1", "p"), Thread("2", "q")
     scene.join(first)
-    first.owned = first.told
+    first.owned = first.assigned
     scene.join(second)
     for _ in range(3):
         scene.wait(SESSION / 2)
         scene.heartbeat(first)
         scene.heartbeat(second)
-    assert "1" in scene.group.members, "it was heard of"
+    assert "1" in scene.group.members, "it has sent a heartbeat"
     scene.wait(SESSION / 2)
-    assert list(scene.group.members) == ["2"], "but kept its tasks for longer than the rebalance timeout"
+    assert list(scene.group.members) == ["2"], "but it did not revoke its tasks within the rebalance timeout"
     scene.wait(SESSION)
     assert scene.group.state == "Empty"
 
@@ -117,14 +117,14 @@ def test_who_is_silent_or_keeps_what_it_must_give_up_is_given_up() -> None:
         ("1", 1, ErrorCode.FENCED_MEMBER_EPOCH),
     ],
 )
-def test_who_is_not_of_the_group_any_more_is_told(member_id: str, epoch: int, code: ErrorCode) -> None:
+def test_unknown_and_fenced_members_are_refused(member_id: str, epoch: int, code: ErrorCode) -> None:
     scene = Scene()
     scene.join(Thread("1"))
     with refused(code):
         scene.group.heartbeat(StreamsHeartbeat(member_id, epoch), scene.now)
 
 
-def test_tasks_that_cannot_be_are_refused() -> None:
+def test_owned_tasks_outside_the_topology_are_refused() -> None:
     scene = Scene()
     thread = Thread("1")
     scene.join(thread)
@@ -134,14 +134,14 @@ def test_tasks_that_cannot_be_are_refused() -> None:
             scene.heartbeat(thread)
 
 
-def test_a_full_group_takes_nobody() -> None:
+def test_a_full_streams_group_refuses_new_members() -> None:
     scene = Scene(max_size=1)
     scene.join(Thread("1"))
     with refused(ErrorCode.GROUP_MAX_SIZE_REACHED):
         scene.join(Thread("2"))
 
 
-def test_a_static_member_comes_back_to_what_it_had() -> None:
+def test_a_static_member_that_returns_gets_its_tasks_back() -> None:
     scene = Scene()
     thread = Thread("1", instance_id="i")
     scene.join(thread)
@@ -153,7 +153,7 @@ def test_a_static_member_comes_back_to_what_it_had() -> None:
     assert list(scene.group.members) == ["2"]
 
 
-def test_a_shutdown_reaches_everybody_until_all_are_gone() -> None:
+def test_a_shutdown_request_reaches_all_members_until_the_group_is_empty() -> None:
     scene = Scene()
     first, second = Thread("1"), Thread("2")
     scene.join(first)
@@ -165,7 +165,7 @@ def test_a_shutdown_reaches_everybody_until_all_are_gone() -> None:
     assert scene.join(first).statuses == ()
 
 
-def test_endpoints_tell_who_reads_what() -> None:
+def test_endpoints_list_the_partitions_of_their_members() -> None:
     scene = Scene(standbys=1, a=2, c=2)
     first = Thread("1", "p", STATEFUL, endpoint=Endpoint("h", 1))
     second = Thread("2", "q", STATEFUL)
@@ -181,7 +181,7 @@ def test_endpoints_tell_who_reads_what() -> None:
     assert scene.group.endpoint_epoch == before + 1
 
 
-def test_commits_are_of_this_epoch_or_for_tasks_that_are_older() -> None:
+def test_commits_need_the_member_epoch_or_tasks_owned_since() -> None:
     scene = Scene()
     thread = Thread("1")
     scene.join(thread)
@@ -204,7 +204,7 @@ def test_commits_are_of_this_epoch_or_for_tasks_that_are_older() -> None:
         scene.group.check_fetch("1", since)
 
 
-def test_another_coordinator_goes_on_without_a_rebalance() -> None:
+def test_a_new_coordinator_continues_without_a_rebalance() -> None:
     scene = Scene(standbys=1, a=3, c=3)
     threads = [Thread("1", "p", STATEFUL, "i", Endpoint("h", 1)), Thread("2", "q", STATEFUL)]
     for thread in threads:
@@ -223,7 +223,7 @@ def test_another_coordinator_goes_on_without_a_rebalance() -> None:
     assert scene.save() == []
 
 
-def test_what_changes_is_written_and_nothing_else() -> None:
+def test_only_changed_records_are_written() -> None:
     scene = Scene()
     first, second = Thread("1"), Thread("2")
     scene.join(first)
@@ -236,7 +236,7 @@ def test_what_changes_is_written_and_nothing_else() -> None:
     assert sum(value is None for _, value in scene.save()) == 3
 
 
-def test_a_change_of_the_standbys_is_a_rebalance() -> None:
+def test_changing_the_number_of_standbys_causes_a_rebalance() -> None:
     scene = Scene(a=1, c=1)
     threads = [Thread("1", "p", STATEFUL), Thread("2", "q", STATEFUL)]
     for thread in threads:
@@ -247,7 +247,7 @@ def test_a_change_of_the_standbys_is_a_rebalance() -> None:
     assert sorted(task.role for thread in threads for task in thread.owned) == [TaskRole.ACTIVE, TaskRole.STANDBY]
 
 
-def test_the_group_reads_its_inputs() -> None:
+def test_the_group_subscribes_to_its_topologys_inputs() -> None:
     scene = Scene()
     assert not scene.group.subscribed("a")
     scene.join(Thread("1", topology=SIMPLE))
@@ -260,14 +260,14 @@ Wishes = Mapping[str, MemberSpec]
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> dict[str, MemberSpec]:
+def specs(draw: st.DrawFn) -> dict[str, MemberSpec]:
     members = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=7))
     tasks = st.builds(Task, st.sampled_from(TaskRole), st.sampled_from("01"), st.integers(0, 5))
     return {f"m{at}": MemberSpec(process, draw(st.frozensets(tasks))) for at, process in enumerate(members)}
 
 
 @given(
-    wishes(), st.dictionaries(st.sampled_from("01"), st.integers(0, 6)), st.frozensets(st.just("0")), st.integers(0, 2)
+    specs(), st.dictionaries(st.sampled_from("01"), st.integers(0, 6)), st.frozensets(st.just("0")), st.integers(0, 2)
 )
 def test_every_task_is_active_once_and_never_twice_in_a_process(
     given_: Wishes, sizes: dict[str, int], stateful: frozenset[str], standbys: int
@@ -278,24 +278,24 @@ def test_every_task_is_active_once_and_never_twice_in_a_process(
     whats = sorted((subtopology_id, at) for subtopology_id, size in sizes.items() for at in range(size))
     assert sorted(task.task_id for task, _ in tasks if task.role is TaskRole.ACTIVE) == whats
     assert len({(task.task_id, process) for task, process in tasks}) == len(tasks)
-    others = len({wish.process_id for wish in given_.values()}) - 1
+    others = len({spec.process_id for spec in given_.values()}) - 1
     wanted = sorted(task_id for task_id in whats if task_id[0] in stateful for _ in range(min(standbys, others)))
     assert sorted(task.task_id for task, _ in tasks if task.role is TaskRole.STANDBY) == wanted
     assert not any(task.role is TaskRole.WARMUP for task, _ in tasks)
 
 
 @given(st.integers(1, 6), st.integers(0, 20), st.booleans())
-def test_one_thread_each_gets_its_share_and_keeps_it(members: int, size: int, stateful: bool) -> None:
+def test_processes_with_one_thread_get_even_and_sticky_assignments(members: int, size: int, stateful: bool) -> None:
     given_ = {f"m{at}": MemberSpec(f"p{at}") for at in range(members)}
     with_state = frozenset("0") if stateful else frozenset[str]()
     targets = sticky(given_, {"0": size}, with_state, 0)
     counts = sorted(len(target) for target in targets.values())
     assert counts[-1] - counts[0] <= 1
-    again = {member_id: MemberSpec(wish.process_id, targets[member_id]) for member_id, wish in given_.items()}
+    again = {member_id: MemberSpec(spec.process_id, targets[member_id]) for member_id, spec in given_.items()}
     assert sticky(again, {"0": size}, with_state, 0) == targets
 
 
-def test_who_is_left_keeps_what_it_had() -> None:
+def test_remaining_members_retain_their_tasks() -> None:
     tasks = {"m0": active("0", 0, 2), "m1": active("0", 1, 3)}
     left: dict[str, MemberSpec] = {"m0": MemberSpec("p", tasks["m0"]), "m2": MemberSpec("q", Tasks())}
     assert tasks["m0"] <= sticky(left, {"0": 4}, frozenset(), 0)["m0"]

@@ -1,4 +1,4 @@
-"""A streams group whose members and coordinators do anything in any order."""
+"""A model test of streams groups: members and coordinators do anything in any order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INTERNAL = ("r", "c")
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Threads come, go, fall silent and come back, source topics grow, and coordinators move."""
+    """Threads join, leave, pause and return, source topics grow, and coordinators move."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class AnyOrder(RuleBasedStateMachine):
         if thread.joined and not known:
             with refused(ErrorCode.UNKNOWN_MEMBER_ID):
                 self.scene.heartbeat(thread)
-            thread.joined, thread.epoch, thread.owned, thread.told = False, 0, frozenset(), frozenset()
+            thread.joined, thread.epoch, thread.owned, thread.assigned = False, 0, frozenset(), frozenset()
         elif thread.joined:
             self.scene.heartbeat(thread)
         else:
@@ -59,7 +59,7 @@ class AnyOrder(RuleBasedStateMachine):
     def heartbeat(self, data: st.DataObject, obey: bool) -> None:
         thread = self.threads[data.draw(st.sampled_from(sorted(self.threads)))]
         if obey:
-            thread.owned = thread.told
+            thread.owned = thread.assigned
         self._call(thread)
 
     @rule(data=st.data())
@@ -91,12 +91,12 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """If everybody does as told, every task is active at one member, and the group is stable."""
+        """When all members follow their assignments, every task is active at one member, and the group is stable."""
         for _ in range(14):
             for thread in self.threads.values():
                 self._call(thread)
-                thread.owned = thread.told
-        # Who fell silent for good would hold up the others until its session ends.
+                thread.owned = thread.assigned
+        # A member without heartbeats would block the others until its session expires.
         for member_id in set(self.scene.group.members) - set(self.threads):
             self.scene.group.remove_or_keep_static(member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
         group = self.scene.group

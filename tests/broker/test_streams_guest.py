@@ -27,7 +27,7 @@ SECONDS = 2 * PATIENCE
 
 @pytest.fixture(scope="session")
 def word_count(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that counts words; its arguments come behind it."""
+    """The command that counts words; its arguments follow."""
     if not any(tools_jars().glob("kafka-streams-*.jar")):
         pytest.skip("Kafka Streams is not there: `make kafka` fetches it")
     folder = tmp_path_factory.mktemp("guests") / "streams"
@@ -40,7 +40,7 @@ def word_count(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @asynccontextmanager
 async def running(command: list[str]) -> AsyncIterator[None]:
-    """A program that runs until its stdin is closed, and says then that it could end in good order."""
+    """A program that runs until its stdin is closed, and then reports that it shut down cleanly."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -55,7 +55,7 @@ async def running(command: list[str]) -> AsyncIterator[None]:
 
 
 async def counted(consumer: Consumer, wanted: dict[str, int]) -> None:
-    """Read until the newest count of each word is the one that is wanted."""
+    """Read until the newest count of each word is the expected one."""
     found: dict[str, int] = {}
     async for record in consumer:
         found[(record.key or b"").decode()] = int(record.value or b"")
@@ -97,7 +97,7 @@ async def test_kafka_streams_counts_words(word_count: list[str], guarantee: str,
                 for index in each.partitions
             ]
             assert (len(group.members), sorted(tasks)) == (2, [("0", 0), ("0", 1), ("1", 0), ("1", 1)])
-            # The new coordinator reads the group from the log, and nobody has to join again.
+            # The new coordinator reads the group from the log, and no member has to join again.
             await cluster.move_coordinator(APPLICATION)
             await producer.send("lines", b"a a c")
             await asyncio.wait_for(counted(consumer, {"a": 5, "c": 2}), SECONDS)

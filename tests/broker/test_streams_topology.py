@@ -1,4 +1,4 @@
-"""What a topology needs of the topics: tasks, and internal topics with the right number of partitions."""
+"""Configuring a topology: its tasks, and internal topics with the right number of partitions."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ CHAIN = topology(
 
 
 @pytest.mark.parametrize(
-    ("told", "sizes", "tasks", "missing"),
+    ("topology", "sizes", "tasks", "missing"),
     [
         (topology(subtopology("0", ["a", "b"])), {"a": 2, "b": 5}, {"0": 5}, {}),
         (COUNTING, {"a": 3}, {"0": 3, "1": 3}, {"r": 3, "c": 3}),
         (COUNTING, {"a": 3, "r": 3}, {"0": 3, "1": 3}, {"c": 3}),
         (COUNTING, {"a": 3, "r": 3, "c": 3}, {"0": 3, "1": 3}, {}),
-        # What is read together has the number that cannot be changed.
+        # Copartitioned topics get the number of the topic that cannot change.
         (JOINED, {"a": 3, "b": 6}, {"0": 3, "1": 6}, {"r": 6}),
         (JOINED, {"a": 6, "b": 3}, {"0": 6, "1": 3}, {"r": 3}),
-        # A number that is asked for stands, and goes on to what is made of it.
+        # A required number stays, and is passed on to topics derived from it.
         (CHAIN, {"a": 2}, {"0": 2, "1": 3, "2": 3}, {"r": 3, "s": 3}),
     ],
 )
-def test_partitions_are_decided(
-    told: Topology, sizes: dict[str, int], tasks: dict[str, int], missing: dict[str, int]
+def test_numbers_of_partitions_are_derived(
+    topology: Topology, sizes: dict[str, int], tasks: dict[str, int], missing: dict[str, int]
 ) -> None:
-    check(told)
-    found = configure(told, Topics(**sizes))
+    check(topology)
+    found = configure(topology, Topics(**sizes))
     assert found.tasks == tasks
     assert {name: info.partitions for name, info in found.missing.items()} == missing
     assert (found.error.code if found.error else None) == (StatusCode.MISSING_INTERNAL_TOPICS if missing else None)
@@ -51,7 +51,7 @@ def test_partitions_are_decided(
 
 
 @pytest.mark.parametrize(
-    ("told", "sizes", "code", "words"),
+    ("topology", "sizes", "code", "words"),
     [
         (COUNTING, {}, StatusCode.MISSING_SOURCE_TOPICS, "a"),
         (JOINED, {"a": 1}, StatusCode.MISSING_SOURCE_TOPICS, "b"),
@@ -65,15 +65,17 @@ def test_partitions_are_decided(
         (topology(subtopology("0", ["a"], repartitions={"r": 0})), {"a": 1}, StatusCode.MISSING_SOURCE_TOPICS, "r"),
     ],
 )
-def test_what_does_not_fit_is_said(told: Topology, sizes: dict[str, int], code: StatusCode, words: str) -> None:
-    found = configure(told, Topics(**sizes))
+def test_topics_that_do_not_fit_are_reported(
+    topology: Topology, sizes: dict[str, int], code: StatusCode, words: str
+) -> None:
+    found = configure(topology, Topics(**sizes))
     assert found.error is not None
     assert found.error.code is code
     assert words in found.error.detail
     assert (found.ready, found.tasks, found.missing) == (False, {}, {})
 
 
-def test_internal_topics_keep_the_options_that_were_asked_for() -> None:
+def test_internal_topics_get_the_requested_options() -> None:
     missing = configure(COUNTING, Topics(a=1)).missing["c"]
     assert [(config.key, config.value) for config in missing.topic_configs] == [("cleanup.policy", "compact")]
 
@@ -92,7 +94,7 @@ def _patterns() -> Topology:
 
 
 @pytest.mark.parametrize(
-    ("told", "code"),
+    ("topology", "code"),
     [
         (_patterns(), ErrorCode.INVALID_REQUEST),
         (topology(subtopology("0"), subtopology("0")), ErrorCode.STREAMS_INVALID_TOPOLOGY),
@@ -102,6 +104,6 @@ def _patterns() -> Topology:
         (topology(subtopology("0", ["a"], together=[([-1], [])])), ErrorCode.STREAMS_INVALID_TOPOLOGY),
     ],
 )
-def test_a_topology_that_makes_no_sense_is_refused(told: Topology, code: ErrorCode) -> None:
+def test_an_invalid_topology_is_refused(topology: Topology, code: ErrorCode) -> None:
     with refused(code):
-        check(told)
+        check(topology)
