@@ -178,6 +178,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
                 )
             new_group = upgrade(entry.group, self._topics, new_group.settings, self._now())
         self._write_tombstones(entry)
+        # Members that wait in JoinGroup or SyncGroup send JoinGroup again, and are then served by the consumer group.
         entry.group.kill(ErrorCode.REBALANCE_IN_PROGRESS)
         self._send_responses(entry.group)
         entry.group = new_group
@@ -262,6 +263,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         An offset that an open transaction has written before is superseded: this commit is later in the log, and the
         transaction's COMMIT marker must not replace it.
         """
+        # No await between updating memory and appending: no other request can see one without the other.
         self._entries[group_id].offsets.update(offsets)
         partition = self.partition_of(group_id)
         self.pending.supersede(partition.index, group_id, offsets)
@@ -302,6 +304,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         """
         partition = self.partition_of(group_id)
         records = [(encode_offset_key(group_id, *where), encode_offset_value(what)) for where, what in offsets.items()]
+        # Append first: it raises if the producer is fenced, and then nothing must be pending.
         self._write(partition, records, producer_id, producer_epoch)
         self.pending.add(partition.index, producer_id, group_id, offsets)
 
@@ -317,6 +320,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         entry = self._entries[group_id]
         partition = self.partition_of(group_id)
         pending = self.pending.of_group(partition.index, group_id)
+        # A pending offset needs a tombstone too: replayed after the transaction's record, it supersedes it.
         gone = [each for each in where if entry.offsets.pop(each, None) is not None or each in pending]
         self.pending.supersede(partition.index, group_id, gone)
         self._write(partition, [(encode_offset_key(group_id, *each), None) for each in gone])

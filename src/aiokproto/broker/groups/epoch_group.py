@@ -226,7 +226,10 @@ class EpochGroup(ABC, Generic[M, P]):
             return member
         known = self.static_member(heartbeat.instance_id)
         if known is None or known.member_id == heartbeat.member_id:
+            # A known member that joins again keeps its assignment: it may not have received the response.
             return self.members.get(heartbeat.member_id) or self.add(heartbeat.member_id)
+        # A static member that restarted (KIP-345). The member from before must have left with epoch -2; while it is
+        # alive, two processes have the same instance id, and the second is refused.
         if not self._is_replaceable(known):
             raise BrokerError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -260,6 +263,7 @@ class EpochGroup(ABC, Generic[M, P]):
         self.epoch += 1
         self._refresh_topics()
         if not self.members:
+            # No heartbeat will follow, so the assignment epoch catches up now.
             self._set_targets({})
 
     def _set_instance_id(self, member: M, instance_id: str | None) -> None:
@@ -276,11 +280,13 @@ class EpochGroup(ABC, Generic[M, P]):
         target = self.targets[member.member_id]
         if not member.reconcile(self.assignment_epoch, target, owned, lambda each: self._is_free(each, member)):
             return
+        # With the member as it was before: what it released must not stay owned, or it could never be assigned again.
         self._unregister_owned(before)
         self._register_owned(member)
         member.rebalance_deadline = now + member.rebalance_timeout if self._rebalance_timeout_applies(member) else None
 
     def _set_targets(self, targets: dict[str, frozenset[P]]) -> None:
+        # Members whose target stays the same need no record: only the assignment epoch changes for them.
         self.dirty |= {member_id for member_id, target in targets.items() if target != self.targets[member_id]}
         self.targets = targets
         self.assignment_epoch = self.epoch

@@ -90,6 +90,7 @@ def update(written: Image, current: Mapping[bytes, bytes | None]) -> list[tuple[
     changed = [(key, value) for key, value in current.items() if written.get(key) != value]
     for key, value in changed:
         if value is None:
+            # It is in there: a tombstone for a key that was never written equals ``written.get`` and is left out.
             del written[key]
         else:
             written[key] = value

@@ -111,6 +111,7 @@ class ShareGroupCoordinator(GroupStore):
         topics = {name: self._state.topics[name] for name in accepted}
         for name, offsets in accepted.items():
             group.states.start_initializing(topics[name].topic_id, name, offsets)
+        # The intent, before the share coordinator is called: another coordinator would continue from here.
         self._write_changes(entry)
         for name, offsets in accepted.items():
             failed = self._initialize_states(group, topics[name].topic_id, offsets)
@@ -173,6 +174,7 @@ class ShareGroupCoordinator(GroupStore):
     def _initialize(self, entry: Entry, group: ShareGroup) -> None:
         """Initialize the states that are missing. What fails is tried again at the next heartbeat."""
         missing = group.missing()
+        # The intent is written before the share coordinator is called: see StatePartitionMetadata.
         for topic_id, partitions in missing.items():
             group.states.start_initializing(topic_id, self._topics.name(topic_id) or "", partitions)
         if missing:

@@ -202,6 +202,7 @@ class GroupStore:
         """Unload the groups of a partition of the offsets topic whose leader changed, and load them from the log."""
         for group_id in [group_id for group_id in self._entries if self.partition_of(group_id) is partition]:
             self._unload(self._entries.pop(group_id))
+        # The partition may still wait for resume_loading from an earlier change of leader.
         self._not_loaded.pop(partition.index, None)
         if partition.leader != NO_LEADER and self._loop is not None:
             self._load(partition)
@@ -280,6 +281,7 @@ class GroupStore:
     def _finish_operation(self, entry: Entry) -> None:
         """Write what changed, send the responses that became ready, and set the timer."""
         group = entry.group
+        # First of all: a member must not act on a generation or assignment that a new coordinator would not know.
         if group.changed:
             self._write_changes(entry)
         if isinstance(group, ClassicGroup):

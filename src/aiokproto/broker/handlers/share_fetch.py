@@ -146,6 +146,7 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
             timed_out = loop.time() >= deadline
             continue
         timed_out = await until_news([each.partition for each in found if each.partition is not None], deadline)
+        # The session can have been closed or replaced meanwhile; records acquired for it would stay locked.
         if not context.share_sessions.is_open(session):
             return []
 

@@ -42,10 +42,11 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
 def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     context.groups.check_coordinator(request.group_id, context.node.node_id)
     partition = context.groups.partition_of(request.group_id)
-    identity = ProducerIdentity(request.producer_id, request.producer_epoch)
-    if not partition.log.producers.in_transaction(*identity):
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    # Only a transaction's first offsets are checked with its coordinator: after them the log knows the transaction.
+    if not partition.log.producers.in_transaction(*producer):
         context.transactions.admit(
-            request.transactional_id, identity, partition, adds=context.version >= 5, abortable=context.version >= 4
+            request.transactional_id, producer, partition, adds=context.version >= 5, abortable=context.version >= 4
         )
     member = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     error = context.groups.check_transactional_commit(request.group_id, member)

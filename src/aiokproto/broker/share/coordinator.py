@@ -107,6 +107,8 @@ class ShareCoordinator:
         persisted = self._require_initialized(key, "Read")
         persisted.check_leader_epoch(leader_epoch)
         self._check_exists(key)
+        # The epoch is stored before the state is returned: from here on the leader before cannot write, so that the
+        # state which the new leader has read stays the newest.
         if leader_epoch > persisted.leader_epoch:
             self._append(key, persisted.record_for_new_leader(leader_epoch, self._updates_per_snapshot(), self._now()))
         return self._persisted[key].state

@@ -123,6 +123,7 @@ class SharePartitionManager:
             cached = self._cache[group, partition_id] = CachedSharePartition(
                 SharePartition(persisted, start), partition
             )
+        # Retention and DeleteRecords do not notify share partitions; each fetch looks at the log start offset.
         cached.share.advance_log_start(partition.log.start_offset)
         return cached.share
 
@@ -237,6 +238,7 @@ class SharePartitionManager:
         self, group: str, partition_id: TopicIdPartition, cached: CachedSharePartition, transition: StateTransition
     ) -> None:
         """Persist a transition, then apply it. A renewed lock changes nothing that is persisted."""
+        # Runs that stay acquired are renewed locks.
         if any(run.state is not RecordState.ACQUIRED for run in transition.changed):
             try:
                 self._persister.write(group, *partition_id, cached.share.persisted_state(transition))

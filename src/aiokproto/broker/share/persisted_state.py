@@ -77,6 +77,7 @@ class PersistedState:
         elif wanted.start_offset < known.start_offset:
             count = known.delivery_complete_count
         if self.updates < updates_per_snapshot:
+            # An update carries only what was written; replaying merges it. A snapshot has to carry all of it.
             return Update(self.snapshot.epoch, known.leader_epoch, start, count, combine(wanted.batches, start))
         batches = combine((*known.batches, *wanted.batches), start)
         return self._snapshot(replace(known, start_offset=start, batches=batches, delivery_complete_count=count), now)

@@ -35,6 +35,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self.topics = topics
         self.settings = settings or GroupSettings()
         self.subscriptions = Subscriptions()
+        # The owner of each partition that is assigned or pending revocation. A partition is assigned to another member
+        # only when it is not in here; see _register_owned and _unregister_owned.
         self._owners: dict[TopicIdPartition, str] = {}
 
     # ---- requests
@@ -172,12 +174,15 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         if heartbeat.describable is not None:
             self.subscriptions.match(self.members.values(), self.topics, now, heartbeat.describable)
         self._refresh_topics()
+        # The hash detects topics that were created, deleted or extended since the last heartbeat of any member: the
+        # group has no other way to learn of them.
         if subscription_changed or self.subscriptions.hash != self.metadata_hash:
             self.epoch += 1
             self.metadata_hash = self.subscriptions.hash
             self.changed = True
         if self.epoch > self.assignment_epoch:
             self._assign()
+        # After computing the target, so that one heartbeat is enough for a member that has nothing to wait for.
         self._reconcile(member, heartbeat.owned, now)
         member.session_deadline = now + self._session_timeout(member)
 

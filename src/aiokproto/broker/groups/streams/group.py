@@ -217,6 +217,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         """Update a member from its heartbeat, compute a new target if needed, and reconcile the member."""
         changed = self._update(member, heartbeat)
         if self.topology is None:
+            # The first member's topology becomes the group's.
             self.topology, changed = heartbeat.topology, True
         self._refresh_topics()
         validated_topology_epoch = self.topology.epoch if self.topology is not None and self.configured.ready else NEVER
