@@ -141,7 +141,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             self._finish_operation(entry)
 
     def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
-        """Apply a ConsumerGroupHeartbeat of a member that leaves. The last consumer member may downgrade the group.
+        """Apply a ConsumerGroupHeartbeat of a member that leaves. After the last consumer member the group can downgrade.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ConsumerGroup.leave`.
@@ -321,9 +321,9 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         partition = self.partition_of(group_id)
         pending = self.pending.of_group(partition.index, group_id)
         # A pending offset needs a tombstone too: replayed after the transaction's record, it supersedes it.
-        gone = [each for each in where if entry.offsets.pop(each, None) is not None or each in pending]
-        self.pending.supersede(partition.index, group_id, gone)
-        self._write(partition, [(encode_offset_key(group_id, *each), None) for each in gone])
+        deleted = [each for each in where if entry.offsets.pop(each, None) is not None or each in pending]
+        self.pending.supersede(partition.index, group_id, deleted)
+        self._write(partition, [(encode_offset_key(group_id, *each), None) for each in deleted])
 
     def delete_group(self, group_id: str) -> ErrorCode:
         """Delete a group with its offsets or share states. Returns NON_EMPTY_GROUP if it has members."""

@@ -30,18 +30,18 @@ async def handle(request: DescribeTopicPartitionsRequest, context: RequestContex
     named = {topic.name for topic in request.topics}
     # As in Metadata: a request for all topics returns those that the client is permitted to describe.
     names = named or {name for name in context.state.topics if _visible(name, context)}
-    left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
+    remaining = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in sorted(names):
         if start is not None and name < start.topic_name:
             continue
         first = start.partition_index if start is not None and name == start.topic_name else 0
-        if left == 0:
+        if remaining == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
-        topic, after = _describe(name, first, left, context)
+        topic, after = _describe(name, first, remaining, context)
         response.topics.append(topic)
-        left -= len(topic.partitions)
+        remaining -= len(topic.partitions)
         if after is not None:
             response.next_cursor = Cursor(topic_name=name, partition_index=after)
             break

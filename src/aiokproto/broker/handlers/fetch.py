@@ -101,21 +101,26 @@ def _respond(session: FetchSession, changed: list[tuple[Key, PartitionData]], co
 
 def _find_records(session: FetchSession, request: FetchRequest, context: RequestContext) -> list[Found]:
     """Find the records to return, within the limits. Nothing is read yet."""
-    left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
+    remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     found: list[Found] = []
     at_least_one = True
     for key, wanted in session.wanted.items():
         committed = request.isolation_level == READ_COMMITTED
-        response, span = _find_partition_records(key, wanted.request, left, at_least_one, committed, context)
+        response, span = _find_partition_records(key, wanted.request, remaining, at_least_one, committed, context)
         if span is not None and span.size:
-            left = max(left - span.size, 0)
+            remaining = max(remaining - span.size, 0)
             at_least_one = False
         found.append((key, response, span))
     return found
 
 
 def _find_partition_records(
-    key: Key, request_partition: FetchPartition, left: int, at_least_one: bool, committed: bool, context: RequestContext
+    key: Key,
+    request_partition: FetchPartition,
+    remaining: int,
+    at_least_one: bool,
+    committed: bool,
+    context: RequestContext,
 ) -> tuple[PartitionData, Span | None]:
     response = PartitionData(
         partition_index=request_partition.partition,
@@ -138,7 +143,7 @@ def _find_partition_records(
         response.log_start_offset = log.start_offset
         if request_partition.last_fetched_epoch >= 0 and _diverges(led, request_partition, response):
             return response, None
-        limit = min(request_partition.partition_max_bytes, left)
+        limit = min(request_partition.partition_max_bytes, remaining)
         until = log.last_stable_offset if committed else None
         if until is not None:
             response.aborted_transactions = [

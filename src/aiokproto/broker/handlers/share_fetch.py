@@ -155,9 +155,9 @@ def _find_records(
     session: ShareSession, request: ShareFetchRequest, settings: ShareSettings, context: RequestContext
 ) -> list[FetchedPartition]:
     """Find records that can be acquired, within the limits. Nothing is read yet."""
-    left = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
+    remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     partition_ids = session.partitions
-    max_bytes = left // max(len(partition_ids), 1)
+    max_bytes = remaining // max(len(partition_ids), 1)
     found: list[FetchedPartition] = []
     at_least_one = True
     for partition_id in partition_ids:
@@ -187,14 +187,20 @@ def _acquire(
     context: RequestContext,
 ) -> bool:
     """Read what was found and acquire records from it; returns whether any were acquired."""
-    left = request.max_records
+    remaining = request.max_records
     for fetched in found:
-        if fetched.share is None or fetched.partition is None or fetched.span is None or not fetched.size or left <= 0:
+        if (
+            fetched.share is None
+            or fetched.partition is None
+            or fetched.span is None
+            or not fetched.size
+            or remaining <= 0
+        ):
             continue
         data = fetched.span.read()
         headers = list(_batch_headers(data))
         acquire_request = AcquireRequest(
-            session.key.member_id, left, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT
+            session.key.member_id, remaining, request.batch_size, request.share_acquire_mode == _RECORD_LIMIT
         )
         batches = _fetched_batches(headers, fetched.share.next_offset, fetched.partition, settings.committed)
         acquired = fetched.share.acquire(acquire_request, batches, settings.config, context.state.clock.time())
@@ -205,8 +211,8 @@ def _acquire(
                 AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.delivery_count)
                 for each in acquired
             ]
-            left -= sum(each.last - each.first + 1 for each in acquired)
-    return left < request.max_records
+            remaining -= sum(each.last - each.first + 1 for each in acquired)
+    return remaining < request.max_records
 
 
 def _batch_headers(data: bytes) -> Iterable[BatchHeader]:

@@ -80,7 +80,7 @@ def acquire_known(
     lock: InFlightRun,
     request: AcquireRequest,
     config: AcquisitionConfig,
-    most: int,
+    max_acquired: int,
 ) -> tuple[list[InFlightRun], bool]:
     """Acquire available records that are in flight already, which were delivered before.
 
@@ -90,7 +90,7 @@ def acquire_known(
         lock: A run whose member id and deadline the acquired runs get.
         request: What the member requests.
         config: The group's options.
-        most: Most records to acquire; without ``record_limit`` the last batch can exceed it.
+        max_acquired: Most records to acquire; without ``record_limit`` the last batch can exceed it.
 
     Returns:
         The runs that were acquired, and whether more records can be acquired after them. Throttled records end the
@@ -102,12 +102,12 @@ def acquire_known(
         available = [run for run in of_batch if run.state is RecordState.AVAILABLE]
         if not available:
             continue
-        if count >= most:
+        if count >= max_acquired:
             return taken, False
         throttled = max(run.delivery_count for run in available) >= config.throttle_delivery_count
         if throttled and count:
             return taken, False
-        max_records = most - count if request.record_limit else available[-1].last - available[0].first + 1
+        max_records = max_acquired - count if request.record_limit else available[-1].last - available[0].first + 1
         part = list(
             _take_throttled(available, max_records, batch_size(batch), config)
             if throttled
@@ -149,10 +149,12 @@ def _take_throttled(
             return
         if limit is None and run.delivery_count >= config.throttle_delivery_count:
             limit = max(1, batch_size >> (run.delivery_count - config.throttle_delivery_count + 1))
-        most = 1 if last_delivery else max_records - count if limit is None else min(max_records - count, limit - count)
-        if most <= 0:
+        max_acquired = (
+            1 if last_delivery else max_records - count if limit is None else min(max_records - count, limit - count)
+        )
+        if max_acquired <= 0:
             return
-        part = run.within(run.first, run.first + most - 1)
+        part = run.within(run.first, run.first + max_acquired - 1)
         count += part.size
         yield part
         if last_delivery:
@@ -160,7 +162,7 @@ def _take_throttled(
 
 
 def acquire_new(
-    batches: Sequence[FetchedBatch], first: int, lock: InFlightRun, request: AcquireRequest, most: int
+    batches: Sequence[FetchedBatch], first: int, lock: InFlightRun, request: AcquireRequest, max_acquired: int
 ) -> list[InFlightRun]:
     """Acquire records that have not been in flight yet.
 
@@ -169,13 +171,13 @@ def acquire_new(
         first: The first offset to acquire.
         lock: A run whose member id and deadline the acquired runs get.
         request: What the member requests.
-        most: Most records to acquire; without ``record_limit`` the last batch can exceed it.
+        max_acquired: Most records to acquire; without ``record_limit`` the last batch can exceed it.
 
     Returns:
         The new runs in flight. With ``record_limit``, the rest of the last batch is among them as available, so that
         in-flight batches end where batches of the log end.
     """
-    wanted = min(first + most - 1, batches[-1].last)
+    wanted = min(first + max_acquired - 1, batches[-1].last)
     holder = next(batch for batch in batches if batch.last >= wanted)
     last = holder.last if holder.first <= wanted else wanted
     new = lock._replace(first=first, last=last, delivery_count=1, batch=first)

@@ -13,9 +13,9 @@ A fetch acquires available records for a member, until its acquisition lock expi
 offset follows the first record that is not in a terminal state (SPSO in the KIP, the end offset being SPEO).
 
 Acknowledge, release and expire compute a :class:`StateTransition` and change nothing. The caller persists its
-:meth:`~SharePartition.persisted_state`, then calls :meth:`~SharePartition.apply`: a member must never be told of an
-acknowledgement that a crash can lose. Acquiring applies at once and is not persisted: after a crash, or at a new
-leader, acquired records are available again, with the delivery count of before.
+:meth:`~SharePartition.persisted_state`, then calls :meth:`~SharePartition.apply`: an acknowledgement must never be
+confirmed to a member while a crash can still lose it. Acquiring applies at once and is not persisted: after a crash, or
+at a new leader, acquired records are available again, with the delivery count of before.
 
 No asyncio; the time is passed in.
 """
@@ -211,23 +211,25 @@ class SharePartition:
             What was acquired. Records of aborted transactions are archived instead.
         """
         first, last = batches[0].first, batches[-1].last
-        most = min(request.max_records, config.max_in_flight_records - self._in_flight_count)
-        if most <= 0:
+        max_acquired = min(request.max_records, config.max_in_flight_records - self._in_flight_count)
+        if max_acquired <= 0:
             # The limit of records in flight is reached. Records in flight that were released can be acquired again.
             last = min(last, self.end_offset - 1)
-            most = min(request.max_records, self.end_offset - self.next_offset)
-        if most <= 0:
+            max_acquired = min(request.max_records, self.end_offset - self.next_offset)
+        if max_acquired <= 0:
             return []
         if self.next_offset < first:
             self._archive_gaps(self.next_offset, first)
         lock = InFlightRun(0, 0, RecordState.ACQUIRED, 0, 0, request.member_id, now + config.lock_duration)
         known = list(overlapping(self._runs, first, last))
-        acquired, more = acquire_known(known, self._batch_size, lock, request, config, most)
+        acquired, more = acquire_known(known, self._batch_size, lock, request, config, max_acquired)
         runs = replace_runs(self._runs, acquired)
-        most -= sum(run.size for run in acquired)
+        max_acquired -= sum(run.size for run in acquired)
         begin = max(first, self.end_offset)
-        if more and most > 0 and begin <= last:
-            new_state = acquire_new([each for each in batches if each.last >= begin], begin, lock, request, most)
+        if more and max_acquired > 0 and begin <= last:
+            new_state = acquire_new(
+                [each for each in batches if each.last >= begin], begin, lock, request, max_acquired
+            )
             runs += new_state
             acquired += [run for run in new_state if run.state is RecordState.ACQUIRED]
             self.end_offset = new_state[-1].last + 1
@@ -289,9 +291,9 @@ def _split_by_type(run: InFlightRun, acknowledgement: Acknowledgement) -> Iterat
         yield run, acknowledgement.types[0]
         return
     at = run.first
-    for ack_type, alike in groupby(
+    for ack_type, same_type in groupby(
         acknowledgement.types[run.first - acknowledgement.first : run.last - acknowledgement.first + 1]
     ):
-        end = at + sum(1 for _ in alike)
+        end = at + sum(1 for _ in same_type)
         yield run.within(at, end - 1), ack_type
         at = end

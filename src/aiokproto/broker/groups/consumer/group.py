@@ -24,7 +24,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
     """A consumer group.
 
     Attributes:
-        settings: Its options; they may change at any time.
+        settings: Its options; they can change at any time.
         subscriptions: The topics that its members subscribe to.
     """
 

@@ -63,9 +63,9 @@ class StatePartitionMetadata:
         name, waiting = self.initializing[topic_id]
         if partitions:
             _add(self.initialized, topic_id, name, partitions)
-        left = waiting.difference(partitions)
-        if left:
-            self.initializing[topic_id] = StateTopic(name, left)
+        remaining = waiting.difference(partitions)
+        if remaining:
+            self.initializing[topic_id] = StateTopic(name, remaining)
         else:
             del self.initializing[topic_id]
 

@@ -68,14 +68,14 @@ class _AssignmentBuilder:
     def assign(self, task_ids: Iterable[TaskId], role: TaskRole, total: int) -> None:
         """Assign tasks in a role: to members that had them, up to each member's share of ``total``; then to others."""
         share, remainder = divmod(total, len(self.targets))
-        left = list(task_ids)
+        remaining = list(task_ids)
         for previous_role in _PREFERRED_ROLES[role]:
-            left = [
+            remaining = [
                 task_id
-                for task_id in left
+                for task_id in remaining
                 if not self._assign_to_previous(task_id, role, previous_role, share, remainder)
             ]
-        for task_id in left:
+        for task_id in remaining:
             self._assign_to_least_loaded(task_id, role)
 
     def _assign_to_previous(

@@ -50,7 +50,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
     """A streams group.
 
     Attributes:
-        settings: Its options; they may change at any time.
+        settings: Its options; they can change at any time.
         topology: The topology that the first member gave; None before that.
         configured: The topology with the numbers of partitions, as of the last heartbeat or change of members.
         validated_topology_epoch: The topology epoch as of ``epoch`` if the topology was valid then, else -1.
