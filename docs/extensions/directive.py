@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
-from aiokproto.broker import support
+from aiokproto.broker import served_apis
 from docs.extensions.options import Option, connection_options, options_of
 
 
@@ -43,8 +43,8 @@ class BrokerApis(SphinxDirective):
     """What the embedded broker makes of each ApiKey; for pages in Markdown."""
 
     def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(inspect.getfile(support))
-        return self.parse_text_to_nodes(support.markdown())
+        self.env.note_dependency(inspect.getfile(served_apis))
+        return self.parse_text_to_nodes(served_apis.markdown())
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from aiokproto.broker.handlers import SERVED
 from aiokproto.broker.security.acls import Acl, AclFilter, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
-from aiokproto.broker.security.rules import RULES
+from aiokproto.broker.security.required_operations import REQUIRED_OPERATIONS
 from aiokproto.codec.registry import api_name
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -59,7 +59,7 @@ def expected(acls: set[Acl], host: str, operation: Operation, name: str, allow_i
 def test_decisions(acls: list[Acl], host: str, operation: Operation, name: str, allow_if_no_acl: bool) -> None:
     authorizer = Authorizer(allow_if_no_acl=allow_if_no_acl)
     authorizer.add(acls)
-    found = authorizer.may("User:alice", host, operation, TOPIC, name)
+    found = authorizer.is_authorized("User:alice", host, operation, TOPIC, name)
     assert found == expected(set(acls), host, operation, name, allow_if_no_acl)
 
 
@@ -73,7 +73,7 @@ def test_what_was_removed_decides_nothing(acls: list[Acl], passing: list[Acl]) -
     assert set(changed) == set(fresh) == set(acls)
     for name in ("a", "abc", "b"):
         asked = ("User:alice", "10.0.0.1", READ, TOPIC, name)
-        assert changed.may(*asked) == fresh.may(*asked)
+        assert changed.is_authorized(*asked) == fresh.is_authorized(*asked)
 
 
 @given(st.lists(ACLS, max_size=12))
@@ -81,8 +81,8 @@ def test_who_may_nothing_anywhere_may_nothing_here(acls: list[Acl]) -> None:
     authorizer = Authorizer()
     authorizer.add(acls)
     asked = ("User:alice", "10.0.0.1", WRITE, TOPIC)
-    if any(authorizer.may(*asked, name) for name in ("a", "ab", "abc", "b", "c")):
-        assert authorizer.may_any(*asked)
+    if any(authorizer.is_authorized(*asked, name) for name in ("a", "ab", "abc", "b", "c")):
+        assert authorizer.is_authorized_for_any(*asked)
 
 
 def test_somewhere_is_not_where_all_is_denied() -> None:
@@ -103,15 +103,15 @@ def test_somewhere_is_not_where_all_is_denied() -> None:
     for acls, allowed in cases:
         authorizer = Authorizer()
         authorizer.add(acls)
-        assert (acls, authorizer.may_any("User:alice", "h", WRITE, TOPIC)) == (acls, allowed)
+        assert (acls, authorizer.is_authorized_for_any("User:alice", "h", WRITE, TOPIC)) == (acls, allowed)
 
 
 def test_super_users_are_not_asked() -> None:
     authorizer = Authorizer(["User:root"])
     authorizer.add([Acl(TOPIC, "*", LITERAL, "User:*", "*", ALL, DENY)])
-    assert authorizer.may("User:root", "h", READ, TOPIC, "t")
-    assert authorizer.may_any("User:root", "h", WRITE, TOPIC)
-    assert not authorizer.may("User:alice", "h", READ, TOPIC, "t")
+    assert authorizer.is_authorized("User:root", "h", READ, TOPIC, "t")
+    assert authorizer.is_authorized_for_any("User:root", "h", WRITE, TOPIC)
+    assert not authorizer.is_authorized("User:alice", "h", READ, TOPIC, "t")
 
 
 LITERAL_AB = Acl(TOPIC, "ab", LITERAL, "User:alice", "*", READ, ALLOW)
@@ -145,4 +145,4 @@ def test_filters(wanted: AclFilter, found: list[Acl]) -> None:
 
 def test_every_api_that_is_served_has_a_rule() -> None:
     """What has none is the cluster's own, and no client could use it."""
-    assert {api_name(key) for key in SERVED} - set(RULES) == set()
+    assert {api_name(key) for key in SERVED} - set(REQUIRED_OPERATIONS) == set()

@@ -79,7 +79,7 @@ def test_the_silent_are_looked_for_once_a_step_at_most(monkeypatch: pytest.Monke
         async with Broker(config={"connections.max.idle.ms": 40}) as broker, connect(broker) as wire:
             assert await wire.closed()
 
-    looked = times_of(monkeypatch, Listener, "_close_silent")
+    looked = times_of(monkeypatch, Listener, "_close_idle")
     run(be_silent())
     assert looked
     assert len(looked) == len(set(looked))

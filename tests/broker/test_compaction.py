@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.broker.log import Log, LogConfig, Saved, compaction
+from aiokproto.broker.log import Log, LogCheckpoint, LogConfig, compaction
 from aiokproto.broker.log.compaction import KEY_BYTES, Compaction
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, Compression, RecordBatch, control, decode
@@ -125,8 +125,8 @@ def test_the_newest_of_each_key_stays(steps: list[tuple[str, object]]) -> None:
                 assert isinstance(argument, int)
                 now += argument
             else:
-                saved = Saved(cleaned_to=log.cleaned_to, recovery_point=log.end_offset if argument else 0)
-                log.abandon()
+                saved = LogCheckpoint(cleaned_to=log.cleaned_to, recovery_point=log.end_offset if argument else 0)
+                log.close_handlers()
                 for snapshot in log.directory.glob("*.snapshot"):
                     # Without them the log itself has to tell of its producers.
                     snapshot.unlink() if argument else None
@@ -144,8 +144,8 @@ def test_the_newest_of_each_key_stays(steps: list[tuple[str, object]]) -> None:
                 later = batch([(b"a", b"")], transactional=True, producer=producer, sequence=next_sequence + 1)
                 with pytest.raises(BrokerError, match=f"is at sequence {next_sequence},"):
                     log.append(later, 0, now)
-        log.abandon()
-        plain.abandon()
+        log.close_handlers()
+        plain.close_handlers()
 
 
 def test_only_the_newest_of_each_key_stays(path: Path) -> None:
@@ -293,7 +293,7 @@ def test_a_crash_at_any_step_of_a_swap(tmp_path: Path, monkeypatch: pytest.Monke
                 done = True
             except PowerCutError:
                 steps += 1
-        log.abandon()
+        log.close_handlers()
         for _ in range(2):
             log = Log(path, CONFIG, NOW)
             assert {key: value for _, key, value in records(log)} == {b"k0": b"v28", b"k1": b"v29", b"b": b"v"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aiokproto import Consumer, Producer
-from aiokproto.broker import Broker, Call, Cluster, Serve, VirtualClock
+from aiokproto.broker import Broker, Cluster, RequestInfo, Serve, VirtualClock
 from aiokproto.broker.control.random_faults import RandomFaults
 from aiokproto.codec.entities import Subject, split
 from aiokproto.codec.frames import decode_response, encode_response
@@ -57,7 +57,7 @@ async def test_a_partition_fails_as_often_as_told_and_the_others_are_served(brok
         by_id.topic_data[0].name, by_id.topic_data[0].topic_id = "", topic_id
         assert errors(await wire.ask(by_id, 13)) == {0: NOT_LEADER, 1: 0}
         assert errors(await wire.ask(two_partitions(), 9)) == {0: 0, 1: 0}
-        assert rule.happened == 2
+        assert rule.count == 2
     fetched = await wire.ask(fetch_request("t"), 11)
     assert [record.value for record in records_of(fetched)] == [b"zero"], "what was refused is not stored"
     assert [(fault.kind, fault.api, fault.version) for fault in broker.faults.log] == [
@@ -226,14 +226,14 @@ async def test_a_delay_is_on_the_clusters_clock() -> None:
 
 
 async def test_a_function_may_change_the_request_and_the_answer_or_give_its_own(broker: Broker, wire: Wire) -> None:
-    async def change(call: Call, serve: Serve) -> Response | None:
+    async def change(call: RequestInfo, serve: Serve) -> Response | None:
         asked = call.request
         assert isinstance(asked, FindCoordinatorRequest)
         answer = await serve(FindCoordinatorRequest(key=asked.key + "!", coordinator_keys=["other"]))
         answer.throttle_time_ms = 7  # type: ignore[union-attr]
         return answer
 
-    async def own(call: Call, serve: Serve) -> Response | None:
+    async def own(call: RequestInfo, serve: Serve) -> Response | None:
         return refuse(call.request, call.version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     asked = FindCoordinatorRequest(coordinator_keys=["g"])
@@ -248,8 +248,8 @@ async def test_a_function_may_change_the_request_and_the_answer_or_give_its_own(
 # ---- at random
 
 
-def call_of(client_id: str, node_id: int, asked: Request[Any]) -> Call:
-    return Call(asked, 0, client_id, "here", node_id, lambda _: None, list, lambda _: [])
+def call_of(client_id: str, node_id: int, asked: Request[Any]) -> RequestInfo:
+    return RequestInfo(asked, 0, client_id, "here", node_id, lambda _: None, list, lambda _: [])
 
 
 def test_a_seed_says_the_same_whatever_the_order_of_the_clients() -> None:

@@ -13,9 +13,9 @@ from aiokproto.broker import Broker, Security
 from aiokproto.broker.clock import Clock, VirtualClock
 from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.security import tokens as module
-from aiokproto.broker.security.exchange import Proof
 from aiokproto.broker.security.principal import Principal
-from aiokproto.broker.security.scram import Mechanism, ScramExchange
+from aiokproto.broker.security.sasl_server import AuthenticatedUser
+from aiokproto.broker.security.scram import Mechanism, ScramSaslServer
 from aiokproto.broker.security.tokens import DelegationTokens
 from aiokproto.codec.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from aiokproto.codec.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -115,11 +115,11 @@ def test_the_longest_life_that_there_can_be() -> None:
 def test_who_has_the_secret_is_the_owner_for_a_while(mechanism: Mechanism, extensions: str) -> None:
     store = Store()
     token = store.tokens.create(ALICE, BOB, [], -1)
-    exchange = ScramExchange(mechanism, lambda *_: None, find_token=store.tokens.account)
+    exchange = ScramSaslServer(mechanism, lambda *_: None, find_token=store.tokens.account)
     password = base64.b64encode(store.tokens.hmac(token)).decode()
     client = ScramClient(token.token_id, password, mechanism.digest, extensions=extensions)
     exchange.step(client.final(exchange.step(client.first())))
-    assert exchange.proof == Proof("alice", token.expires, by_token=True)
+    assert exchange.authenticated_user == AuthenticatedUser("alice", token.expires, by_token=True)
     # The salt stays the same, or who is amidst a login would fail.
     assert store.tokens.account(token.token_id, mechanism) == store.tokens.account(token.token_id, mechanism)
 
@@ -129,11 +129,11 @@ def test_what_is_kept_does_not_tell_the_secrets() -> None:
     odd = Principal("a:b", "c:d")
     first = store.tokens.create(ALICE, odd, [BOB, Principal("User", "c:d")], -1)
     second = store.tokens.create(odd, odd, [], HOUR)
-    saved = json.loads(json.dumps(store.tokens.saved()))
+    saved = json.loads(json.dumps(store.tokens.to_json()))
     assert store.tokens.hmac(first).hex() not in str(saved)
     assert SECRET not in str(saved)
     again = Store()
-    again.tokens.load(saved)
+    again.tokens.load_json(saved)
     assert list(again.tokens) == [first, second]
     assert again.tokens.renew(store.tokens.hmac(first), HOUR, BOB) == again.now + HOUR
 
@@ -142,7 +142,7 @@ def test_without_a_secret_there_are_no_tokens() -> None:
     saved = Store().tokens
     token = saved.create(ALICE, ALICE, [], -1)
     store = Store(secret_key="")
-    store.tokens.load(saved.saved())
+    store.tokens.load_json(saved.to_json())
     assert store.tokens.account(token.token_id, Mechanism.SCRAM_SHA_256) is None
     with refused(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED):
         store.tokens.create(ALICE, ALICE, [], -1)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from aiokproto.broker import Broker
-from aiokproto.broker.log import Log, LogConfig, Saved, identity, syncing
+from aiokproto.broker.log import Log, LogCheckpoint, LogConfig, fsync, partition_metadata
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -46,19 +46,19 @@ async def test_a_directory_says_whose_it_is(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         await produce(wire, "t", batch([b"v"]))
-        assert (tmp_path / "t-0" / identity.FILE).read_text() == content(await topic_id(wire))
+        assert (tmp_path / "t-0" / partition_metadata.FILE).read_text() == content(await topic_id(wire))
     # A directory of a release that did not write it gets it when it is opened.
-    (tmp_path / "t-0" / identity.FILE).unlink()
+    (tmp_path / "t-0" / partition_metadata.FILE).unlink()
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         assert [record.value for record in records_of(await wire.ask(fetch_request("t"), 12))] == [b"v"]
-        assert (tmp_path / "t-0" / identity.FILE).read_text() == content(await topic_id(wire))
+        assert (tmp_path / "t-0" / partition_metadata.FILE).read_text() == content(await topic_id(wire))
 
 
 async def test_a_topic_takes_the_id_of_directories_that_are_there(tmp_path: Path) -> None:
     """Of another Kafka, which were put there to be served."""
     theirs = uuid4().bytes
     for index in (0, 2):
-        identity.claim(tmp_path / f"t-{index}", theirs)
+        partition_metadata.claim(tmp_path / f"t-{index}", theirs)
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t", 3)
         assert await topic_id(wire) == theirs
@@ -68,9 +68,9 @@ async def test_directories_of_other_topics_are_refused(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         for name in ("two", "grows"):
-            identity.claim(tmp_path / f"{name}-1", uuid4().bytes)
-        identity.claim(tmp_path / "two-0", uuid4().bytes)
-        identity.claim(tmp_path / "same-0", await topic_id(wire))
+            partition_metadata.claim(tmp_path / f"{name}-1", uuid4().bytes)
+        partition_metadata.claim(tmp_path / "two-0", uuid4().bytes)
+        partition_metadata.claim(tmp_path / "same-0", await topic_id(wire))
         for name in ("two", "same"):
             with pytest.raises(BrokerError) as refused:
                 await broker.create_topic(name, 2)
@@ -90,7 +90,7 @@ async def test_a_directory_that_was_exchanged_is_refused(tmp_path: Path) -> None
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         await produce(wire, "t", batch([b"v"]))
-    (tmp_path / "t-0" / identity.FILE).write_text(content(uuid4().bytes))
+    (tmp_path / "t-0" / partition_metadata.FILE).write_text(content(uuid4().bytes))
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         (answer,) = (await wire.ask(fetch_request("t"), 12)).responses[0].partitions
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -104,15 +104,15 @@ async def test_a_directory_that_was_exchanged_is_refused(tmp_path: Path) -> None
     "text", ["version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", "version: 0", "nonsense", "version: 0\ntopic_id: AAAA"]
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / identity.FILE).write_text(text)
+    (tmp_path / partition_metadata.FILE).write_text(text)
     with pytest.raises(ConfigurationError, match=r"partition\.metadata"):
-        identity.read(tmp_path)
+        partition_metadata.read(tmp_path)
 
 
 def test_nothing_is_what_a_power_cut_leaves(tmp_path: Path) -> None:
-    (tmp_path / identity.FILE).write_text("")
-    identity.claim(tmp_path, bytes(15) + b"\1")
-    assert identity.read(tmp_path) == bytes(15) + b"\1"
+    (tmp_path / partition_metadata.FILE).write_text("")
+    partition_metadata.claim(tmp_path, bytes(15) + b"\1")
+    assert partition_metadata.read(tmp_path) == bytes(15) + b"\1"
 
 
 # ---- when they are opened
@@ -128,9 +128,9 @@ async def test_what_was_closed_in_good_order_waits_until_it_is_needed(tmp_path: 
     # Closed again before anybody could want it.
     async with Broker(data_dir=tmp_path) as broker:
         assert partition(broker).opened is None
-        unopened = partition(broker).saved
+        unopened = partition(broker).checkpoint
     async with Broker(data_dir=tmp_path) as broker:
-        assert partition(broker).saved == unopened
+        assert partition(broker).checkpoint == unopened
         log = partition(broker).log
         assert (log.start_offset, log.end_offset, log.cleaned_to, log.recovery_point) == (2, 5, 3, 5)
         assert log.end_of_epoch(partition(broker).leader_epoch).end_offset == 5
@@ -169,7 +169,7 @@ def test_what_is_complete_can_be_flushed_apart(tmp_path: Path) -> None:
         log.append(log_batch([b"%d" % number * 40]), 0, NOW)
     newest = log.segments[-1].base_offset
     assert rolled[-1] == newest
-    unflushed = log.unflushed()
+    unflushed = log.unflushed_files()
     assert unflushed.end == newest
     assert {file.name for file in unflushed.files if file.exists()} == {
         *(
@@ -181,18 +181,18 @@ def test_what_is_complete_can_be_flushed_apart(tmp_path: Path) -> None:
     }
     assert log.recovery_point == 0
     unflushed.sync()
-    log.flushed(unflushed.end)
+    log.mark_flushed(unflushed.end)
     assert log.recovery_point == newest
-    assert log.unflushed().files == []
-    log.flushed(3)
+    assert log.unflushed_files().files == []
+    log.mark_flushed(3)
     assert log.recovery_point == newest, "what is on disk stays there"
-    log.abandon()
+    log.close_handlers()
     # Up to there nothing is checked any more: a damaged batch is for who reads it.
     first = tmp_path / "t-0" / f"{0:020}.log"
     first.write_bytes(first.read_bytes()[:-1] + b"?")
-    log = Log(tmp_path / "t-0", SMALL, NOW, Saved(recovery_point=newest))
+    log = Log(tmp_path / "t-0", SMALL, NOW, LogCheckpoint(recovery_point=newest))
     assert log.end_offset == 20
-    log.abandon()
+    log.close_handlers()
     assert Log(tmp_path / "t-0", SMALL, NOW).end_offset < newest
 
 
@@ -209,7 +209,7 @@ async def test_segments_are_flushed_when_they_are_complete(tmp_path: Path, monke
         await broker.create_topic("t", config=SEGMENTS)
         log = partition(broker).log
         with monkeypatch.context() as patched:
-            patched.setattr(syncing, "sync", fail)
+            patched.setattr(fsync, "sync", fail)
             while not failed:
                 await produce(wire, "t", batch([b"v" * 100]))
         assert log.recovery_point == 0
@@ -230,8 +230,8 @@ def test_a_log_from_elsewhere_is_gone_through_once(tmp_path: Path) -> None:
     log.close()
     for snapshot in (tmp_path / "t-0").glob("*.snapshot"):
         snapshot.unlink()
-    Log(tmp_path / "t-0", LogConfig(), NOW, Saved(closed=True)).abandon()
+    Log(tmp_path / "t-0", LogConfig(), NOW, LogCheckpoint(clean_shutdown=True)).close_handlers()
     assert [int(snapshot.stem) for snapshot in (tmp_path / "t-0").glob("*.snapshot")] == [log.segments[-1].base_offset]
-    log = Log(tmp_path / "t-0", LogConfig(), NOW, Saved(closed=True))
+    log = Log(tmp_path / "t-0", LogConfig(), NOW, LogCheckpoint(clean_shutdown=True))
     assert [entry.last_sequence for entry in log.producers.snapshot()] == [19]
-    log.abandon()
+    log.close_handlers()

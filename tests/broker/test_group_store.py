@@ -16,7 +16,7 @@ from aiokproto.broker.groups.classic_member import ClassicGroupState, JoinReques
 from aiokproto.broker.groups.consumer.group import ConsumerGroup
 from aiokproto.broker.groups.expiry import Age, expired
 from aiokproto.broker.groups.records import OffsetAndMetadata, decode_offset_value, restore_group
-from aiokproto.broker.internal_topics import partition_for, stored_records
+from aiokproto.broker.internal_topics import internal_topic_records, partition_for
 from aiokproto.codec.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -114,7 +114,8 @@ async def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
         (result,) = (await wire.ask(DeleteGroupsRequest(groups_names=["g"]))).results
         assert result.error_code == 0
         latest = {
-            key: value for key, value, _ in stored_records(broker._running.state.partition("__consumer_offsets", 0))
+            key: value
+            for key, value, _ in internal_topic_records(broker._running.state.partition("__consumer_offsets", 0))
         }
         assert set(latest.values()) == {None}
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:

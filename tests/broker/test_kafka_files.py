@@ -13,7 +13,7 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker
-from aiokproto.broker.log import Log, Saved
+from aiokproto.broker.log import Log, LogCheckpoint
 from aiokproto.broker.log.compaction import Compaction
 from aiokproto.types import TopicPartition
 from tests.broker.test_compaction import CONFIG, batch, marker
@@ -111,6 +111,6 @@ async def test_a_log_of_real_kafka_is_served(kafka1: RunningKafka, topic: str, t
         found = await read(broker.bootstrap_servers, "t", 20_000, "read_committed")
     assert len(found) == 20_000
     assert found == expected
-    log = Log(tmp_path / "t-0", CONFIG, NOW, Saved(closed=True))
+    log = Log(tmp_path / "t-0", CONFIG, NOW, LogCheckpoint(clean_shutdown=True))
     assert [entry.last_offset for entry in log.producers.snapshot()] == [19_999]
     log.close()

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiokproto.broker.log import Log, LogConfig, Saved
+from aiokproto.broker.log import Log, LogCheckpoint, LogConfig
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder, Compression, RecordBatch, decode
@@ -77,15 +77,15 @@ def test_reads_what_was_appended(steps: list[tuple[str, object]], max_bytes: int
                 model += argument
             elif step == "reopen":
                 log.close()
-                log = Log(path, SMALL, NOW, Saved(start, closed=True))
+                log = Log(path, SMALL, NOW, LogCheckpoint(start, clean_shutdown=True))
             elif step == "crash":
                 assert isinstance(argument, int)
-                log.abandon()
+                log.close_handlers()
                 newest = sorted(path.glob("*.log"))[-1:]
                 for file in newest:
                     with file.open("ab") as tail:
                         tail.write(bytes(batch([b"half"]))[:argument] if argument % 2 else b"\xff" * argument)
-                log = Log(path, SMALL, NOW, Saved(start))
+                log = Log(path, SMALL, NOW, LogCheckpoint(start))
             else:
                 assert isinstance(argument, float)
                 start = max(start, int(argument * len(model)))
@@ -93,7 +93,7 @@ def test_reads_what_was_appended(steps: list[tuple[str, object]], max_bytes: int
             assert (log.start_offset, log.end_offset) == (start, len(model))
         offset = start + int(read_at * (len(model) - start))
         assert values_from(log, offset, max_bytes) == list(enumerate(model))[offset:]
-        log.abandon()
+        log.close_handlers()
 
 
 @settings(max_examples=50, deadline=None)
@@ -105,7 +105,7 @@ def test_a_truncated_tail_costs_only_the_cut_batches(batches: list[list[bytes]],
         for values in batches:
             log.append(batch(values), 0, NOW)
             ends.append((log.size, log.end_offset))
-        log.abandon()
+        log.close_handlers()
         file = path / f"{0:020}.log"
         size = max(file.stat().st_size - cut, 0)
         with file.open("r+b") as tail:
@@ -115,7 +115,7 @@ def test_a_truncated_tail_costs_only_the_cut_batches(batches: list[list[bytes]],
         everything = [value for values in batches for value in values]
         assert [value for _, value in values_from(log, 0)] == everything[: log.end_offset]
         assert log.append(batch([b"next"]), 0, NOW).base_offset == log.end_offset - 1
-        log.abandon()
+        log.close_handlers()
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_flipped_bit_cuts_the_log_there(path: Path) -> None:
     file.write_bytes(damaged)
     log = Log(path, LogConfig())
     assert values_from(log, 0) == [(0, b"one")]
-    log.abandon()
+    log.close_handlers()
 
 
 def test_layout_on_disk_is_kafkas(path: Path) -> None:
@@ -175,7 +175,7 @@ def test_damaged_indexes_are_made_anew(path: Path) -> None:
     found = log.offset_at_time(NOW + 17)
     assert found is not None
     assert found.offset == 17
-    log.abandon()
+    log.close_handlers()
 
 
 def test_read_gives_whole_batches_within_the_limit(path: Path) -> None:
@@ -188,7 +188,7 @@ def test_read_gives_whole_batches_within_the_limit(path: Path) -> None:
     assert len(log.read(4, 1)) == size, "the first batch comes however small the limit is"
     assert log.read(4, 1, at_least_one=False) == b""
     assert log.read(10, 1000) == b""
-    log.abandon()
+    log.close_handlers()
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 11])
@@ -199,7 +199,7 @@ def test_offsets_outside_the_log_are_refused(path: Path, offset: int) -> None:
     with pytest.raises(BrokerError) as refused:
         log.find(offset, 100)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    log.abandon()
+    log.close_handlers()
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
@@ -215,7 +215,7 @@ def test_finds_records_by_time(path: Path, compression: Compression) -> None:
     newest = log.offset_of_max_timestamp()
     assert newest is not None
     assert (newest.offset, newest.timestamp) == (79, NOW + 391)
-    log.abandon()
+    log.close_handlers()
 
 
 def test_times_out_of_order(path: Path) -> None:
@@ -226,7 +226,7 @@ def test_times_out_of_order(path: Path) -> None:
         found = log.offset_at_time(timestamp)
         assert found is not None
         assert found.offset == offset
-    log.abandon()
+    log.close_handlers()
 
 
 def test_log_append_time(path: Path) -> None:
@@ -234,7 +234,7 @@ def test_log_append_time(path: Path) -> None:
     assert log.append(batch([b"a", b"b"], 5), 0, NOW).timestamp == NOW
     (stored,) = decode(log.read(0, 1000))
     assert [record.timestamp for record in stored] == [NOW, NOW]
-    log.abandon()
+    log.close_handlers()
 
 
 def test_retention_by_time_and_size(path: Path) -> None:
@@ -262,7 +262,7 @@ def test_segments_roll_with_time(path: Path) -> None:
     for now, segments in [(NOW, 3), (NOW + 1000, 3), (NOW + 1001, 4)]:
         log.append(batch([b"x"], -1), 0, now)
         assert len(list(path.glob("*.log"))) == segments, "by the clock, where records have none"
-    log.abandon()
+    log.close_handlers()
 
 
 def test_segments_roll_when_their_index_is_full(path: Path) -> None:
@@ -283,7 +283,7 @@ def test_jitter_spreads_the_ends_of_segments(path: Path) -> None:
             if len(log.segments) > 1:
                 ends.add(step)
                 break
-        log.abandon()
+        log.close_handlers()
     assert len(ends) > 1
     assert ends <= set(range(101, 1002))
 
@@ -307,12 +307,12 @@ def test_aborted_transactions_outlive_damage_to_their_index(path: Path, damage: 
     if damage:
         indexes[1].write_bytes(damage)
     for closed in (True, False):
-        log = Log(path, SMALL, NOW, Saved(recovery_point=60, closed=closed))
+        log = Log(path, SMALL, NOW, LogCheckpoint(recovery_point=60, clean_shutdown=closed))
         assert log.aborted_transactions(0, 60) == expected
         assert log.aborted_transactions(20, 30) == [
             each for each in expected if each.last_offset >= 20 and each.first_offset < 30
         ]
-        log.abandon()
+        log.close_handlers()
 
 
 def sequenced(sequence: int, count: int = 1, epoch: int = 0, producer_id: int = 7) -> bytearray:
@@ -344,7 +344,7 @@ def test_idempotence_window(path: Path, reopened: bool) -> None:
         log.append(sequenced(12), 0, NOW)
     assert error.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     assert log.append(sequenced(99, producer_id=8), 0, NOW).base_offset == 13, "an unknown producer begins anywhere"
-    log.abandon()
+    log.close_handlers()
 
 
 def test_sequences_wrap(path: Path) -> None:
@@ -352,7 +352,7 @@ def test_sequences_wrap(path: Path) -> None:
     log.append(sequenced(2**31 - 2, 3), 0, NOW)
     assert not log.append(sequenced(1), 0, NOW).duplicate
     assert log.append(sequenced(2**31 - 2, 3), 0, NOW).duplicate
-    log.abandon()
+    log.close_handlers()
 
 
 def test_forgotten_producers_begin_anew(path: Path) -> None:
@@ -362,7 +362,7 @@ def test_forgotten_producers_begin_anew(path: Path) -> None:
     assert log.append(sequenced(0), 0, NOW).duplicate
     log.forget_producers(NOW + 1)
     assert not log.append(sequenced(0), 0, NOW).duplicate
-    log.abandon()
+    log.close_handlers()
 
 
 @pytest.mark.parametrize("reopened", [False, True])
@@ -387,4 +387,4 @@ def test_leader_epochs(path: Path, reopened: bool) -> None:
         7: (-1, -1),
     }
     assert [log.epoch_of(offset) for offset in (0, 2, 3, 6, 7, 8)] == [0, 0, 1, 1, 5, 5]
-    log.abandon()
+    log.close_handlers()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokproto.broker.server.client_connection import ClientConnection
-from aiokproto.broker.turns import Turns
+from aiokproto.broker.yield_budget import YieldBudget
 
 
 class Pipe(asyncio.Transport):
@@ -77,7 +77,7 @@ def test_frames_come_out_whole(sizes: list[int], pieces: list[int], heeds_pauses
         peer, pipe = connected()
 
         async def read() -> list[bytes]:
-            return [bytes(await peer.frame(await peer.size())) for _ in frames]
+            return [bytes(await peer.read_frame(await peer.read_size())) for _ in frames]
 
         reading = asyncio.ensure_future(read())
         for piece in in_pieces(data, pieces):
@@ -87,7 +87,7 @@ def test_frames_come_out_whole(sizes: list[int], pieces: list[int], heeds_pauses
         assert await reading == frames
         peer.eof_received()
         with pytest.raises(EOFError):
-            await peer.size()
+            await peer.read_size()
 
     asyncio.run(run())
 
@@ -98,7 +98,7 @@ async def test_an_end_within_a_frame(sent: bytes) -> None:
     feed(peer, sent)
     peer.eof_received()
     with pytest.raises(EOFError):
-        await peer.frame(await peer.size())
+        await peer.read_frame(await peer.read_size())
 
 
 async def test_an_answer_waits_until_there_is_room() -> None:
@@ -125,13 +125,13 @@ async def test_an_answer_to_nobody() -> None:
         await sending
     assert len(pipe.written) == 1
     with pytest.raises(ConnectionResetError):
-        await peer.size()
+        await peer.read_size()
 
 
 async def test_others_have_their_turn() -> None:
     """After every MiB, and not before."""
     others: list[int] = []
-    turns = Turns()
+    turns = YieldBudget()
     for number in range(8):
         asyncio.get_running_loop().call_soon(others.append, number)
         await turns.spend(300 << 10)
@@ -159,7 +159,7 @@ async def test_an_announced_frame_takes_no_memory_before_it_comes() -> None:
         for _ in range(20):
             peer, _ = connected()
             feed(peer, (1 << 27).to_bytes(4, "big") + bytes(1 << 16))
-            reads.append(asyncio.ensure_future(peer.frame(await peer.size())))
+            reads.append(asyncio.ensure_future(peer.read_frame(await peer.read_size())))
         await asyncio.sleep(0)
         # A tenth of what was announced: the system hands out memory in pages of up to 2 MB.
         assert resident() - before < 1 << 28

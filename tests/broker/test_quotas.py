@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from aiokproto.broker import Broker, VirtualClock
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.quotas.charge import Stopwatch
-from aiokproto.broker.quotas.limits import ANY, DEFAULT, EXACT, ClientQuotas, Component, Share
+from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager
+from aiokproto.broker.quotas.client_quotas import ANY, DEFAULT, EXACT, ApplicableQuota, ClientQuotas, FilterComponent
 from aiokproto.broker.quotas.meters import Rate, TokenBucket
-from aiokproto.broker.quotas.quotas import Quotas
+from aiokproto.broker.quotas.request_quotas import ProcessingTimer
 from aiokproto.codec.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -97,13 +97,13 @@ PRECEDENCE: list[tuple[dict[str, str | None], tuple[str, str]]] = [
 @pytest.mark.parametrize("rank", range(len(PRECEDENCE)))
 def test_the_most_particular_quota_counts(rank: int) -> None:
     known = limits(*[(entity, float(value)) for value, (entity, _) in enumerate(PRECEDENCE, 1) if value > rank])
-    assert known.share("producer_byte_rate", "alice", "c") == Share(rank + 1.0, *PRECEDENCE[rank][1])
+    assert known.quota_for("producer_byte_rate", "alice", "c") == ApplicableQuota(rank + 1.0, *PRECEDENCE[rank][1])
 
 
 def test_nobody_else_is_concerned() -> None:
     known = limits(({"user": "alice"}, 1.0), ({"client-id": "c"}, 2.0))
-    assert known.share("producer_byte_rate", "bob", "d") is None
-    assert known.share("consumer_byte_rate", "alice", "c") is None
+    assert known.quota_for("producer_byte_rate", "bob", "d") is None
+    assert known.quota_for("consumer_byte_rate", "alice", "c") is None
 
 
 @pytest.mark.parametrize(
@@ -138,15 +138,15 @@ def test_quotas_that_cannot_be(entity: dict[str, str | None], key: str, value: f
     [
         ([], False, ["ac", "a", "*c", "ip"]),
         ([], True, []),
-        ([Component("user", EXACT, "a")], False, ["ac", "a"]),
-        ([Component("user", EXACT, "a")], True, ["a"]),
-        ([Component("user", DEFAULT, None)], False, ["*c"]),
-        ([Component("user", ANY, None)], False, ["ac", "a", "*c"]),
-        ([Component("user", ANY, None), Component("client-id", EXACT, "c")], True, ["ac", "*c"]),
-        ([Component("ip", EXACT, "10.0.0.1")], True, ["ip"]),
+        ([FilterComponent("user", EXACT, "a")], False, ["ac", "a"]),
+        ([FilterComponent("user", EXACT, "a")], True, ["a"]),
+        ([FilterComponent("user", DEFAULT, None)], False, ["*c"]),
+        ([FilterComponent("user", ANY, None)], False, ["ac", "a", "*c"]),
+        ([FilterComponent("user", ANY, None), FilterComponent("client-id", EXACT, "c")], True, ["ac", "*c"]),
+        ([FilterComponent("ip", EXACT, "10.0.0.1")], True, ["ip"]),
     ],
 )
-def test_describing(components: list[Component], strict: bool, found: list[str]) -> None:
+def test_describing(components: list[FilterComponent], strict: bool, found: list[str]) -> None:
     entities: dict[str, dict[str, str | None]] = {
         "ac": {"user": "a", "client-id": "c"},
         "a": {"user": "a"},
@@ -158,7 +158,7 @@ def test_describing(components: list[Component], strict: bool, found: list[str])
         key = "connection_creation_rate" if name == "ip" else "producer_byte_rate"
         known.alter(list(entity.items()), [(key, 7.0)], dry_run=False)
     again = ClientQuotas()
-    again.load(known.saved())
+    again.load_json(known.to_json())
     for each in (known, again):
         described = [entity for entity, _ in each.describe(components, strict=strict)]
         assert described == [frozenset(entities[name].items()) for name in found]
@@ -167,17 +167,17 @@ def test_describing(components: list[Component], strict: bool, found: list[str])
 @pytest.mark.parametrize(
     ("components", "error"),
     [
-        ([Component("", EXACT, "a")], ErrorCode.INVALID_REQUEST),
-        ([Component("group", EXACT, "a")], ErrorCode.UNSUPPORTED_VERSION),
-        ([Component("user", EXACT, "a"), Component("user", ANY, None)], ErrorCode.INVALID_REQUEST),
-        ([Component("user", EXACT, None)], ErrorCode.INVALID_REQUEST),
-        ([Component("user", DEFAULT, "a")], ErrorCode.INVALID_REQUEST),
-        ([Component("user", ANY, "a")], ErrorCode.INVALID_REQUEST),
-        ([Component("user", 9, None)], ErrorCode.INVALID_REQUEST),
-        ([Component("user", ANY, None), Component("ip", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([FilterComponent("", EXACT, "a")], ErrorCode.INVALID_REQUEST),
+        ([FilterComponent("group", EXACT, "a")], ErrorCode.UNSUPPORTED_VERSION),
+        ([FilterComponent("user", EXACT, "a"), FilterComponent("user", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([FilterComponent("user", EXACT, None)], ErrorCode.INVALID_REQUEST),
+        ([FilterComponent("user", DEFAULT, "a")], ErrorCode.INVALID_REQUEST),
+        ([FilterComponent("user", ANY, "a")], ErrorCode.INVALID_REQUEST),
+        ([FilterComponent("user", 9, None)], ErrorCode.INVALID_REQUEST),
+        ([FilterComponent("user", ANY, None), FilterComponent("ip", ANY, None)], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_questions_that_make_no_sense(components: list[Component], error: ErrorCode) -> None:
+def test_questions_that_make_no_sense(components: list[FilterComponent], error: ErrorCode) -> None:
     with pytest.raises(BrokerError) as raised:
         ClientQuotas().describe(components, strict=False)
     assert raised.value.code == error
@@ -186,32 +186,32 @@ def test_questions_that_make_no_sense(components: list[Component], error: ErrorC
 # ---- use
 
 
-def quotas(known: ClientQuotas, **options: int) -> Quotas:
-    return Quotas(known, BrokerOptions({name.replace("_", "."): value for name, value in options.items()}))
+def quotas(known: ClientQuotas, **options: int) -> ClientQuotaManager:
+    return ClientQuotaManager(known, BrokerOptions({name.replace("_", "."): value for name, value in options.items()}))
 
 
 def test_a_user_s_clients_share_its_quota() -> None:
     used = quotas(limits(({"user": "alice"}, 100.0)))
-    assert used.use("producer_byte_rate", "alice", "c", 1000, 0.0) == 0.0
-    assert used.use("producer_byte_rate", "alice", "d", 1000, 0.0) == 10.0
-    assert used.use("producer_byte_rate", "bob", "c", 1_000_000, 0.0) == 0.0
+    assert used.record("producer_byte_rate", "alice", "c", 1000, 0.0) == 0.0
+    assert used.record("producer_byte_rate", "alice", "d", 1000, 0.0) == 10.0
+    assert used.record("producer_byte_rate", "bob", "c", 1_000_000, 0.0) == 0.0
 
 
 def test_what_is_given_back_was_not_used() -> None:
     used = quotas(limits(({"user": "alice"}, 100.0)))
-    assert used.use("producer_byte_rate", "alice", "c", 5000, 0.0) == 40.0
-    used.give_back("producer_byte_rate", "alice", "c", 5000, 0.0)
-    assert used.use("producer_byte_rate", "alice", "c", 1000, 0.0) == 0.0
-    assert used.most("producer_byte_rate", "alice", "c") == 1000.0
-    assert used.most("producer_byte_rate", "bob", "c") == float("inf")
+    assert used.record("producer_byte_rate", "alice", "c", 5000, 0.0) == 40.0
+    used.unrecord("producer_byte_rate", "alice", "c", 5000, 0.0)
+    assert used.record("producer_byte_rate", "alice", "c", 1000, 0.0) == 0.0
+    assert used.max_in_window("producer_byte_rate", "alice", "c") == 1000.0
+    assert used.max_in_window("producer_byte_rate", "bob", "c") == float("inf")
 
 
 def test_pauses_for_time_are_a_window_at_most() -> None:
     known = ClientQuotas()
     known.alter([("client-id", "c")], [("request_percentage", 0.5)], dry_run=False)
     used = quotas(known)
-    assert used.use("request_percentage", "alice", "c", 5.0, 0.0) == 0.0
-    assert used.use("request_percentage", "alice", "c", 100.0, 0.0) == 1.0
+    assert used.record("request_percentage", "alice", "c", 5.0, 0.0) == 0.0
+    assert used.record("request_percentage", "alice", "c", 100.0, 0.0) == 1.0
 
 
 def test_connections_are_counted_by_address() -> None:
@@ -219,10 +219,10 @@ def test_connections_are_counted_by_address() -> None:
     known.alter([("ip", None)], [("connection_creation_rate", 1.0)], dry_run=False)
     known.alter([("ip", "10.0.0.9")], [("connection_creation_rate", 100.0)], dry_run=False)
     used = quotas(known)
-    assert [used.connect("10.0.0.1", 0.0) for _ in range(10)] == [0.0] * 10
-    assert used.connect("10.0.0.1", 0.0) == 1.0
-    assert used.connect("10.0.0.2", 0.0) == 0.0
-    assert [used.connect("10.0.0.9", 0.0) for _ in range(50)] == [0.0] * 50
+    assert [used.record_connection("10.0.0.1", 0.0) for _ in range(10)] == [0.0] * 10
+    assert used.record_connection("10.0.0.1", 0.0) == 1.0
+    assert used.record_connection("10.0.0.2", 0.0) == 0.0
+    assert [used.record_connection("10.0.0.9", 0.0) for _ in range(50)] == [0.0] * 50
 
 
 async def test_waiting_is_not_time_that_was_used() -> None:
@@ -236,10 +236,10 @@ async def test_waiting_is_not_time_that_was_used() -> None:
         now += 2
         return done
 
-    async def measured(watch: Stopwatch[str]) -> str:
+    async def measured(watch: ProcessingTimer[str]) -> str:
         return await watch
 
-    watch = Stopwatch(work(), lambda: now)
+    watch = ProcessingTimer(work(), lambda: now)
     task = asyncio.ensure_future(measured(watch))
     await asyncio.sleep(0)
     assert watch.seconds == 1
@@ -259,7 +259,7 @@ async def test_cancelling_reaches_the_work() -> None:
             ended.append("work")
 
     async def measured() -> None:
-        await Stopwatch(work())
+        await ProcessingTimer(work())
 
     task = asyncio.ensure_future(measured())
     await asyncio.sleep(0)

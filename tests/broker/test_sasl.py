@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
-from aiokproto.broker.security.exchange import AuthenticationFailed, Proof
-from aiokproto.broker.security.oauthbearer import OAuthBearerExchange, Token, unsecured_validator
-from aiokproto.broker.security.plain import PlainExchange
+from aiokproto.broker.security.oauthbearer import OAuthBearerSaslServer, Token, unsecured_validator
+from aiokproto.broker.security.plain import PlainSaslServer
 from aiokproto.broker.security.sasl import SaslAuthenticator
-from aiokproto.broker.security.scram import Credential, Mechanism, ScramExchange, credential, credential_of
+from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed
+from aiokproto.broker.security.scram import Credential, Mechanism, ScramSaslServer, credential, credential_of
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -33,8 +33,8 @@ VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = (
 def authenticator(clock: VirtualClock, max_reauth_ms: int = 0) -> SaslAuthenticator:
     return SaslAuthenticator(
         {
-            "PLAIN": lambda: PlainExchange(PASSWORDS),
-            "OAUTHBEARER": lambda: OAuthBearerExchange(lambda token: Token(token, clock.wall() + 5000)),
+            "PLAIN": lambda: PlainSaslServer(PASSWORDS),
+            "OAUTHBEARER": lambda: OAuthBearerSaslServer(lambda token: Token(token, clock.wall() + 5000)),
         },
         max_reauth_ms,
         clock,
@@ -43,9 +43,9 @@ def authenticator(clock: VirtualClock, max_reauth_ms: int = 0) -> SaslAuthentica
 
 def log_in(sasl: SaslAuthenticator, token: bytes = b"\0alice\0secret", mechanism: str = "PLAIN") -> int:
     """Returns the session's lifetime."""
-    assert sasl.admit(HANDSHAKE) is None
+    assert sasl.check_request(HANDSHAKE) is None
     assert sasl.handshake(SaslHandshakeRequest(mechanism=mechanism), 1).error_code == 0
-    assert sasl.admit(AUTHENTICATE) is None
+    assert sasl.check_request(AUTHENTICATE) is None
     answer = sasl.authenticate(SaslAuthenticateRequest(auth_bytes=token))
     assert (answer.error_code, sasl.failure) == (0, None)
     return answer.session_lifetime_ms
@@ -56,7 +56,7 @@ def test_a_session_without_an_end() -> None:
     assert log_in(sasl) == 0
     assert str(sasl.principal) == "User:alice"
     assert sasl.complete
-    # It never has to be proven again, so that cannot be done either.
+    # It never has to be authenticated again, so that cannot be done either.
     assert sasl.handshake(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert sasl.complete
 
@@ -75,13 +75,13 @@ async def test_a_session_ends(mechanism: str, token: bytes, max_reauth_ms: int, 
     sasl = authenticator(clock, max_reauth_ms)
     assert log_in(sasl, token, mechanism) == lifetime_ms
     await clock.advance(lifetime_ms / 1000 - 0.5)
-    assert sasl.admit(METADATA) is None
+    assert sasl.check_request(METADATA) is None
     assert sasl.failure is None
     await clock.advance(0.5)
     # In time or not: authenticating again is always heard.
     assert log_in(sasl, token, mechanism) == lifetime_ms
     await clock.advance(lifetime_ms / 1000)
-    sasl.admit(METADATA)
+    sasl.check_request(METADATA)
     assert sasl.failure == "its session has expired, and it did not authenticate again"
 
 
@@ -89,9 +89,9 @@ def test_a_session_of_no_time_serves_nothing() -> None:
     """Not even within one step of the clock."""
     clock = VirtualClock()
     expired = Token("alice", clock.wall())
-    sasl = SaslAuthenticator({"OAUTHBEARER": lambda: OAuthBearerExchange(lambda _: expired)}, 0, clock)
+    sasl = SaslAuthenticator({"OAUTHBEARER": lambda: OAuthBearerSaslServer(lambda _: expired)}, 0, clock)
     assert log_in(sasl, b"n,,\x01auth=Bearer alice\x01\x01", "OAUTHBEARER") == 0
-    sasl.admit(METADATA)
+    sasl.check_request(METADATA)
     assert sasl.failure == "its session has expired, and it did not authenticate again"
 
 
@@ -120,19 +120,19 @@ def test_neither_the_user_nor_the_mechanism_can_change(mechanism: str, token: by
 
 def test_the_order_of_requests() -> None:
     sasl = authenticator(VirtualClock())
-    assert sasl.admit(VERSIONS) is None
-    sasl.versions_told()
+    assert sasl.check_request(VERSIONS) is None
+    sasl.api_versions_answered()
     assert sasl.failure is None
-    assert sasl.admit(HANDSHAKE) is None
+    assert sasl.check_request(HANDSHAKE) is None
     assert sasl.failure is None
-    assert sasl.admit(VERSIONS) is None
+    assert sasl.check_request(VERSIONS) is None
     assert sasl.failure == "ApiVersions came before SASL authentication"
 
 
 @pytest.mark.parametrize("api_key", [AUTHENTICATE, METADATA])
 def test_nothing_else_comes_first(api_key: int) -> None:
     sasl = authenticator(VirtualClock())
-    assert sasl.admit(api_key) is None
+    assert sasl.check_request(api_key) is None
     assert sasl.failure is not None
 
 
@@ -156,37 +156,37 @@ RFC_CREDENTIAL = credential(
 
 def test_the_example_of_the_rfc() -> None:
     known: dict[str, Credential] = {"user": RFC_CREDENTIAL}
-    exchange = ScramExchange(
+    exchange = ScramSaslServer(
         Mechanism.SCRAM_SHA_256, lambda user, _: known.get(user), lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     )
     assert exchange.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     )
-    assert exchange.proof is None
+    assert exchange.authenticated_user is None
     assert (
         exchange.step(
             b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
         )
         == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     )
-    assert exchange.proof == Proof("user")
+    assert exchange.authenticated_user == AuthenticatedUser("user")
 
 
 @given(st.data())
 def test_a_proof_of_which_anything_is_changed_proves_nothing(data: st.DataObject) -> None:
     client = ScramClient("user", "pencil", "sha256")
-    exchange = ScramExchange(Mechanism.SCRAM_SHA_256, lambda user, _: RFC_CREDENTIAL if user == "user" else None)
+    exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda user, _: RFC_CREDENTIAL if user == "user" else None)
     final = bytearray(client.final(exchange.step(client.first())))
     at = data.draw(st.integers(0, len(final) - 1))
     final[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(AuthenticationFailed):
         exchange.step(bytes(final))
-    assert exchange.proof is None
+    assert exchange.authenticated_user is None
 
 
 def test_a_proof_is_written_in_one_way_only() -> None:
     client = ScramClient("user", "pencil", "sha256")
-    exchange = ScramExchange(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
+    exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
     final = client.final(exchange.step(client.first()))
     # 32 bytes leave two bits of the last letter to say nothing.
     letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
@@ -200,9 +200,9 @@ def test_a_proof_is_written_in_one_way_only() -> None:
 def test_whatever_comes_is_a_failure_and_no_crash(token: bytes) -> None:
     find = {"user": RFC_CREDENTIAL}
     for exchange in (
-        PlainExchange(PASSWORDS),
-        ScramExchange(Mechanism.SCRAM_SHA_256, lambda user, _: find.get(user)),
-        OAuthBearerExchange(unsecured_validator(lambda: 0)),
+        PlainSaslServer(PASSWORDS),
+        ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda user, _: find.get(user)),
+        OAuthBearerSaslServer(unsecured_validator(lambda: 0)),
     ):
         with pytest.raises(AuthenticationFailed):
             exchange.step(token)
@@ -210,10 +210,10 @@ def test_whatever_comes_is_a_failure_and_no_crash(token: bytes) -> None:
 
 def test_names_are_escaped() -> None:
     made = credential_of(Mechanism.SCRAM_SHA_512, "pencil")
-    exchange = ScramExchange(Mechanism.SCRAM_SHA_512, lambda user, _: made if user == "a,b=c" else None)
+    exchange = ScramSaslServer(Mechanism.SCRAM_SHA_512, lambda user, _: made if user == "a,b=c" else None)
     client = ScramClient("a=2Cb=3Dc", "pencil", "sha512")
     exchange.step(client.final(exchange.step(client.first())))
-    assert exchange.proof == Proof("a,b=c")
+    assert exchange.authenticated_user == AuthenticatedUser("a,b=c")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_claims_that_are_not_believed(claims: str) -> None:
 
 
 def test_a_token_for_somebody_else() -> None:
-    exchange = OAuthBearerExchange(lambda token: Token("alice", 1))
+    exchange = OAuthBearerSaslServer(lambda token: Token("alice", 1))
     with pytest.raises(AuthenticationFailed, match="different"):
         exchange.step(unsecured("alice").replace(b"n,,", b"n,a=bob,"))
 
@@ -258,12 +258,12 @@ def test_a_token_for_somebody_else() -> None:
 def test_credentials_given_in_code_and_made_by_request() -> None:
     before = ScramCredentials({"alice": "secret"})
     assert before.users == ["alice"]
-    assert before.saved() == []
+    assert before.to_json() == []
     new = Upsertion("bob", 2, 8192, b"salt", b"salted")
     assert before.alter([Deletion("alice", 1)], [new]) == {"alice": None, "bob": None}
     assert list(before.of("alice")) == [Mechanism.SCRAM_SHA_512]
     after = ScramCredentials({})
-    after.load(before.saved())
+    after.load_json(before.to_json())
     assert after.of("bob") == before.of("bob")
     assert after.users == ["bob"]
 

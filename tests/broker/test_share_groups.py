@@ -10,7 +10,7 @@ from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.state_metadata import StateTopic
-from aiokproto.broker.internal_topics import stored_records
+from aiokproto.broker.internal_topics import internal_topic_records
 from aiokproto.broker.share.coordinator import key_of
 from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.codec.messages import (
@@ -181,7 +181,7 @@ async def test_a_deleted_group_leaves_no_records_or_states(tmp_path: Path) -> No
         (result,) = (await wire.ask(DeleteGroupsRequest(groups_names=["g"]))).results
         assert result.error_code == 0
         for topic in ("__consumer_offsets", "__share_group_state"):
-            latest = {key: value for key, value, _ in stored_records(broker._running.state.partition(topic, 0))}
+            latest = {key: value for key, value, _ in internal_topic_records(broker._running.state.partition(topic, 0))}
             assert set(latest.values()) == {None}
     async with Broker(data_dir=tmp_path, config=QUICK) as broker, connect(broker) as wire:
         assert (await wire.ask(ListGroupsRequest())).groups == []

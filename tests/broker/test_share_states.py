@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aiokproto.broker import Cluster
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.internal_topics import stored_records
+from aiokproto.broker.internal_topics import internal_topic_records
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.topics import SHARE_STATE_TOPIC
 from aiokproto.broker.share.batches import combine
@@ -219,7 +219,7 @@ def test_deleting_a_topic_deletes_its_states(tmp_path: Path) -> None:
         state.delete_topic(deleted)
         states.topic_deleted(deleted)
     with opened(tmp_path) as (state, _, _):
-        latest = {key: value for key, value, _ in stored_records(state.partition(SHARE_STATE_TOPIC, 0))}
+        latest = {key: value for key, value, _ in internal_topic_records(state.partition(SHARE_STATE_TOPIC, 0))}
         assert set(latest.values()) == {None}
 
 
@@ -227,7 +227,7 @@ def test_deleting_a_topic_deletes_its_states(tmp_path: Path) -> None:
 
 
 def kinds(state: ClusterState) -> list[type[Snapshot | Update]]:
-    found = [decode(key, value) for key, value, _ in stored_records(state.partition(SHARE_STATE_TOPIC, 0))]
+    found = [decode(key, value) for key, value, _ in internal_topic_records(state.partition(SHARE_STATE_TOPIC, 0))]
     return [type(each[1]) for each in found if each is not None and each[1] is not None]
 
 

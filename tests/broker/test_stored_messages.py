@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiokproto.broker import Broker
-from aiokproto.broker.log import Log, LogConfig, Saved, compaction
+from aiokproto.broker.log import Log, LogCheckpoint, LogConfig, compaction
 from aiokproto.broker.log.compaction import Compaction
 from aiokproto.broker.log.conversion import downgrade
 from aiokproto.broker.log.rewrite import rewrite
@@ -95,7 +95,7 @@ def test_opened_indexed_and_gone_on_with(tmp_path: Path, magic: int, codec: Comp
     assert (found and found.offset) == (50 if magic else None)
     assert log.append(newer([(b"new", b"er")], NOW + 10_000), 0, NOW).base_offset == end
     log.close()
-    log = Log(tmp_path / "t-0", CONFIG, NOW, Saved(closed=True))
+    log = Log(tmp_path / "t-0", CONFIG, NOW, LogCheckpoint(clean_shutdown=True))
     assert stored(log) == [*expected(end, magic), (end, NOW + 10_000, b"new", b"er")]
     assert len({batch.magic for batch in decode(log.read(0, 1 << 20))}) == 2
     log.close()
@@ -117,7 +117,7 @@ def test_cut_at_what_is_not_valid(tmp_path: Path, magic: int, codec: Compression
             log = Log(tmp_path / "t-0", CONFIG, NOW)
             assert log.end_offset == keep * (1 if codec is Compression.NONE else 3)
             assert log.size == start
-            log.abandon()
+            log.close_handlers()
 
 
 async def list_offset(wire: Wire, timestamp: int, version: int = 7) -> int:
@@ -222,12 +222,12 @@ def test_compaction_keeps_the_newest_of_each_key(sets: list[tuple[int, Compressi
                     assert all(formats[record.offset] == batch.magic for record in batch)
                     offset = batch.next_offset
             log.close()
-            log = Log(directory, CONFIG, NOW, Saved(closed=True))
-        log.abandon()
+            log = Log(directory, CONFIG, NOW, LogCheckpoint(clean_shutdown=True))
+        log.close_handlers()
 
 
 def compacted(directory: Path, cleaned_to: int) -> dict[bytes | None, bytes | None]:
-    log = Log(directory, CONFIG, NOW, Saved(closed=True, cleaned_to=cleaned_to))
+    log = Log(directory, CONFIG, NOW, LogCheckpoint(clean_shutdown=True, cleaned_to=cleaned_to))
     log.roll(NOW)
     for _ in Compaction(log, NOW).run(1 << 20):
         pass
@@ -280,7 +280,7 @@ def test_what_java_writes_is_stored_and_what_we_compact_it_reads(jar: Path, tmp_
         log = Log(directory, replace(CONFIG, index_interval_bytes=100), NOW)
         assert log.read(0, 1 << 20) == data
         assert log.end_offset == max(batch.next_offset for batch in decode(data))
-        log.abandon()
+        log.close_handlers()
         kept: list[BatchRecord] = []
         for number, batch in enumerate(decode(data)):
             keep = [(number + each) % 3 != 0 for each in range(len(batch))]

@@ -21,7 +21,7 @@ from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.topics import NO_LEADER, Partition
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
-from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdentity
+from aiokproto.broker.transactions.transaction_metadata import EPOCH_BUMP, ProducerIdAndEpoch
 from aiokproto.codec.messages.fetch import AbortedTransaction
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -102,7 +102,7 @@ class Producer:
 
     transactional_id: str
     version: int
-    who: ProducerIdentity | None = None
+    who: ProducerIdAndEpoch | None = None
     sequences: dict[int, int] = field(default_factory=dict)
     attempt: Attempt = field(default_factory=Attempt)
     pending_end: bool | None = None
@@ -134,7 +134,7 @@ class Transactions(RuleBasedStateMachine):
     def open(self) -> None:
         """Begin with what is on disk, as after the end of a process."""
         if self.state is not None:
-            self.state.abandon()
+            self.state.close_handlers()
         nodes = {number: Node(number, "h", 1) for number in range(2)}
         self.clock.timers.clear()
         options = BrokerOptions(
@@ -255,7 +255,9 @@ class Transactions(RuleBasedStateMachine):
                 self.transactions.add_partitions(producer.transactional_id, who, [("t", index)])
             if not partition.log.producers.in_transaction(*who):
                 adds = producer.version >= EPOCH_BUMP
-                self.transactions.admit(producer.transactional_id, who, partition, adds=adds, abortable=True)
+                self.transactions.verify_or_add_partition(
+                    producer.transactional_id, who, partition, adds=adds, abortable=True
+                )
             partition.append(batch, self.clock.wall())
 
         error = self.attempting(act)
@@ -279,7 +281,7 @@ class Transactions(RuleBasedStateMachine):
             return
         if producer.pending_end is not None:
             commit = producer.pending_end
-        ended: list[ProducerIdentity] = []
+        ended: list[ProducerIdAndEpoch] = []
 
         def act() -> None:
             ended.append(self.transactions.end(producer.transactional_id, who, commit, producer.version).identity)

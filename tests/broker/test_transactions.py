@@ -17,17 +17,17 @@ from aiokproto.broker.config.options import BrokerOptions
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.groups.pending_offsets import PendingTransactionalOffsets
 from aiokproto.broker.log import Log, LogConfig
-from aiokproto.broker.log.producers import ProducerStates
+from aiokproto.broker.log.producer_state import ProducerStateManager
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
-from aiokproto.broker.transactions.transaction import (
+from aiokproto.broker.transactions.transaction_metadata import (
     EPOCH_BUMP,
     LAST_EPOCH,
     MAX_EPOCH,
-    ProducerIdentity,
-    Status,
-    Transaction,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransactionStatus,
 )
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from aiokproto.codec.messages.describe_transactions import DescribeTransactionsRequest, TransactionState
@@ -42,10 +42,17 @@ from aiokproto.records.control import encode_end_transaction
 from tests.broker.test_transaction_model import Clock
 from tests.broker.wire import NOW, Wire, connect, produce_request
 
-OPEN = Transaction(
-    "tx", 7, 1000, producer_epoch=3, status=Status.ONGOING, partitions=frozenset({("t", 0)}), started=NOW, updated=NOW
+OPEN = TransactionMetadata(
+    "tx",
+    7,
+    1000,
+    producer_epoch=3,
+    status=TransactionStatus.ONGOING,
+    partitions=frozenset({("t", 0)}),
+    started=NOW,
+    updated=NOW,
 )
-WHO = ProducerIdentity(7, 3)
+WHO = ProducerIdAndEpoch(7, 3)
 LATER = NOW + 500
 
 
@@ -67,13 +74,17 @@ def code_of(act: Callable[[], object]) -> ErrorCode:
 
 
 def test_the_first_producer_has_epoch_0() -> None:
-    known = Transaction("tx", 7, 1000).initialized(2000, None, no_id, LATER)
-    assert (known.identity, known.timeout_ms, known.status) == ((7, 0), 2000, Status.EMPTY)
+    known = TransactionMetadata("tx", 7, 1000).initialized(2000, None, no_id, LATER)
+    assert (known.identity, known.timeout_ms, known.status) == ((7, 0), 2000, TransactionStatus.EMPTY)
 
 
 def test_whoever_comes_next_aborts_what_is_open_and_asks_again() -> None:
     fenced = OPEN.initialized(2000, None, no_id, LATER)
-    assert (fenced.status, fenced.producer_epoch, fenced.partitions) == (Status.PREPARE_ABORT, 4, OPEN.partitions)
+    assert (fenced.status, fenced.producer_epoch, fenced.partitions) == (
+        TransactionStatus.PREPARE_ABORT,
+        4,
+        OPEN.partitions,
+    )
     assert code_of(lambda: fenced.initialized(2000, None, no_id, LATER)) is ErrorCode.CONCURRENT_TRANSACTIONS
     after = fenced.completed(LATER).initialized(2000, None, no_id, LATER)
     assert after.identity == (7, 5)
@@ -83,15 +94,15 @@ def test_whoever_comes_next_aborts_what_is_open_and_asks_again() -> None:
     ("known", "identity"),
     [
         (None, (1000, 0)),
-        (ProducerIdentity(7, LAST_EPOCH), (1000, 0)),
-        (ProducerIdentity(7, LAST_EPOCH - 1), None),
-        (ProducerIdentity(8, LAST_EPOCH), None),
+        (ProducerIdAndEpoch(7, LAST_EPOCH), (1000, 0)),
+        (ProducerIdAndEpoch(7, LAST_EPOCH - 1), None),
+        (ProducerIdAndEpoch(8, LAST_EPOCH), None),
     ],
 )
 def test_when_epochs_run_out_another_id_follows(
-    known: ProducerIdentity | None, identity: tuple[int, int] | None
+    known: ProducerIdAndEpoch | None, identity: tuple[int, int] | None
 ) -> None:
-    spent = replace(OPEN, status=Status.COMPLETE_COMMIT, producer_epoch=LAST_EPOCH)
+    spent = replace(OPEN, status=TransactionStatus.COMPLETE_COMMIT, producer_epoch=LAST_EPOCH)
     if identity is None:
         assert code_of(lambda: spent.initialized(1000, known, fresh_id, LATER)) is ErrorCode.PRODUCER_FENCED
         return
@@ -103,14 +114,14 @@ def test_when_epochs_run_out_another_id_follows(
 
 def test_a_transaction_that_takes_the_last_epoch_is_followed_by_another_id() -> None:
     last = replace(OPEN, producer_epoch=LAST_EPOCH)
-    who = ProducerIdentity(7, LAST_EPOCH)
+    who = ProducerIdAndEpoch(7, LAST_EPOCH)
     ending = last.ended(who, True, EPOCH_BUMP, fresh_id, LATER)
     assert (ending.producer_id, ending.producer_epoch, ending.identity) == (7, MAX_EPOCH, (1000, 0))
     assert code_of(lambda: ending.with_partitions(ending.identity, [("t", 1)], 2, LATER)) is (
         ErrorCode.CONCURRENT_TRANSACTIONS
     )
     done = ending.completed(LATER)
-    assert (done.identity, done.previous_producer_id, done.status) == ((1000, 0), 7, Status.COMPLETE_COMMIT)
+    assert (done.identity, done.previous_producer_id, done.status) == ((1000, 0), 7, TransactionStatus.COMPLETE_COMMIT)
     assert done.ended(who, True, EPOCH_BUMP, no_id, LATER) is done
     assert code_of(lambda: done.ended(who, False, EPOCH_BUMP, no_id, LATER)) is ErrorCode.INVALID_TXN_STATE
 
@@ -119,7 +130,7 @@ def test_a_transaction_that_takes_the_last_epoch_is_followed_by_another_id() -> 
 @pytest.mark.parametrize("version", [0, EPOCH_BUMP])
 def test_ending(commit: bool, version: int) -> None:
     ending = OPEN.ended(WHO, commit, version, no_id, LATER)
-    assert ending.status is (Status.PREPARE_COMMIT if commit else Status.PREPARE_ABORT)
+    assert ending.status is (TransactionStatus.PREPARE_COMMIT if commit else TransactionStatus.PREPARE_ABORT)
     assert ending.producer_epoch == (4 if version else 3)
     assert code_of(lambda: ending.ended(WHO, commit, version, no_id, LATER)) is ErrorCode.CONCURRENT_TRANSACTIONS
     done = ending.completed(LATER)
@@ -137,7 +148,7 @@ def test_ending(commit: bool, version: int) -> None:
     ],
 )
 def test_others_may_not(who: tuple[int, int], code: ErrorCode) -> None:
-    other = ProducerIdentity(*who)
+    other = ProducerIdAndEpoch(*who)
     assert code_of(lambda: OPEN.with_partitions(other, [("t", 1)], 0, LATER)) is code
     assert code_of(lambda: OPEN.verify(other, [("t", 0)])) is code
     for version in (0, EPOCH_BUMP):
@@ -154,12 +165,18 @@ def test_partitions_are_added_to_what_is_open_and_begin_what_is_not() -> None:
     assert OPEN.verify(WHO, [("t", 0), ("u", 0)]) == [("u", 0)]
 
 
-statuses = st.sampled_from([status for status in Status if status not in (Status.DEAD, Status.PREPARE_EPOCH_FENCE)])
+statuses = st.sampled_from(
+    [
+        status
+        for status in TransactionStatus
+        if status not in (TransactionStatus.DEAD, TransactionStatus.PREPARE_EPOCH_FENCE)
+    ]
+)
 
 
 @given(
     st.builds(
-        Transaction,
+        TransactionMetadata,
         st.text(min_size=1),
         st.integers(0, 2**63 - 1),
         st.integers(1, 2**31 - 1),
@@ -173,8 +190,8 @@ statuses = st.sampled_from([status for status in Status if status not in (Status
         client_version=st.sampled_from([0, 2]),
     )
 )
-def test_a_record_says_all_that_is_known(transaction: Transaction) -> None:
-    if transaction.status is Status.EMPTY:
+def test_a_record_says_all_that_is_known(transaction: TransactionMetadata) -> None:
+    if transaction.status is TransactionStatus.EMPTY:
         transaction = replace(transaction, partitions=frozenset())
     name = decode_key(encode_key(transaction.transactional_id))
     assert decode_value(name, encode_value(transaction)) == transaction
@@ -220,7 +237,7 @@ def test_the_last_stable_offset_is_where_the_oldest_open_transaction_begins(tmp_
     ]:
         log.append(step, 0, NOW)
         assert log.last_stable_offset == stable
-        log.abandon()
+        log.close_handlers()
         log = new_log(tmp_path)
         assert log.last_stable_offset == stable, "read again"
     found = log.aborted_transactions(0, log.end_offset)
@@ -228,7 +245,7 @@ def test_the_last_stable_offset_is_where_the_oldest_open_transaction_begins(tmp_
         (2, 1, 5, 4)
     ]
     assert log.aborted_transactions(6, log.end_offset) == log.aborted_transactions(0, 1) == []
-    log.abandon()
+    log.close_handlers()
 
 
 def test_markers_fence(tmp_path: Path) -> None:
@@ -241,7 +258,7 @@ def test_markers_fence(tmp_path: Path) -> None:
     assert code_of(lambda: log.append(older, 0, NOW)) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert code_of(lambda: log.append(batch(1, 1, epoch=6), 0, NOW)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     log.append(batch(1, 0, epoch=6), 0, NOW)
-    log.abandon()
+    log.close_handlers()
 
 
 def test_sequences_go_on_after_a_marker_of_the_same_epoch(tmp_path: Path) -> None:
@@ -252,7 +269,7 @@ def test_sequences_go_on_after_a_marker_of_the_same_epoch(tmp_path: Path) -> Non
     assert not log.append(batch(1, 1), 0, NOW).duplicate
     outside = batch(1, 2, transactional=False)
     assert code_of(lambda: log.append(outside, 0, NOW)) is ErrorCode.INVALID_TXN_STATE
-    log.abandon()
+    log.close_handlers()
 
 
 def test_producers_with_an_open_transaction_are_not_forgotten(tmp_path: Path) -> None:
@@ -261,14 +278,14 @@ def test_producers_with_an_open_transaction_are_not_forgotten(tmp_path: Path) ->
     log.append(batch(2, 0, transactional=False), 0, NOW)
     log.forget_producers(NOW + 1)
     assert [producer.producer_id for producer in log.producers] == [1]
-    log.abandon()
+    log.close_handlers()
 
 
 def test_a_snapshot_says_what_is_needed_to_go_on(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for step in (batch(2, 0), batch(1, 0, epoch=3), batch(1, 1, epoch=3), batch(3, 0), marker(3, True, epoch=1)):
         log.append(step, 0, NOW)
-    restored = ProducerStates()
+    restored = ProducerStateManager()
     restored.restore(reversed(log.producers.snapshot()), NOW)
     assert restored.first_unstable_offset == log.producers.first_unstable_offset == 0
     assert restored.in_transaction(1, 3)
@@ -282,7 +299,7 @@ def test_a_snapshot_says_what_is_needed_to_go_on(tmp_path: Path) -> None:
             producer.coordinator_epoch,
             list(producer.batches)[-1:],
         )
-    log.abandon()
+    log.close_handlers()
 
 
 # ---- offsets in doubt
@@ -306,12 +323,12 @@ def test_offsets_are_in_doubt_until_their_producer_ends() -> None:
 # ---- the coordinator
 
 
-async def begin(wire: Wire, *partitions: int, name: str = "tx", timeout_ms: int = 60_000) -> ProducerIdentity:
+async def begin(wire: Wire, *partitions: int, name: str = "tx", timeout_ms: int = 60_000) -> ProducerIdAndEpoch:
     """An open transaction with a record in each of some partitions of ``t``, which this node leads."""
     asked = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
     answer = await wire.ask(asked, 5)
     assert answer.error_code == 0, ErrorCode(answer.error_code)
-    who = ProducerIdentity(answer.producer_id, answer.producer_epoch)
+    who = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
     adding = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=name,
         v3_and_below_producer_id=who.producer_id,
@@ -323,14 +340,14 @@ async def begin(wire: Wire, *partitions: int, name: str = "tx", timeout_ms: int 
     return who
 
 
-async def write(wire: Wire, who: ProducerIdentity, partition: int = 0, name: str = "tx") -> ErrorCode:
+async def write(wire: Wire, who: ProducerIdAndEpoch, partition: int = 0, name: str = "tx") -> ErrorCode:
     request = produce_request("t", batch(who.producer_id, 0, who.epoch), partition)
     request.transactional_id = name
     answer = await wire.ask(request, 11)
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
-async def end(wire: Wire, who: ProducerIdentity, commit: bool = True, name: str = "tx") -> ErrorCode:
+async def end(wire: Wire, who: ProducerIdAndEpoch, commit: bool = True, name: str = "tx") -> ErrorCode:
     request = EndTxnRequest(
         transactional_id=name, producer_id=who.producer_id, producer_epoch=who.epoch, committed=commit
     )
@@ -445,7 +462,7 @@ def test_a_coordinator_says_that_it_is_reading(tmp_path: Path) -> None:
     clock.run()
     coordinator.check("tx", moved)
     assert [each.identity for each in coordinator.transactions_of(moved)] == [known.identity]
-    state.abandon()
+    state.close_handlers()
 
 
 async def test_what_is_decided_has_the_replicas_it_is_to_have() -> None:

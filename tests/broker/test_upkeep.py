@@ -69,7 +69,7 @@ async def test_compaction_comes_by_itself(tmp_path: Path) -> None:
         await produce(wire, PAIRS, clock.wall())
         assert len(await read(wire)) == 50
         await clock.advance(16)
-        cleaning = broker._running.upkeep._cleaning
+        cleaning = broker._running.log_manager._cleaning
         assert cleaning is not None
         await cleaning
         found = await read(wire)

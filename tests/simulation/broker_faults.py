@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from aiokproto import Client
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
@@ -63,7 +63,7 @@ async def grow(world: World, seconds: float, partitions: int) -> None:
 async def forget_brokers(world: World, seconds: float) -> None:
     """Metadata as of a broker that has just started: it has heard of nobody else yet."""
 
-    async def empty(call: Call, serve: Serve) -> Response | None:
+    async def empty(call: RequestInfo, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)
         answer.brokers = []
         for topic in answer.topics:
@@ -96,7 +96,7 @@ async def lose_tail(world: World, seconds: float, partition: int, before: int) -
         return
     withheld: set[int] = set()
 
-    async def unacknowledged(call: Call, serve: Serve) -> Response | None:
+    async def unacknowledged(call: RequestInfo, serve: Serve) -> Response | None:
         if isinstance(call.request, ProduceRequest):
             answer: Any = await serve(call.request)
             for topic in answer.responses:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.registry import lookup
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
@@ -129,7 +129,7 @@ async def delay_answers(world: World, seconds: float, api: str, by: float) -> No
 async def serve_twice(world: World, seconds: float, api: str) -> None:
     """As when a request arrives again after its answer got lost."""
 
-    async def twice(call: Call, serve: Serve) -> Response | None:
+    async def twice(call: RequestInfo, serve: Serve) -> Response | None:
         await serve(call.request)
         return await serve(call.request)
 
@@ -138,7 +138,7 @@ async def serve_twice(world: World, seconds: float, api: str) -> None:
 
 
 async def throttle(world: World, seconds: float, api: str, by_ms: int) -> None:
-    async def throttled(call: Call, serve: Serve) -> Response | None:
+    async def throttled(call: RequestInfo, serve: Serve) -> Response | None:
         response: Any = await serve(call.request)
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = by_ms

@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
@@ -51,7 +51,7 @@ def test_what_a_fetch_says_of_an_offset_from_before_a_seek_does_not_count() -> N
     async def program(world: World, consumer: Consumer) -> None:
         asked = asyncio.Event()
 
-        async def slow(call: Call, serve: Serve) -> Response | None:
+        async def slow(call: RequestInfo, serve: Serve) -> Response | None:
             request: Any = call.request
             if any(part.fetch_offset == 1000 for topic in request.topics for part in topic.partitions):
                 asked.set()
@@ -73,7 +73,7 @@ def test_a_broker_that_refuses_every_session_is_not_asked_without_a_pause() -> N
         assert (await anext(consumer)).offset == 0
         with world.cluster.faults.fail(FetchRequest, ErrorCode.FETCH_SESSION_ID_NOT_FOUND) as refused:
             await asyncio.sleep(60)
-        assert refused.happened < 100
+        assert refused.count < 100
         assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(3)] == [1, 2, 3]
 
     run(program)
@@ -99,7 +99,7 @@ def test_an_offset_that_was_looked_up_before_a_seek_does_not_count() -> None:
 def test_a_log_is_not_fetched_beyond_the_buffer_while_nobody_reads() -> None:
     fetched = 0
 
-    async def count(call: Call, serve: Serve) -> Response | None:
+    async def count(call: RequestInfo, serve: Serve) -> Response | None:
         nonlocal fetched
         answer: Any = await serve(call.request)
         fetched += sum(len(data.records or b"") for topic in answer.responses for data in topic.partitions)

@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.schema import Response
 from aiokproto.error_codes import ErrorCode
@@ -57,7 +57,7 @@ def test_a_leader_that_moves_while_a_response_is_taken_in(monkeypatch: pytest.Mo
             assert await consumer.poll(2000) == []
             world.append(0, b"last")
             assert [record.offset for record in await consumer.poll(2000)] == [count]
-            assert fetches.happened < 30, "what is not wanted any more is not asked for again and again"
+            assert fetches.count < 30, "what is not wanted any more is not asked for again and again"
 
     run(program)
 
@@ -65,7 +65,7 @@ def test_a_leader_that_moves_while_a_response_is_taken_in(monkeypatch: pytest.Mo
 def point_to(cluster: Cluster, follower: int) -> None:
     """Have the leader send whoever says where it is to a follower."""
 
-    async def point(call: Call, serve: Serve) -> Response | None:
+    async def point(call: RequestInfo, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)
         if cast("FetchRequest", call.request).rack_id:
             for topic in answer.responses:
@@ -90,6 +90,6 @@ def test_a_follower_that_cannot_be_read_from_costs_few_requests(trouble: str) ->
         ) as consumer:
             consumer.assign(FIRST)
             assert [(await asyncio.wait_for(anext(consumer), 5)).offset for _ in range(3)] == [0, 1, 2]
-            assert fetches.happened < 50
+            assert fetches.count < 50
 
     run(program)

@@ -10,7 +10,7 @@ import pytest
 
 from aiokproto import Client, Consumer, Producer
 from aiokproto.broker import Cluster
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.end_txn import EndTxnRequest
@@ -236,7 +236,7 @@ def test_a_topic_whose_committed_offset_is_refused_holds_up_no_other() -> None:
             await cluster.create_topic(name, 1)
             await producer.send(name, b"x")
 
-        async def deny(call: Call, serve: Serve) -> Response | None:
+        async def deny(call: RequestInfo, serve: Serve) -> Response | None:
             answer: Any = await serve(call.request)
             for topic in answer.groups[0].topics:
                 if "denied" in (topic.name, call.name_of(topic.topic_id)):

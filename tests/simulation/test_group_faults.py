@@ -11,7 +11,7 @@ import pytest
 
 from aiokproto import Client, Consumer, Producer
 from aiokproto.broker import Cluster
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
@@ -221,7 +221,7 @@ def test_a_coordinator_that_moves_is_found_again() -> None:
 
 
 def test_a_commit_whose_answer_leaves_a_partition_out_is_no_success() -> None:
-    async def forgetful(call: Call, serve: Serve) -> Response | None:
+    async def forgetful(call: RequestInfo, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)
         answer.topics[0].partitions.pop()
         return answer  # type: ignore[no-any-return]

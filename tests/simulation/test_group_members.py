@@ -70,7 +70,7 @@ def test_a_member_leaves_the_group_though_its_callback_raises(error: BaseExcepti
         await anext(consumer)
         with pytest.raises(type(error)):
             await consumer.close()
-        assert left.happened == 1
+        assert left.count == 1
 
     run(program)
 

@@ -8,7 +8,7 @@ import pytest
 
 from aiokproto import Client
 from aiokproto.broker import Cluster
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
@@ -61,7 +61,7 @@ def test_topics_go_by_id_where_the_coordinator_takes_ids(release: str | None, fo
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         forms: set[tuple[str, bool]] = set()
 
-        async def note(call: Call, serve: Serve) -> Response | None:
+        async def note(call: RequestInfo, serve: Serve) -> Response | None:
             assert isinstance(call.request, OffsetCommitRequest)
             forms.update((topic.name, topic.topic_id != ZERO_UUID) for topic in call.request.topics)
             return await serve(call.request)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Cluster
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
@@ -200,7 +200,7 @@ def test_a_join_that_is_not_answered_keeps_no_session() -> None:
 
 def test_an_answer_to_sync_that_is_older_than_a_session_confirms_none() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
-        async def late(call: Call, serve: Serve) -> Response | None:
+        async def late(call: RequestInfo, serve: Serve) -> Response | None:
             answer = await serve(call.request)
             await asyncio.sleep(5)
             return answer

@@ -9,7 +9,7 @@ import pytest
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Response
@@ -59,7 +59,7 @@ def test_a_broker_that_has_not_answered_gets_no_second_request() -> None:
                         await asyncio.sleep(0.1)
                     for delivery in waiting:
                         await delivery
-                    assert seen.happened == 2
+                    assert seen.count == 2
 
     simulation.run(main())
 
@@ -69,7 +69,7 @@ def test_a_broker_that_closes_connections_is_tried_less_and_less_often() -> None
         with cluster.faults.cut(ProduceRequest) as seen:
             waiting = await producer.post("t", b"x", partition=0)
             await asyncio.sleep(10)
-            assert 5 < seen.happened < 40
+            assert 5 < seen.count < 40
         await waiting
 
     run(program, linger_ms=0, retry_backoff_ms=100, retry_backoff_max_ms=1000)
@@ -149,7 +149,7 @@ def _answers(cluster: Cluster, errors: dict[int, ErrorCode]) -> list[int]:
     answers: list[int] = []
     count = 0
 
-    async def answer(call: Call, serve: Serve) -> Response | None:
+    async def answer(call: RequestInfo, serve: Serve) -> Response | None:
         nonlocal count
         count += 1
         error = errors.get(count)

@@ -6,7 +6,7 @@ import asyncio
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Cluster
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.schema import Response
 from aiokproto.simulation import Simulation
@@ -26,7 +26,7 @@ def test_a_seek_to_a_time_skips_no_record_that_is_written_meanwhile() -> None:
             consumer.assign(("t", 0))
             assert (await anext(consumer)).value == b"old"
 
-            async def write(call: Call, serve: Serve) -> Response | None:
+            async def write(call: RequestInfo, serve: Serve) -> Response | None:
                 answer = await serve(call.request)
                 await producer.send("t", b"new", timestamp=5000)
                 return answer

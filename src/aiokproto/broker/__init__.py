@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from aiokproto.broker.clock import VirtualClock
 from aiokproto.broker.cluster import Broker, Cluster
-from aiokproto.broker.control import Call, Fault, Faults, GroupView, PartitionView, Rule, Serve
+from aiokproto.broker.control import Fault, FaultRule, Faults, GroupView, PartitionView, RequestInfo, Serve
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.threaded import ThreadedCluster
 
 __all__ = [
     "Broker",
-    "Call",
     "Cluster",
     "Fault",
+    "FaultRule",
     "Faults",
     "GroupView",
     "PartitionView",
-    "Rule",
+    "RequestInfo",
     "Security",
     "Serve",
     "ThreadedCluster",

@@ -10,19 +10,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from aiokproto.broker.clock import Clock, SystemClock, Timer
+from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.config.options import BrokerOptions, Value
 from aiokproto.broker.control import Faults, GroupView, PartitionView, damage
-from aiokproto.broker.control.releases import served_by
-from aiokproto.broker.core import Core
+from aiokproto.broker.control.releases import versions_of_release
 from aiokproto.broker.handlers import SERVED
 from aiokproto.broker.metadata.cluster_state import Node
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
-from aiokproto.broker.quotas.quotas import Quotas
+from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import Listener
-from aiokproto.broker.server.node_server import Server
-from aiokproto.broker.server.port import Port
+from aiokproto.broker.server.reserved_port import ReservedPort
+from aiokproto.broker.server.socket_server import SocketServer
 from aiokproto.errors import BrokerError, ConfigurationError
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ class Cluster:
         self._port = port
         self._nodes = {number: self._new_node(number) for number in range(brokers)}
         self._clock: Clock = clock or SystemClock()
-        self._served = SERVED if as_version is None else served_by(as_version, SERVED)
+        self._served = SERVED if as_version is None else versions_of_release(as_version, SERVED)
         self._security = security or Security()
-        self._core: Core | None = None
-        self._servers: dict[int, Server] = {}
-        self._ports: dict[int, Port] = {}
+        self._runtime: ClusterRuntime | None = None
+        self._servers: dict[int, SocketServer] = {}
+        self._ports: dict[int, ReservedPort] = {}
         self._deaths: dict[int, Timer] = {}
         self.faults = Faults(self._clock)
 
@@ -116,20 +116,22 @@ class Cluster:
             ConfigurationError: ``data_dir`` is in use by another process, or not a broker's.
             OSError: The address cannot be listened on, or the directory not be used.
         """
-        if self._core is not None:
+        if self._runtime is not None:
             raise RuntimeError("the cluster is already started")
-        self._core = core = Core(self._data_dir, self._nodes, self._options, self._clock, self._security)
+        self._runtime = runtime = ClusterRuntime(
+            self._data_dir, self._nodes, self._options, self._clock, self._security
+        )
         try:
             for node in self._nodes.values():
                 self._servers[node.node_id] = self._new_server(node)
             for server in self._servers.values():
                 await server.start()
-            core.state.nodes_up(list(self._servers))
-            core.start()
+            runtime.state.nodes_up(list(self._servers))
+            runtime.start()
         except BaseException:
             await self.close()
             raise
-        log.debug("cluster %s listens at %s", core.state.cluster_id, self.bootstrap_servers)
+        log.debug("cluster %s listens at %s", runtime.state.cluster_id, self.bootstrap_servers)
 
     async def close(self) -> None:
         """Cut all connections, also those with requests under way, write what is in memory and close the logs.
@@ -146,7 +148,7 @@ class Cluster:
         await self._end(in_order=False)
 
     async def _end(self, in_order: bool) -> None:
-        if self._core is None:
+        if self._runtime is None:
             return
         for timer in self._deaths.values():
             timer.cancel()
@@ -154,14 +156,14 @@ class Cluster:
         try:
             await asyncio.gather(*(server.close() for server in self._servers.values()))
         finally:
-            core, self._core = self._core, None
+            runtime, self._runtime = self._runtime, None
             self._servers.clear()
             for port in self._ports.values():
                 port.release()
             self._ports.clear()
             for node in self._nodes.values():
                 node.alive = False
-            await core.close(in_order)
+            await runtime.close(in_order)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -215,7 +217,7 @@ class Cluster:
         """
         state = self._running.state
         first = state.partition(topic, 0)
-        await self._running.upkeep.compact(state.topics[first.topic].partitions)
+        await self._running.log_manager.compact(state.topics[first.topic].partitions)
 
     async def topics(self) -> list[str]:
         """The names of all topics, Kafka's own among them."""
@@ -274,7 +276,7 @@ class Cluster:
         Raises:
             RuntimeError: The cluster is not started, or was closed meanwhile.
         """
-        group = await self._running.groups.wait_for(group_id, lambda each: GroupView.of(each).settled(members))
+        group = await self._running.groups.wait_for(group_id, lambda each: GroupView.of(each).is_stable(members))
         return GroupView.of(group)
 
     def partition(self, topic: str, partition: int) -> PartitionView:
@@ -390,7 +392,7 @@ class Cluster:
 
     # ---- inside
 
-    def _server_of(self, broker_id: int) -> Server:
+    def _server_of(self, broker_id: int) -> SocketServer:
         """Take out the server of a node that runs."""
         server = self._servers.pop(broker_id, None)
         if server is None:
@@ -400,19 +402,19 @@ class Cluster:
     def _new_node(self, number: int) -> Node:
         return Node(number, self._host, self._port + number if self._port else 0)
 
-    def _new_server(self, node: Node) -> Server:
-        core = self._running
-        quotas = Quotas(core.guard.limits, self._options)
-        listener = Listener(core.guard, quotas, core.tls, self._options, self._clock)
-        dispatcher = Dispatcher(core, node, self.faults, self._served, quotas)
-        port = self._ports.setdefault(node.node_id, Port())
-        return Server(node, port, dispatcher, listener, self.faults.network)
+    def _new_server(self, node: Node) -> SocketServer:
+        runtime = self._running
+        quotas = ClientQuotaManager(runtime.security.client_quotas, self._options)
+        listener = Listener(runtime.security, quotas, runtime.tls, self._options, self._clock)
+        dispatcher = Dispatcher(runtime, node, self.faults, self._served, quotas)
+        port = self._ports.setdefault(node.node_id, ReservedPort())
+        return SocketServer(node, port, dispatcher, listener, self.faults.network)
 
     @property
-    def _running(self) -> Core:
-        if self._core is None:
+    def _running(self) -> ClusterRuntime:
+        if self._runtime is None:
             raise RuntimeError("the cluster is not started")
-        return self._core
+        return self._runtime
 
 
 class Broker(Cluster):

@@ -13,7 +13,7 @@ T = TypeVar("T")
 _READ_BYTES = 1 << 20
 
 
-class Stored(NamedTuple):
+class InternalRecord(NamedTuple):
     """A record of an internal topic. ``producer_id`` is -1 unless it belongs to a transaction that is still open."""
 
     key: bytes
@@ -21,13 +21,13 @@ class Stored(NamedTuple):
     producer_id: int = -1
 
 
-def stored_records(partition: Partition) -> Iterator[Stored]:
+def internal_topic_records(partition: Partition) -> Iterator[InternalRecord]:
     """The records that count, in their order: none of aborted transactions."""
-    return (stored for _, stored in numbered_records(partition))
+    return (record for _, record in internal_topic_records_with_offsets(partition))
 
 
-def numbered_records(partition: Partition) -> Iterator[tuple[int, Stored]]:
-    """As :func:`stored_records`, with their offsets."""
+def internal_topic_records_with_offsets(partition: Partition) -> Iterator[tuple[int, InternalRecord]]:
+    """As :func:`internal_topic_records`, with their offsets."""
     log = partition.log
     offset = log.start_offset
     while offset < log.end_offset:
@@ -45,7 +45,7 @@ def numbered_records(partition: Partition) -> Iterator[tuple[int, Stored]]:
                     continue
             for record in batch:
                 if record.key is not None:
-                    yield record.offset, Stored(record.key, record.value, open_by)
+                    yield record.offset, InternalRecord(record.key, record.value, open_by)
 
 
 def partition_for(key: str, partitions: Sequence[T]) -> T:

@@ -76,13 +76,13 @@ class LogManager:
     async def _flush(self) -> None:
         while self._rolled:
             rolled = self._rolled.pop()
-            unflushed = rolled.unflushed()
+            unflushed = rolled.unflushed_files()
             try:
                 await asyncio.to_thread(unflushed.sync)
             except OSError:
                 log.exception("%s cannot be flushed", rolled.directory)
             else:
-                rolled.flushed(unflushed.end)
+                rolled.mark_flushed(unflushed.end)
 
     async def compact(self, partitions: Iterable[Partition]) -> None:
         """Compact all that was written to partitions so far. If it is cancelled, some logs stay as they were."""

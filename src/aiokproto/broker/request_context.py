@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aiokproto.broker.fetch.sessions import FetchSessions
+from aiokproto.broker.fetch.sessions import FetchSessionCache
 from aiokproto.broker.groups.coordinator import GroupCoordinator
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
-from aiokproto.broker.quotas.quotas import Mutations, Quotas
+from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager, ControllerMutationQuota
 from aiokproto.broker.security.acls import OPERATIONS, REFUSALS, Operation, ResourceType
-from aiokproto.broker.security.guard import Guard
+from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.share.coordinator import ShareCoordinator
 from aiokproto.broker.share.manager import SharePartitionManager
@@ -50,9 +50,9 @@ class RequestContext:
         client_id: What the client calls itself.
         client_host: Where it is.
         connection: What is known of its connection: whom it speaks for.
-        guard: Who may do what.
+        security: Who may do what.
         quotas: What each client has used of this node.
-        mutations: The topics and partitions that the request makes or removes.
+        mutation_quota: The topics and partitions that the request makes or removes.
     """
 
     state: ClusterState
@@ -61,37 +61,37 @@ class RequestContext:
     share_states: ShareCoordinator
     shares: SharePartitionManager
     share_sessions: ShareSessions
-    sessions: FetchSessions
+    sessions: FetchSessionCache
     node: Node
     served: Mapping[int, Versions]
     version: int
     client_id: str
     client_host: str
     connection: ClientSession
-    guard: Guard
-    quotas: Quotas
-    mutations: Mutations
+    security: SecurityState
+    quotas: ClientQuotaManager
+    mutation_quota: ControllerMutationQuota
 
-    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def is_authorized(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may do something to a resource."""
-        return self.guard.may(self.connection, operation, resource_type, name)
+        return self.security.is_authorized(self.connection, operation, resource_type, name)
 
-    def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+    def authorize(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
         """Refuse what the client may not do.
 
         Raises:
             BrokerError: TOPIC_AUTHORIZATION_FAILED or its like.
         """
-        if not self.may(operation, resource_type, name):
+        if not self.is_authorized(operation, resource_type, name):
             raise BrokerError(REFUSALS[resource_type])
 
-    def permitted(self, resource_type: ResourceType, name: str) -> int:
+    def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
         """All that the client may do to a resource, a bit for each operation (KIP-430)."""
-        return sum(1 << each for each in OPERATIONS[resource_type] if self.may(each, resource_type, name))
+        return sum(1 << each for each in OPERATIONS[resource_type] if self.is_authorized(each, resource_type, name))
 
     def fetch_limit(self) -> int:
         """The most bytes that the client's quota lets it have at once."""
-        most = self.quotas.most("consumer_byte_rate", self.connection.principal.name, self.client_id)
+        most = self.quotas.max_in_window("consumer_byte_rate", self.connection.principal.name, self.client_id)
         return int(min(most, _NO_LIMIT))
 
     def topic_name(self, name: str | None, topic_id: bytes, by_id: bool) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from aiokproto.broker.config.options import BROKER, LONG, TOPIC, BrokerOptions, Option, OwnOptions, Value
+from aiokproto.broker.config.options import BROKER, LONG, TOPIC, BrokerOptions, ConfigOverrides, Option, Value
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 _RATE = Option((1 << 63) - 1, LONG, 0)
 
 
-class NodeOptions(OwnOptions):
+class NodeOptions(ConfigOverrides):
     """What can be changed for one broker alone while it runs: rates for copying replicas, which is not done here."""
 
     KIND = "broker"
@@ -52,5 +52,5 @@ class ClusterOptions(NodeOptions):
         return self._broker.value(name) if name in BROKER else super().inherited(name)
 
     def changes(self) -> dict[str, Value]:
-        """What these are for :attr:`BrokerOptions.changed`."""
-        return {name: self.value(name) for name in self.own if name in BROKER}
+        """What these are for :attr:`BrokerOptions.dynamic`."""
+        return {name: self.value(name) for name in self.overrides if name in BROKER}

@@ -241,7 +241,7 @@ GROUP: dict[str, Option] = {
 }
 
 
-CHANGED, GIVEN, DEFAULT = 3, 4, 5
+DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 3, 4, 5
 """Where a broker's option has its value from, as DescribeConfigs numbers it: set while it runs, at its start, never."""
 
 
@@ -259,22 +259,26 @@ class BrokerOptions:
         Raises:
             ConfigurationError: One is unknown, or its value cannot be used.
         """
-        self.given: dict[str, Value] = {}
-        self.changed: dict[str, Value] = {}
+        self.static: dict[str, Value] = {}
+        self.dynamic: dict[str, Value] = {}
         for name, value in given.items():
             if name not in BROKER:
                 near = get_close_matches(name, BROKER, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise ConfigurationError(f"the embedded broker has no option {name!r}{hint}")
-            self.given[name] = BROKER[name].parse(name, value)
+            self.static[name] = BROKER[name].parse(name, value)
 
     def value(self, name: str) -> Value:
         """The value of a broker option."""
-        return self.changed[name] if name in self.changed else self.given.get(name, BROKER[name].default)
+        return self.dynamic[name] if name in self.dynamic else self.static.get(name, BROKER[name].default)
 
     def sources(self, name: str) -> list[tuple[int, Value]]:
         """Every value that a broker option was given, with where it is from; the first is in force."""
-        layers = [(CHANGED, self.changed), (GIVEN, self.given), (DEFAULT, {name: BROKER[name].default})]
+        layers = [
+            (DYNAMIC_DEFAULT_BROKER_CONFIG, self.dynamic),
+            (STATIC_BROKER_CONFIG, self.static),
+            (DEFAULT_CONFIG, {name: BROKER[name].default}),
+        ]
         return [(source, values[name]) for source, values in layers if name in values]
 
     def number(self, name: str) -> int:
@@ -288,7 +292,7 @@ class BrokerOptions:
         return self.number(name) / 1000
 
 
-class OwnOptions:
+class ConfigOverrides:
     """What a topic or a group has for options: its own, over the broker's, over the defaults.
 
     Attributes:
@@ -304,7 +308,7 @@ class OwnOptions:
         Raises:
             BrokerError: INVALID_CONFIG; its detail says which and why.
         """
-        self.own: dict[str, str] = {}
+        self.overrides: dict[str, str] = {}
         self._parsed: dict[str, Value] = {}
         self._broker = broker
         for name, text in own.items():
@@ -318,7 +322,7 @@ class OwnOptions:
                 self._parsed[name] = self.TABLE[name].parse(name, text)
             except ConfigurationError as error:
                 raise BrokerError(ErrorCode.INVALID_CONFIG, detail=str(error)) from None
-            self.own[name] = text
+            self.overrides[name] = text
 
     def value(self, name: str) -> Value:
         """The value in force."""
@@ -332,7 +336,7 @@ class OwnOptions:
     def sources(self, name: str) -> list[tuple[int, Value]]:
         """What it inherits from, as :meth:`BrokerOptions.sources`."""
         option = self.TABLE[name]
-        return self._broker.sources(option.broker) if option.broker else [(DEFAULT, option.default)]
+        return self._broker.sources(option.broker) if option.broker else [(DEFAULT_CONFIG, option.default)]
 
     def number(self, name: str) -> int:
         """The value in force of an option that is a whole number."""
@@ -341,14 +345,14 @@ class OwnOptions:
         return value
 
 
-class TopicOptions(OwnOptions):
+class TopicOptions(ConfigOverrides):
     """A topic's options."""
 
     KIND = "topic"
     TABLE = TOPIC
 
 
-class GroupOptions(OwnOptions):
+class GroupOptions(ConfigOverrides):
     """A group's options. The broker limits what a group may choose."""
 
     KIND = "group"
@@ -361,13 +365,15 @@ class GroupOptions(OwnOptions):
             BrokerError: INVALID_CONFIG; its detail says which and why.
         """
         super().__init__(own, broker)
-        for name in self.own:
+        for name in self.overrides:
             kind, option = name.split(".", 1)
             if f"group.{kind}.min.{option}" not in BROKER:
                 continue
             low, high = (broker.number(f"group.{kind}.{bound}.{option}") for bound in ("min", "max"))
             if not low <= self.number(name) <= high:
-                raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"{name}: {self.own[name]} is not in {low}..{high}")
+                raise BrokerError(
+                    ErrorCode.INVALID_CONFIG, detail=f"{name}: {self.overrides[name]} is not in {low}..{high}"
+                )
         for kind in ("consumer", "share"):
             if self.number(f"{kind}.session.timeout.ms") <= self.number(f"{kind}.heartbeat.interval.ms"):
                 raise BrokerError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.control.call import Call, Cut, Serve
+from aiokproto.broker.control.fault_rule import FaultRule
 from aiokproto.broker.control.faults import Fault, Faults
-from aiokproto.broker.control.rule import Rule
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.broker.control.views import GroupView, PartitionView
 
-__all__ = ["Call", "Cut", "Fault", "Faults", "GroupView", "PartitionView", "Rule", "Serve"]
+__all__ = ["Cut", "Fault", "FaultRule", "Faults", "GroupView", "PartitionView", "RequestInfo", "Serve"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aiokproto.broker.log import Log
-from aiokproto.broker.log.config import Saved
+from aiokproto.broker.log.config import LogCheckpoint
 from aiokproto.broker.metadata.topics import Partition, Topic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -48,7 +48,7 @@ def diverge_log(topic: Topic, partition: Partition, to_offset: int, values: Iter
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"offset {to_offset} lies within a batch")
     if to_offset < log.end_offset:
         partition.log = _truncated(topic, log, to_offset, span.segment.base_offset, span.position, now)
-    partition.lead_by(partition.leader)
+    partition.change_leader(partition.leader)
     others = list(values)
     if others:
         builder = BatchBuilder()
@@ -71,6 +71,6 @@ def _truncated(topic: Topic, log: Log, to_offset: int, base_offset: int, size: i
         elif int(path.stem) == base_offset and path.suffix != ".snapshot":
             # Of what is gone too; made anew when the log is opened.
             path.unlink()
-    truncated = Log(log.directory, topic.log_config(), now, Saved(start_offset=start), topic.topic_id)
+    truncated = Log(log.directory, topic.log_config(), now, LogCheckpoint(start_offset=start), topic.topic_id)
     truncated.on_roll = log.on_roll
     return truncated

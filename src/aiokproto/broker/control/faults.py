@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from aiokproto.broker.clock import Clock, sleep
-from aiokproto.broker.control.call import Call, Cut, Intercept, Serve
+from aiokproto.broker.control.fault_rule import Apis, FaultRule, RequestMatcher, keys
 from aiokproto.broker.control.network import Network
 from aiokproto.broker.control.random_faults import Kind, RandomFaults
-from aiokproto.broker.control.refusals import refused
-from aiokproto.broker.control.rule import Apis, Rule, Where, keys
+from aiokproto.broker.control.refusals import fail_request
+from aiokproto.broker.control.request_info import Intercept, RequestInfo, Serve, TruncatedResponse
 from aiokproto.broker.request_context import CloseConnection
 from aiokproto.codec.entities import ANYTHING, Subject
 from aiokproto.codec.schema import Request, Response
@@ -40,7 +40,7 @@ class Fault(NamedTuple):
     client_id: str
 
 
-class Narrowed(TypedDict, total=False):
+class RequestFilter(TypedDict, total=False):
     """Which of the requests a fault happens to; all that is given must be so.
 
     Attributes:
@@ -61,7 +61,7 @@ class Narrowed(TypedDict, total=False):
     topic: str
     partition: int
     group: str
-    when: Callable[[Call], bool]
+    when: Callable[[RequestInfo], bool]
 
 
 class Faults:
@@ -73,7 +73,7 @@ class Faults:
             ...                                          # the next two produce requests for t-0 are refused
         cluster.faults.delay(FetchRequest, 0.5)          # until the rule that this returns is removed, or clear()
 
-    Each method returns the :class:`Rule`, which holds at once; as a context manager it is removed at the end. When
+    Each method returns the :class:`FaultRule`, which holds at once; as a context manager it is removed at the end. When
     several rules fit a request all happen, the one made last outermost. Rules may be made and removed in any thread.
 
     Attributes:
@@ -85,11 +85,11 @@ class Faults:
         self.network = Network(clock)
         self._clock = clock
         # Replaced as a whole: another thread may be making one while a request looks through them.
-        self._rules: tuple[Rule, ...] = ()
+        self._rules: tuple[FaultRule, ...] = ()
 
     # ---- requests
 
-    def fail(self, api: Apis, error: ErrorCode, **where: Unpack[Narrowed]) -> Rule:
+    def fail(self, api: Apis, error: ErrorCode, **where: Unpack[RequestFilter]) -> FaultRule:
         """Refuse requests, or what of them is about the topic, partition or group given; the rest is served.
 
         The answer has the API's own form, with the error wherever there is a place for one. An answer without any
@@ -99,52 +99,54 @@ class Faults:
         Args:
             api: The requests: a class or an ApiKey, several of them, or None for all.
             error: The error.
-            **where: See :class:`Narrowed`.
+            **where: See :class:`RequestFilter`.
         """
-        narrowed = _subject(where)
-        return self._add("fail", api, partial(refused, error, narrowed), where)
+        subject = _subject(where)
+        return self._add("fail", api, partial(fail_request, error, subject), where)
 
-    def delay(self, api: Apis, seconds: float, **where: Unpack[Narrowed]) -> Rule:
+    def delay(self, api: Apis, seconds: float, **where: Unpack[RequestFilter]) -> FaultRule:
         """Serve requests that much later, on the cluster's clock. What came behind on the same connection waits too."""
 
-        async def act(call: Call, serve: Serve) -> Response | None:
+        async def act(call: RequestInfo, serve: Serve) -> Response | None:
             await sleep(self._clock, seconds)
             return await serve(call.request)
 
         return self._add("delay", api, act, where)
 
-    def drop(self, api: Apis, what: Literal["request", "answer"] = "request", **where: Unpack[Narrowed]) -> Rule:
+    def drop(
+        self, api: Apis, what: Literal["request", "answer"] = "request", **where: Unpack[RequestFilter]
+    ) -> FaultRule:
         """Lose requests before they are served, or the answers of those that were. The connection stays."""
 
-        async def act(call: Call, serve: Serve) -> Response | None:
+        async def act(call: RequestInfo, serve: Serve) -> Response | None:
             if what == "answer":
                 await serve(call.request)
             return None
 
         return self._add("drop", api, act, where)
 
-    def cut(self, api: Apis, *, after: int | None = None, **where: Unpack[Narrowed]) -> Rule:
+    def cut(self, api: Apis, *, after: int | None = None, **where: Unpack[RequestFilter]) -> FaultRule:
         """Close the connection instead of answering.
 
         Args:
             api: The requests.
             after: How many bytes of the answer are sent before, its length's four included; the request is served then.
                 None: it is not even served.
-            **where: See :class:`Narrowed`.
+            **where: See :class:`RequestFilter`.
         """
 
-        async def act(call: Call, serve: Serve) -> Response | None:
+        async def act(call: RequestInfo, serve: Serve) -> Response | None:
             if after is None:
                 raise CloseConnection("cut before the request was served, as told")
             response = await serve(call.request)
             if response is None:
                 raise CloseConnection("cut after the request was served, as told")
-            raise Cut(response, after)
+            raise TruncatedResponse(response, after)
 
         return self._add("cut", api, act, where)
 
-    def watch(self, api: Apis, **where: Unpack[Narrowed]) -> Rule:
-        """Do nothing but count requests, and tell of them: see :meth:`Rule.wait`.
+    def watch(self, api: Apis, **where: Unpack[RequestFilter]) -> FaultRule:
+        """Do nothing but count requests, and tell of them: see :meth:`FaultRule.wait`.
 
         ::
 
@@ -152,17 +154,17 @@ class Faults:
                 await seen.wait(2)                           # until two heartbeats have come
         """
 
-        async def act(call: Call, serve: Serve) -> Response | None:
+        async def act(call: RequestInfo, serve: Serve) -> Response | None:
             return await serve(call.request)
 
         return self._add("watch", api, act, where)
 
-    def intercept(self, api: Apis, function: Intercept, **where: Unpack[Narrowed]) -> Rule:
+    def intercept(self, api: Apis, function: Intercept, **where: Unpack[RequestFilter]) -> FaultRule:
         """Have a function of your own stand before the broker.
 
         ::
 
-            async def slow_down(call: Call, serve: Serve) -> Response | None:
+            async def slow_down(call: RequestInfo, serve: Serve) -> Response | None:
                 response = await serve(call.request)      # or of another request of the same version
                 response.throttle_time_ms = 100
                 return response                           # or another one; None: no answer is sent
@@ -177,8 +179,8 @@ class Faults:
         seed: int,
         rate: float,
         kinds: Collection[Kind] = ("fail", "delay", "drop", "cut"),
-        **where: Unpack[Narrowed],
-    ) -> Rule:
+        **where: Unpack[RequestFilter],
+    ) -> FaultRule:
         """Have faults happen to a part of all requests, at random.
 
         Whether and what is drawn from the seed, the broker, the client's id, the API and how manieth request of that
@@ -188,20 +190,20 @@ class Faults:
             seed: The seed.
             rate: The part of the requests to which something happens, 0 to 1. ApiVersions is left alone.
             kinds: What may happen. ``"fail"`` is with an error that Kafka gives after an election, where there is one.
-            **where: See :class:`Narrowed`; ``times`` and ``nth`` count the requests that are drawn for.
+            **where: See :class:`RequestFilter`; ``times`` and ``nth`` count the requests that are drawn for.
 
         Raises:
             ValueError: ``rate`` is not within 0 to 1, or ``kinds`` is empty or has an unknown one.
         """
-        odds = RandomFaults(seed, rate, kinds)
+        faults = RandomFaults(seed, rate, kinds)
 
-        async def act(call: Call, serve: Serve) -> Response | None:
-            drawn = odds.draw(call)
+        async def act(call: RequestInfo, serve: Serve) -> Response | None:
+            drawn = faults.draw(call)
             if drawn is None:
                 return await serve(call.request)
             self._note(rule, drawn.kind, call)
             if drawn.kind == "fail":
-                return await refused(drawn.error, ANYTHING, call, serve)
+                return await fail_request(drawn.error, ANYTHING, call, serve)
             if drawn.kind == "delay":
                 await sleep(self._clock, drawn.seconds)
                 return await serve(call.request)
@@ -226,7 +228,7 @@ class Faults:
         A connection can still be made, since the operating system does that; but nobody speaks on it. What was on its
         way arrives when the network is whole again.
         """
-        return self.network.part([nodes] if isinstance(nodes, int) else nodes)
+        return self.network.partition([nodes] if isinstance(nodes, int) else nodes)
 
     def slow(
         self, node: int | None = None, *, latency: float = 0.0, bytes_per_second: float | None = None
@@ -242,10 +244,10 @@ class Faults:
 
     # ---- what the broker calls
 
-    async def serve(self, call: Call, serve: Serve) -> Response | None:
+    async def serve(self, call: RequestInfo, serve: Serve) -> Response | None:
         """Serve a request, with whatever is to happen to it."""
         for rule in self._rules:
-            if rule.takes(call):
+            if rule.applies_to(call):
                 serve = partial(self._step, rule, call, serve)
         return await serve(call.request)
 
@@ -256,29 +258,29 @@ class Faults:
 
     # ---- inside
 
-    def _add(self, kind: str, api: Apis, act: Intercept, where: Narrowed) -> Rule:
+    def _add(self, kind: str, api: Apis, act: Intercept, where: RequestFilter) -> FaultRule:
         nth = where.get("nth", 1)
         times = where.get("times", 1 if "nth" in where else None)
         if nth < 1 or (times is not None and times < 1):
             raise ValueError(f"nth and times count from 1, not nth={nth}, times={times}")
-        place = Where(keys(api), where.get("node"), where.get("client_id"), _subject(where), where.get("when"))
-        rule = Rule(kind, place, act, nth, times, self._forget)
+        place = RequestMatcher(keys(api), where.get("node"), where.get("client_id"), _subject(where), where.get("when"))
+        rule = FaultRule(kind, place, act, nth, times, self._forget)
         self._rules = (*self._rules, rule)
         return rule
 
-    def _forget(self, rule: Rule) -> None:
+    def _forget(self, rule: FaultRule) -> None:
         self._rules = tuple(each for each in self._rules if each is not rule)
 
-    async def _step(self, rule: Rule, call: Call, serve: Serve, request: Request[Any]) -> Response | None:
-        call = call.of(request)
+    async def _step(self, rule: FaultRule, call: RequestInfo, serve: Serve, request: Request[Any]) -> Response | None:
+        call = call.with_request(request)
         if rule.kind != "random":
             self._note(rule, rule.kind, call)
         return await rule.act(call, serve)
 
-    def _note(self, rule: Rule, kind: str, call: Call) -> None:
+    def _note(self, rule: FaultRule, kind: str, call: RequestInfo) -> None:
         rule.note()
         self.log.append(Fault(kind, call.api, call.version, call.node_id, call.client_id))
 
 
-def _subject(where: Narrowed) -> Subject:
+def _subject(where: RequestFilter) -> Subject:
     return Subject(where.get("topic"), where.get("partition"), where.get("group"))

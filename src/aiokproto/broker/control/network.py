@@ -37,14 +37,14 @@ class Network:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._parted: frozenset[int] = frozenset()
+        self._partitioned: frozenset[int] = frozenset()
         self._slow: tuple[_Slow, ...] = ()
         self._waiting: dict[asyncio.Future[None], int] = {}
 
-    def part(self, nodes: Iterable[int]) -> AbstractContextManager[None]:
+    def partition(self, nodes: Iterable[int]) -> AbstractContextManager[None]:
         """Let nothing pass to and from these brokers, from now on until the end of the context."""
         cut = frozenset(nodes)
-        self._parted |= cut
+        self._partitioned |= cut
         return _Until(lambda: self._heal(cut))
 
     def slow(self, node: int | None, latency: float, bytes_per_second: float | None) -> AbstractContextManager[None]:
@@ -53,19 +53,19 @@ class Network:
             raise ValueError(f"latency={latency} and bytes_per_second={bytes_per_second} must be positive")
         link = _Slow(node, latency, bytes_per_second)
         self._slow = (*self._slow, link)
-        return _Until(lambda: self._quicken(link))
+        return _Until(lambda: self._remove_link(link))
 
     def clear(self) -> None:
         """Be whole and quick again."""
         self._slow = ()
-        self._heal(self._parted)
+        self._heal(self._partitioned)
 
-    async def carry(self, node: int, size: int) -> None:
+    async def transfer(self, node: int, size: int) -> None:
         """Return when ``size`` bytes have come through, to or from a broker."""
         for link in self._slow:
             if link.node in (None, node):
                 await sleep(self._clock, link.seconds(size))
-        while node in self._parted:
+        while node in self._partitioned:
             healed = asyncio.get_running_loop().create_future()
             self._waiting[healed] = node
             try:
@@ -74,12 +74,12 @@ class Network:
                 del self._waiting[healed]
 
     def _heal(self, nodes: frozenset[int]) -> None:
-        self._parted -= nodes
+        self._partitioned -= nodes
         for future, node in list(self._waiting.items()):
             if node in nodes:
                 future.get_loop().call_soon_threadsafe(_wake, future)
 
-    def _quicken(self, link: _Slow) -> None:
+    def _remove_link(self, link: _Slow) -> None:
         self._slow = tuple(each for each in self._slow if each is not link)
 
 

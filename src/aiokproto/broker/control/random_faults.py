@@ -7,7 +7,7 @@ from collections.abc import Collection
 from random import Random
 from typing import Literal, NamedTuple, get_args
 
-from aiokproto.broker.control.call import Call
+from aiokproto.broker.control.request_info import RequestInfo
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.schema import Route
 from aiokproto.error_codes import ErrorCode
@@ -44,7 +44,7 @@ class RandomFaults:
         self._kinds: list[Kind] = sorted(kinds)
         self._seen: Counter[tuple[int, str, int]] = Counter()
 
-    def draw(self, call: Call) -> Drawn | None:
+    def draw(self, call: RequestInfo) -> Drawn | None:
         """What happens to this request; None: nothing."""
         key = call.request.api_key
         # Without it no client gets anywhere, and the connection says as much when it is cut.

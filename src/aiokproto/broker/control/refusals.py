@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.control.call import Call, Serve
+from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.broker.request_context import CloseConnection
 from aiokproto.codec.entities import ANYTHING, Subject, merge, split
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
@@ -15,14 +15,14 @@ from aiokproto.error_codes import ErrorCode
 _NEW_SESSION = 0
 
 
-async def refused(error: ErrorCode, narrowed: Subject, call: Call, serve: Serve) -> Response | None:
-    """The answer to a request of which what is about ``narrowed`` fails with ``error``."""
+async def fail_request(error: ErrorCode, subject: Subject, call: RequestInfo, serve: Serve) -> Response | None:
+    """The answer to a request of which what is about ``subject`` fails with ``error``."""
     request = call.request
     if isinstance(request, MetadataRequest):
-        request = call.whole
-    if isinstance(request, FetchRequest) and narrowed != ANYTHING and request.session_id != _NEW_SESSION:
+        request = call.expanded
+    if isinstance(request, FetchRequest) and subject != ANYTHING and request.session_id != _NEW_SESSION:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-    kept, hit = split(request, narrowed, call.name_of)
+    kept, hit = split(request, subject, call.name_of)
     if isinstance(request, MetadataRequest) and kept is None:
         # An answer has to name the brokers all the same.
         kept = MetadataRequest(topics=[], allow_auto_topic_creation=False)

@@ -61,7 +61,7 @@ RELEASES = tuple(_CHANGES)
 """The releases, oldest first."""
 
 
-def served_by(release: str, served: Mapping[int, Versions]) -> dict[int, Versions]:
+def versions_of_release(release: str, served: Mapping[int, Versions]) -> dict[int, Versions]:
     """Of what is served, what a broker of that release did.
 
     Args:

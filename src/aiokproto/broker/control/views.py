@@ -34,7 +34,7 @@ class GroupView(NamedTuple):
             return cls(group.group_id, group.type, group.state.value, group.generation, members)
         return cls(group.group_id, group.type, group.state, group.epoch, members)
 
-    def settled(self, members: int | None) -> bool:
+    def is_stable(self, members: int | None) -> bool:
         """Whether it is stable with so many members (None: one or more), or empty if that is to be none."""
         if members == 0:
             return not self.members

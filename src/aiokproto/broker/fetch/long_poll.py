@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aiokproto.broker.metadata.topics import Partition
 
 
-async def until_news(partitions: Sequence[Partition], deadline: float) -> bool:
+async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> bool:
     """Wait until something happens to one of some partitions, but no longer than to a time of the loop's.
 
     Returns:

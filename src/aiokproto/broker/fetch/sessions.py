@@ -21,7 +21,7 @@ Key = tuple[str, bytes, int]
 
 
 @dataclass
-class Wanted:
+class CachedPartition:
     """A partition in a session: what to fetch, and what the client was last told."""
 
     request: FetchPartition
@@ -36,19 +36,19 @@ class FetchSession:
     by_id: bool
     epoch: int = 1
     incremental: bool = False
-    wanted: OrderedDict[Key, Wanted] = field(default_factory=OrderedDict)
+    partitions: OrderedDict[Key, CachedPartition] = field(default_factory=OrderedDict)
 
     def update(self, request: FetchRequest) -> None:
         """Take over what a request adds, changes and removes."""
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
-                self.wanted.pop((forgotten.topic, forgotten.topic_id, index), None)
+                self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
         for topic in request.topics:
             for partition in topic.partitions:
                 key = (topic.topic, topic.topic_id, partition.partition)
-                known = self.wanted.get(key)
+                known = self.partitions.get(key)
                 if known is None:
-                    self.wanted[key] = Wanted(partition)
+                    self.partitions[key] = CachedPartition(partition)
                 else:
                     known.request = partition
 
@@ -56,7 +56,7 @@ class FetchSession:
         """The answers that the client has to be told: if incremental, what has data, an error or moved marks."""
         selected = []
         for key, answer in answers:
-            known = self.wanted[key]
+            known = self.partitions[key]
             marks = (answer.high_watermark, answer.log_start_offset)
             news = answer.records or answer.error_code or answer.diverging_epoch.epoch >= 0 or known.told != marks
             if news or not self.incremental:
@@ -67,11 +67,11 @@ class FetchSession:
             # Who got data goes to the end, so that a small max_bytes does not starve the others.
             for key, answer in selected:
                 if answer.records:
-                    self.wanted.move_to_end(key)
+                    self.partitions.move_to_end(key)
         return selected
 
 
-class FetchSessions:
+class FetchSessionCache:
     """The sessions of one node; when they are too many, the one longest unused goes."""
 
     def __init__(self, slots: int) -> None:
@@ -101,7 +101,7 @@ class FetchSessions:
     def partitions(self, session_id: int) -> list[Key]:
         """What a session fetches, nothing if it is unknown."""
         session = self._sessions.get(session_id)
-        return list(session.wanted) if session is not None else []
+        return list(session.partitions) if session is not None else []
 
     def end(self, session_id: int) -> None:
         """Forget a session of which the client was not told."""

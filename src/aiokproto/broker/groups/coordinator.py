@@ -141,7 +141,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
             self._finish_operation(entry)
 
     def consumer_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
-        """Apply a ConsumerGroupHeartbeat of a member that leaves. After the last consumer member the group can downgrade.
+        """Apply a ConsumerGroupHeartbeat of a member that leaves. After the last consumer member the group can
+        downgrade.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, or see :meth:`ConsumerGroup.leave`.

@@ -37,7 +37,7 @@ from aiokproto.broker.groups.share import records as share_records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.streams import records as streams_records
 from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsGroupSettings
-from aiokproto.broker.internal_topics import partition_for, stored_records
+from aiokproto.broker.internal_topics import internal_topic_records, partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition
 from aiokproto.codec.payloads.offsets_topic import GroupMetadataKey, OffsetCommitKey
@@ -248,7 +248,7 @@ class GroupStore:
 
     def configure(self, group_id: str, options: GroupOptions) -> None:
         """Replace the options of a group. They apply from the next heartbeat on."""
-        self._state.metadata.put(_METADATA, group_id, options.own or None)
+        self._state.metadata.put(_METADATA, group_id, options.overrides or None)
         entry = self._entries.get(group_id)
         if entry is not None and isinstance(entry.group, ConsumerGroup):
             entry.group.settings = self.consumer_settings(group_id)
@@ -367,7 +367,7 @@ class GroupStore:
         offsets: dict[str, dict[tuple[str, int], OffsetAndMetadata]] = {}
         self.pending.drop(partition.index)
         # Without records of aborted transactions. ``producer_id`` is -1 unless the transaction is still open.
-        for key, value, producer_id in stored_records(partition):
+        for key, value, producer_id in internal_topic_records(partition):
             read = decode_key(key)
             if isinstance(read, GroupMetadataKey):
                 groups[read.group] = value

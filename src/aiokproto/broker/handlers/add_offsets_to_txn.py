@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.transactions.transaction import ProducerIdentity, fencing_code
+from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch, fencing_code
 from aiokproto.codec.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
 async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
-    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     code = ErrorCode.NONE
     try:
         context.transactions.check(request.transactional_id, context.node.node_id)

@@ -7,7 +7,7 @@ that partitions are added already and changes nothing. v5: TRANSACTION_ABORTABLE
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.transactions.transaction import ProducerIdentity, TopicPartition, fencing_code
+from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch, TopicPartition, fencing_code
 from aiokproto.codec.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -42,7 +42,7 @@ def _add(transaction: AddPartitionsToTxnTransaction, context: RequestContext) ->
         error, not_attempted = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         return {partition: error if partition in unknown else not_attempted for partition in partitions}
     missing: list[TopicPartition] = []
-    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     try:
         context.transactions.check(transaction.transactional_id, context.node.node_id)
         if transaction.verify_only:

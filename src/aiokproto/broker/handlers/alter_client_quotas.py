@@ -31,7 +31,7 @@ def _alter(
     )
     try:
         changes = [(change.key, None if change.remove else change.value) for change in entry.ops]
-        context.guard.alter_quotas(entity, changes, dry_run=dry_run)
+        context.security.alter_quotas(entity, changes, dry_run=dry_run)
     except BrokerError as error:
         response.error_code, response.error_message = error.code, error.detail
     return response

@@ -15,7 +15,7 @@ from aiokproto.error_codes import ErrorCode
 async def handle(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
-    results = context.guard.alter_credentials(
+    results = context.security.alter_credentials(
         [Deletion(each.name, each.mechanism) for each in request.deletions],
         [
             Upsertion(each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))

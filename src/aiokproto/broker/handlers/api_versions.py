@@ -31,7 +31,7 @@ async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         if level
     ]
     if context.connection.sasl is not None:
-        context.connection.sasl.versions_told()
+        context.connection.sasl.api_versions_answered()
     other_cluster = request.cluster_id not in (None, context.state.cluster_id)
     other_node = request.node_id not in (-1, context.node.node_id)
     if other_cluster or other_node:

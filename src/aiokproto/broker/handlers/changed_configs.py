@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-from aiokproto.broker.config.options import GroupOptions, OwnOptions, TopicOptions
+from aiokproto.broker.config.options import ConfigOverrides, GroupOptions, TopicOptions
 from aiokproto.broker.handlers.describe_configs import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -19,7 +19,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 R = TypeVar("R")
-Change = Callable[[OwnOptions], Mapping[str, str | None]]
+Change = Callable[[ConfigOverrides], Mapping[str, str | None]]
 """Computes a resource's new options from its current ones."""
 
 
@@ -58,7 +58,7 @@ def _change(resource: _Resource, change: Change, context: RequestContext, *, dry
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         topic_options = TopicOptions(change(topic.options), context.state.options)
         if not dry_run:
-            context.state.configure_topic(topic, topic_options.own)
+            context.state.configure_topic(topic, topic_options.overrides)
     elif resource.resource_type == GROUP_RESOURCE:
         if not resource.resource_name:
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail="the group's name is empty")
@@ -67,10 +67,10 @@ def _change(resource: _Resource, change: Change, context: RequestContext, *, dry
             context.groups.configure(resource.resource_name, group_options)
     elif resource.resource_type == BROKER_RESOURCE:
         check_broker_name(context, resource.resource_name)
-        before = context.state.changed_options(resource.resource_name)
+        before = context.state.dynamic_options(resource.resource_name)
         broker_options = type(before)(change(before), context.state.options)
         if not dry_run:
-            context.state.change_options(resource.resource_name, broker_options)
+            context.state.set_dynamic_options(resource.resource_name, broker_options)
     else:
         kind = resource.resource_type
         raise BrokerError(

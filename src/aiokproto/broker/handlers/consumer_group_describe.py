@@ -80,7 +80,7 @@ def _assignment(places: Iterable[TopicIdPartition], context: RequestContext) -> 
     for topic_id, indexes in by_topic(places).items():
         topic = context.state.topic_by_id(topic_id)
         if topic is not None:
-            context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
             described = TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=indexes)
             assignment.topic_partitions.append(described)
     return assignment

@@ -31,7 +31,7 @@ from aiokproto.runtime import current
 async def handle(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
     try:
         for name in request.subscribed_topic_names or ():
-            context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
         _check(request, context.version)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         if request.member_epoch in (LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH):
@@ -88,7 +88,7 @@ def _parse(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> C
         _owned(owned) if owned is not None else None,
         context.client_id,
         f"/{context.client_host}",
-        lambda name: context.may(Operation.DESCRIBE, ResourceType.TOPIC, name),
+        lambda name: context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name),
     )
 
 

@@ -17,13 +17,13 @@ Kind = TypeVar("Kind", bound=IntEnum)
 
 
 async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    authorizer = context.guard.authorizer
+    authorizer = context.security.authorizer
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
     acls: list[Acl] = []
     results = [_check(creation, acls, authorizer) for creation in request.creations]
     if acls:
-        context.guard.add_acls(acls)
+        context.security.add_acls(acls)
     return CreateAclsResponse(results=results)
 
 

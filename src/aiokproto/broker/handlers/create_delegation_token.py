@@ -38,7 +38,7 @@ async def handle(request: CreateDelegationTokenRequest, context: RequestContext)
         return response
     response.issue_timestamp_ms, response.expiry_timestamp_ms = token.issued, token.expires
     response.max_timestamp_ms, response.token_id = token.ends, token.token_id
-    response.hmac = context.guard.tokens.hmac(token)
+    response.hmac = context.security.tokens.hmac(token)
     return response
 
 
@@ -46,6 +46,6 @@ def _create(request: CreateDelegationTokenRequest, owner: Principal, context: Re
     requester = context.connection.principal
     context.connection.check_delegation()
     if owner != requester:
-        context.require(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
+        context.authorize(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
     renewers = [Principal(each.principal_type, each.principal_name) for each in request.renewers]
-    return context.guard.tokens.create(owner, requester, renewers, request.max_lifetime_ms)
+    return context.security.tokens.create(owner, requester, renewers, request.max_lifetime_ms)

@@ -14,7 +14,7 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
-    context.mutations.strict = context.version >= 3
+    context.mutation_quota.strict = context.version >= 3
     return CreatePartitionsResponse(results=[_grow(topic, request.validate_only, context) for topic in request.topics])
 
 
@@ -22,7 +22,7 @@ def _grow(requested: CreatePartitionsTopic, dry_run: bool, context: RequestConte
     assignments = None if requested.assignments is None else [each.broker_ids for each in requested.assignments]
     try:
         topic = context.state.topics.get(requested.name)
-        context.mutations.take(max(requested.count - len(topic.partitions), 0) if topic is not None else 0)
+        context.mutation_quota.record(max(requested.count - len(topic.partitions), 0) if topic is not None else 0)
         context.state.add_partitions(requested.name, requested.count, assignments, dry_run=dry_run)
     except BrokerError as error:
         return CreatePartitionsTopicResult(name=requested.name, error_code=error.code, error_message=error.detail)

@@ -24,7 +24,7 @@ from aiokproto.errors import BrokerError
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    context.mutations.strict = context.version >= 6
+    context.mutation_quota.strict = context.version >= 6
     return CreateTopicsResponse(
         topics=[_response(topic, times[topic.name], request.validate_only, context) for topic in request.topics]
     )
@@ -39,7 +39,7 @@ def _response(requested: CreatableTopic, times: int, dry_run: bool, context: Req
         topic = _create(requested, dry_run, context)
     except BrokerError as error:
         return CreatableTopicResult(name=requested.name, error_code=error.code, error_message=error.detail)
-    if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+    if not context.is_authorized(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
         # The permission to create a topic does not include the permission to describe its options (KIP-525).
         return CreatableTopicResult(
             name=topic.name,
@@ -80,7 +80,7 @@ def _create(requested: CreatableTopic, dry_run: bool, context: RequestContext) -
     count = len(requested.assignments) or (
         number("num.partitions") if requested.num_partitions == -1 else requested.num_partitions
     )
-    context.mutations.take(max(count, 0))
+    context.mutation_quota.record(max(count, 0))
     return context.state.create_topic(
         requested.name,
         requested.num_partitions,

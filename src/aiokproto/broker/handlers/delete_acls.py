@@ -18,13 +18,13 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    authorizer = context.guard.authorizer
+    authorizer = context.security.authorizer
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured.")
     found: dict[Acl, None] = {}
     results = [_find(requested, authorizer, found) for requested in request.filters]
     if found:
-        context.guard.remove_acls(list(found))
+        context.security.remove_acls(list(found))
     return DeleteAclsResponse(filter_results=results)
 
 

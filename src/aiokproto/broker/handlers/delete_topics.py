@@ -15,7 +15,7 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    context.mutations.strict = context.version >= 5
+    context.mutation_quota.strict = context.version >= 5
     requested = request.topics
     if context.version < 6:
         requested = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
@@ -33,7 +33,7 @@ def _delete(requested: DeleteTopicState, context: RequestContext) -> DeletableTo
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         response.name, response.topic_id = topic.name, topic.topic_id
-        context.mutations.take(len(topic.partitions))
+        context.mutation_quota.record(len(topic.partitions))
         state.delete_topic(topic)
     except BrokerError as error:
         response.error_code, response.error_message = error.code, error.detail

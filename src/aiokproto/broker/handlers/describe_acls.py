@@ -19,7 +19,7 @@ from aiokproto.errors import BrokerError
 
 
 async def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    authorizer = context.guard.authorizer
+    authorizer = context.security.authorizer
     if authorizer is None:
         raise BrokerError(ErrorCode.SECURITY_DISABLED, detail="No Authorizer is configured on the broker")
     by_resource: dict[tuple[ResourceType, str, PatternType], list[Acl]] = defaultdict(list)

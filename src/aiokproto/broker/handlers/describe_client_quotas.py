@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.quotas.limits import Component
+from aiokproto.broker.quotas.client_quotas import FilterComponent
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -15,8 +15,8 @@ from aiokproto.error_codes import ErrorCode
 
 
 async def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
-    components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
-    found = context.guard.limits.describe(components, strict=request.strict)
+    components = [FilterComponent(each.entity_type, each.match_type, each.match) for each in request.components]
+    found = context.security.client_quotas.describe(components, strict=request.strict)
     return DescribeClientQuotasResponse(
         error_code=ErrorCode.NONE,
         error_message=None,

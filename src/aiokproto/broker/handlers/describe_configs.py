@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
-from aiokproto.broker.config.options import BROKER, CHANGED, DEFAULT, PASSWORD, OwnOptions, as_text
+from aiokproto.broker.config.options import (
+    BROKER,
+    DEFAULT_CONFIG,
+    DYNAMIC_DEFAULT_BROKER_CONFIG,
+    PASSWORD,
+    ConfigOverrides,
+    as_text,
+)
 from aiokproto.broker.metadata.topics import Topic
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -50,7 +57,7 @@ def _response(requested: DescribeConfigsResource, synonyms: bool, context: Reque
     wanted = requested.configuration_keys
     result.configs = [entry for entry in entries if wanted is None or entry.name in wanted]
     for entry in result.configs:
-        entry.is_default = context.version == 0 and entry.config_source == DEFAULT
+        entry.is_default = context.version == 0 and entry.config_source == DEFAULT_CONFIG
         if not synonyms:
             entry.synonyms = []
     return result
@@ -67,10 +74,11 @@ def _entries(requested: DescribeConfigsResource, context: RequestContext) -> lis
         return own_entries(context.groups.options(requested.resource_name), FROM_GROUP)
     if requested.resource_type == BROKER_RESOURCE:
         check_broker_name(context, requested.resource_name)
-        changed = context.state.changed_options(requested.resource_name)
+        changed = context.state.dynamic_options(requested.resource_name)
         if isinstance(changed, ClusterOptions):
             return [
-                _entry(name, changed.TABLE[name].code, [(name, CHANGED, text)]) for name, text in changed.own.items()
+                _entry(name, changed.TABLE[name].code, [(name, DYNAMIC_DEFAULT_BROKER_CONFIG, text)])
+                for name, text in changed.overrides.items()
             ]
         return _node_entries(changed, context)
     raise BrokerError(
@@ -86,11 +94,11 @@ def require_for_configs(context: RequestContext, operation: Operation, resource_
         BrokerError: TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED.
     """
     if resource_type == TOPIC_RESOURCE:
-        context.require(operation, ResourceType.TOPIC, name)
+        context.authorize(operation, ResourceType.TOPIC, name)
     elif resource_type == GROUP_RESOURCE:
-        context.require(operation, ResourceType.GROUP, name)
+        context.authorize(operation, ResourceType.GROUP, name)
     else:
-        context.require(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        context.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def check_broker_name(context: RequestContext, name: str) -> None:
@@ -112,11 +120,11 @@ def topic_entries(topic: Topic) -> list[DescribeConfigsResourceResult]:
     return own_entries(topic.options, FROM_TOPIC)
 
 
-def own_entries(options: OwnOptions, set_here: int) -> list[DescribeConfigsResourceResult]:
+def own_entries(options: ConfigOverrides, set_here: int) -> list[DescribeConfigsResourceResult]:
     """Return a topic's or group's options with their sources. ``set_here`` is the source of those set on itself."""
     entries = []
     for name, option in options.TABLE.items():
-        own: list[Source] = [(name, set_here, options.own[name])] if name in options.own else []
+        own: list[Source] = [(name, set_here, options.overrides[name])] if name in options.overrides else []
         inherited = [(option.broker or name, source, as_text(value)) for source, value in options.sources(name)]
         entries.append(_entry(name, option.code, [*own, *inherited]))
     return entries
@@ -124,11 +132,13 @@ def own_entries(options: OwnOptions, set_here: int) -> list[DescribeConfigsResou
 
 def _node_entries(changed: NodeOptions, context: RequestContext) -> list[DescribeConfigsResourceResult]:
     """Return a node's options with their sources."""
-    for_all = context.state.changed_options("")
+    for_all = context.state.dynamic_options("")
     entries = []
     for name in changed.TABLE:
-        own = [(name, FROM_NODE, changed.own[name])] if name in changed.own else []
-        everyones = [(name, CHANGED, for_all.own[name])] if name in for_all.own else []
+        own = [(name, FROM_NODE, changed.overrides[name])] if name in changed.overrides else []
+        everyones = (
+            [(name, DYNAMIC_DEFAULT_BROKER_CONFIG, for_all.overrides[name])] if name in for_all.overrides else []
+        )
         if own or everyones:
             entries.append(_entry(name, changed.TABLE[name].code, [*own, *everyones]))
     for name, option in BROKER.items():

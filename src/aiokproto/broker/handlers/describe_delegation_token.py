@@ -17,7 +17,7 @@ from aiokproto.error_codes import ErrorCode
 
 async def handle(request: DescribeDelegationTokenRequest, context: RequestContext) -> DescribeDelegationTokenResponse:
     context.connection.check_delegation()
-    context.guard.tokens.check_enabled()
+    context.security.tokens.check_enabled()
     owners = None
     if request.owners is not None:
         owners = {Principal(each.principal_type, each.principal_name) for each in request.owners}
@@ -25,7 +25,7 @@ async def handle(request: DescribeDelegationTokenRequest, context: RequestContex
         error_code=ErrorCode.NONE,
         tokens=[
             _describe(token, context)
-            for token in context.guard.tokens
+            for token in context.security.tokens
             if (owners is None or any(map(token.concerns, owners))) and _visible(token, context)
         ],
     )
@@ -35,8 +35,8 @@ def _visible(token: DelegationToken, context: RequestContext) -> bool:
     """Whether the client can see a token: its own, or permitted for this token or for all tokens of the owner."""
     return (
         token.concerns(context.connection.principal)
-        or context.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-        or context.may(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
+        or context.is_authorized(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or context.is_authorized(Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner))
     )
 
 
@@ -48,7 +48,7 @@ def _describe(token: DelegationToken, context: RequestContext) -> DescribedDeleg
         expiry_timestamp=token.expires,
         max_timestamp=token.ends,
         token_id=token.token_id,
-        hmac=context.guard.tokens.hmac(token),
+        hmac=context.security.tokens.hmac(token),
         renewers=[
             DescribedDelegationTokenRenewer(principal_type=each.kind, principal_name=each.name)
             for each in token.renewers

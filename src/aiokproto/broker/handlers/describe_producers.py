@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.log.producers import Producer, ProducerStates
+from aiokproto.broker.log.producer_state import ProducerStateEntry, ProducerStateManager
 from aiokproto.broker.metadata.topics import check_topic_name
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.describe_producers import (
@@ -43,7 +43,7 @@ def _describe(topic: str, index: int, context: RequestContext) -> PartitionRespo
     )
 
 
-def _state(producer: Producer, producers: ProducerStates) -> ProducerState:
+def _state(producer: ProducerStateEntry, producers: ProducerStateManager) -> ProducerState:
     begun = producers.transaction_start(producer.producer_id)
     return ProducerState(
         producer_id=producer.producer_id,

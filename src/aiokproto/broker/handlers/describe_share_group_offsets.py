@@ -44,7 +44,7 @@ def _response(
     if requested.topics is None:
         for topic_id, indexes in context.groups.initialized_share_partitions(group_id).items():
             topic = context.state.topic_by_id(topic_id)
-            if topic is not None and context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            if topic is not None and context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
                 response.topics.append(_describe(group_id, topic.name, topic, indexes, context))
     else:
         response.topics = [

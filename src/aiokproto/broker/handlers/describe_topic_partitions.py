@@ -49,7 +49,7 @@ async def handle(request: DescribeTopicPartitionsRequest, context: RequestContex
 
 
 def _visible(name: str, context: RequestContext) -> bool:
-    return context.may(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    return context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _describe(
@@ -67,7 +67,7 @@ def _describe(
         described.error_code = _why_unknown(name)
         return described, None
     described.topic_id, described.is_internal = topic.topic_id, topic.internal
-    described.topic_authorized_operations = context.permitted(ResourceType.TOPIC, name)
+    described.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, name)
     end = min(first + limit, len(topic.partitions))
     described.partitions = [_describe_partition(each, context) for each in topic.partitions[first:end]]
     return described, end if end < len(topic.partitions) else None

@@ -22,7 +22,7 @@ async def handle(request: DescribeTransactionsRequest, context: RequestContext) 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
     try:
-        context.require(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         context.transactions.check(transactional_id, context.node.node_id)
         found = context.transactions.find(transactional_id)
         if found is None:
@@ -40,7 +40,7 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
         )
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(found.partitions):
-        if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+        if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             continue
         topics.setdefault(topic, []).append(index)
     return TransactionState(

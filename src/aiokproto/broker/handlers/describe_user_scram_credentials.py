@@ -16,7 +16,7 @@ async def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     requested = [user.name for user in request.users or ()]
-    users = list(dict.fromkeys(requested)) or context.guard.credentials.users
+    users = list(dict.fromkeys(requested)) or context.security.credentials.users
     return DescribeUserScramCredentialsResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -28,7 +28,7 @@ def _describe(user: str, duplicate: bool, context: RequestContext) -> DescribeUs
     result = DescribeUserScramCredentialsResult(
         user=user, error_code=ErrorCode.NONE, error_message=None, credential_infos=[]
     )
-    credentials = context.guard.credentials.of(user)
+    credentials = context.security.credentials.of(user)
     if duplicate:
         result.error_code = ErrorCode.DUPLICATE_RESOURCE
         result.error_message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"

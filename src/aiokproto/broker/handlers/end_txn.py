@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdentity, fencing_code
+from aiokproto.broker.transactions.transaction_metadata import EPOCH_BUMP, ProducerIdAndEpoch, fencing_code
 from aiokproto.codec.messages.end_txn import EndTxnRequest, EndTxnResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 
 async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
-    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     version = EPOCH_BUMP if context.version >= 5 else 0
     try:
         context.transactions.check(request.transactional_id, context.node.node_id)

@@ -13,5 +13,5 @@ from aiokproto.error_codes import ErrorCode
 async def handle(request: ExpireDelegationTokenRequest, context: RequestContext) -> ExpireDelegationTokenResponse:
     client = context.connection
     client.check_delegation()
-    expires = context.guard.tokens.expire(bytes(request.hmac), request.expiry_time_period_ms, client.principal)
+    expires = context.security.tokens.expire(bytes(request.hmac), request.expiry_time_period_ms, client.principal)
     return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from itertools import groupby
 
-from aiokproto.broker.fetch.long_poll import until_news
+from aiokproto.broker.fetch.long_poll import wait_for_change
 from aiokproto.broker.fetch.sessions import FetchSession, Key
 from aiokproto.broker.log import Span
 from aiokproto.broker.log.conversion import NEW_FETCH, downgrade
@@ -21,7 +21,7 @@ from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.turns import Turns
+from aiokproto.broker.yield_budget import YieldBudget
 from aiokproto.codec.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -58,14 +58,14 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         )
         if respond_now or size >= request.min_bytes or timed_out:
             break
-        partitions = [partition for key in session.wanted if (partition := _find(key, context)) is not None]
-        timed_out = await until_news(partitions, deadline)
-    turns = Turns()
+        partitions = [partition for key in session.partitions if (partition := _find(key, context)) is not None]
+        timed_out = await wait_for_change(partitions, deadline)
+    turns = YieldBudget()
     for key, response, span in found:
         response.records = b"" if span is None else _read(response, span)
         if context.version < NEW_FETCH:
             # In a thread, since converting decodes and encodes every record.
-            await asyncio.to_thread(_downgrade, response, session.wanted[key].request, context.version)
+            await asyncio.to_thread(_downgrade, response, session.partitions[key].request, context.version)
         if response.aborted_transactions:
             _drop_later_aborted(response)
         await turns.spend(len(response.records))
@@ -104,7 +104,7 @@ def _find_records(session: FetchSession, request: FetchRequest, context: Request
     remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     found: list[Found] = []
     at_least_one = True
-    for key, wanted in session.wanted.items():
+    for key, wanted in session.partitions.items():
         committed = request.isolation_level == READ_COMMITTED
         response, span = _find_partition_records(key, wanted.request, remaining, at_least_one, committed, context)
         if span is not None and span.size:
@@ -132,7 +132,7 @@ def _find_partition_records(
     partition = None
     try:
         name = context.topic_name(key[0], key[1], context.version >= 13)
-        context.require(Operation.READ, ResourceType.TOPIC, name)
+        context.authorize(Operation.READ, ResourceType.TOPIC, name)
         partition = context.state.find_partition(name, request_partition.partition)
         led = context.state.led_partition(
             name, request_partition.partition, context.node.node_id, request_partition.current_leader_epoch

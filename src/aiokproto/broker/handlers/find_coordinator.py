@@ -30,14 +30,14 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
 def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
     if kind == SHARE and context.version >= _SHARE_SINCE and is_key(key):
         # Only nodes of the cluster send requests to the share coordinator.
-        context.require(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        context.authorize(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         return _found(key, context.share_states.partition_of(key), context)
     if kind not in (GROUP, TRANSACTION):
         return _failed(
             key, ErrorCode.INVALID_REQUEST, f"coordinator type {kind} is unknown, or {key!r} is not a key of this type"
         )
     resource_type = ResourceType.GROUP if kind == GROUP else ResourceType.TRANSACTIONAL_ID
-    if not context.may(Operation.DESCRIBE, resource_type, key):
+    if not context.is_authorized(Operation.DESCRIBE, resource_type, key):
         return _failed(key, REFUSALS[resource_type], f"not authorized to describe {key!r}")
     coordinator = context.groups if kind == GROUP else context.transactions
     return _found(key, coordinator.partition_of(key), context)

@@ -92,5 +92,5 @@ def describe_groups(
     if operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = context.permitted(ResourceType.GROUP, group.group_id)
+                group.authorized_operations = context.authorized_operations(ResourceType.GROUP, group.group_id)
     return groups

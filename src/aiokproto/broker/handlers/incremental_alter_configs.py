@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.config.options import OwnOptions, as_text
+from aiokproto.broker.config.options import ConfigOverrides, as_text
 from aiokproto.broker.handlers.changed_configs import Change, change_resource
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.codec.messages.incremental_alter_configs import (
@@ -33,8 +33,8 @@ def _changes(resource: AlterConfigsResource) -> Change:
     return lambda options: _changed(options, resource.configs)
 
 
-def _changed(options: OwnOptions, changes: list[AlterableConfig]) -> dict[str, str | None]:
-    configs: dict[str, str | None] = dict(options.own)
+def _changed(options: ConfigOverrides, changes: list[AlterableConfig]) -> dict[str, str | None]:
+    configs: dict[str, str | None] = dict(options.overrides)
     for change in changes:
         if change.config_operation == SET:
             configs[change.name] = change.value
@@ -49,7 +49,7 @@ def _changed(options: OwnOptions, changes: list[AlterableConfig]) -> dict[str, s
     return configs
 
 
-def _change_list(options: OwnOptions, change: AlterableConfig) -> str:
+def _change_list(options: ConfigOverrides, change: AlterableConfig) -> str:
     if change.name not in options.TABLE or not options.TABLE[change.name].many:
         raise BrokerError(ErrorCode.INVALID_CONFIG, detail=f"{change.name} is not a list")
     items = [item for item in as_text(options.value(change.name)).split(",") if item]

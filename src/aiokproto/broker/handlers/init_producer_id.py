@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
-from aiokproto.broker.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID, ProducerIdentity, fencing_code
+from aiokproto.broker.transactions.transaction_metadata import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+    fencing_code,
+)
 from aiokproto.codec.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -24,17 +29,17 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     )
 
 
-def _init(request: InitProducerIdRequest, context: RequestContext) -> ProducerIdentity:
-    known = ProducerIdentity(request.producer_id, request.producer_epoch)
+def _init(request: InitProducerIdRequest, context: RequestContext) -> ProducerIdAndEpoch:
+    known = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if (known.producer_id == NO_PRODUCER_ID) != (known.epoch == NO_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
         # The permission to write to any topic includes idempotent writing (KIP-679).
-        if not context.guard.may_any(context.connection, Operation.WRITE, ResourceType.TOPIC):
-            context.require(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        if not context.security.is_authorized_for_any(context.connection, Operation.WRITE, ResourceType.TOPIC):
+            context.authorize(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
         # Without a transactional id no previous producer has to be fenced: every request gets a new id, as in Kafka.
-        return ProducerIdentity(context.state.new_producer_id(), 0)
-    context.require(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+        return ProducerIdAndEpoch(context.state.new_producer_id(), 0)
+    context.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
     context.transactions.check(request.transactional_id, context.node.node_id)
     return context.transactions.init_producer_id(
         request.transactional_id,

@@ -18,11 +18,11 @@ async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGro
         return ListGroupsResponse(error_code=error.code, groups=[])
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    may_see_all = context.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    may_see_all = context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups = [
         _list(entry.group)
         for entry in context.groups.entries_of(context.node.node_id)
-        if may_see_all or context.may(Operation.DESCRIBE, ResourceType.GROUP, entry.group.group_id)
+        if may_see_all or context.is_authorized(Operation.DESCRIBE, ResourceType.GROUP, entry.group.group_id)
     ]
     return ListGroupsResponse(
         error_code=ErrorCode.NONE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from aiokproto.broker.patterns import compile_pattern
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import Operation, ResourceType
-from aiokproto.broker.transactions.transaction import Status, Transaction
+from aiokproto.broker.transactions.transaction_metadata import TransactionMetadata, TransactionStatus
 from aiokproto.codec.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -17,7 +17,7 @@ from aiokproto.codec.messages.list_transactions import (
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
-_STATES = {status.text for status in Status}
+_STATES = {status.text for status in TransactionStatus}
 
 
 async def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
@@ -38,14 +38,14 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
                 transaction_state=each.status.text,
             )
             for each in known
-            if context.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
+            if context.is_authorized(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
             and _matches(each, request, now)
             and (pattern is None or pattern.fullmatch(each.transactional_id))
         ],
     )
 
 
-def _matches(transaction: Transaction, request: ListTransactionsRequest, now: int) -> bool:
+def _matches(transaction: TransactionMetadata, request: ListTransactionsRequest, now: int) -> bool:
     return (
         (not request.state_filters or transaction.status.text in request.state_filters)
         and (not request.producer_id_filters or transaction.producer_id in request.producer_id_filters)

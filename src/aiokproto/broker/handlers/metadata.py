@@ -27,7 +27,9 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     # v0 has no null: an empty list means all topics.
     if request.topics is None or (context.version == 0 and not request.topics):
         visible = [
-            topic for topic in state.topics.values() if context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            topic
+            for topic in state.topics.values()
+            if context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
         topics = [_describe(topic, context) for topic in visible]
     else:
@@ -37,7 +39,7 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     if request.include_topic_authorized_operations:
         for found in topics:
             if not found.error_code:
-                found.topic_authorized_operations = context.permitted(ResourceType.TOPIC, found.name or "")
+                found.topic_authorized_operations = context.authorized_operations(ResourceType.TOPIC, found.name or "")
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port) for node in state.alive],
         cluster_id=state.cluster_id,
@@ -51,9 +53,9 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
 
 def cluster_operations(context: RequestContext) -> int:
     """Return the cluster operations that the client is permitted to do; 0 if it cannot describe the cluster."""
-    if not context.may(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not context.is_authorized(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
-    return context.permitted(ResourceType.CLUSTER, CLUSTER_NAME)
+    return context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _find_or_create(
@@ -66,18 +68,18 @@ def _find_or_create(
             # In v10 and v11 the name is not nullable.
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.UNKNOWN_TOPIC_ID, name, requested.topic_id)
-        if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
             # The client knows the id already, but must not learn the name.
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, requested.topic_id)
         return _describe(topic, context)
-    if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, requested.name):
+    if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, requested.name):
         return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
     topic = state.topics.get(requested.name)
     if topic is None and may_create and state.options.value("auto.create.topics.enable"):
         if not (
-            context.may(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
-            or context.may(Operation.CREATE, ResourceType.TOPIC, requested.name)
+            context.is_authorized(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+            or context.is_authorized(Operation.CREATE, ResourceType.TOPIC, requested.name)
         ):
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
         try:

@@ -112,7 +112,7 @@ def _all_topics(
         by_topic.setdefault(name, []).append(_partition(index, committed))
     for name, partitions in by_topic.items():
         topic = context.state.topics.get(name)
-        if topic is not None and context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        if topic is not None and context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, name):
             yield OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=partitions)
 
 

@@ -14,8 +14,8 @@ from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.log.validation import InvalidRecords, check_records
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.broker.request_context import CloseConnection, RequestContext
-from aiokproto.broker.transactions.transaction import ProducerIdentity
-from aiokproto.broker.turns import Turns
+from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
+from aiokproto.broker.yield_budget import YieldBudget
 from aiokproto.codec.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -46,7 +46,7 @@ They are returned as NOT_ENOUGH_REPLICAS, as in Kafka: every producer retries it
 
 
 async def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    turns = Turns()
+    turns = YieldBudget()
     responses = [await _append_topic(topic, request, context, turns) for topic in request.topic_data]
     partitions = [partition for topic in responses for partition in topic.partition_responses]
     if request.acks == 0:
@@ -66,7 +66,7 @@ async def handle(request: ProduceRequest, context: RequestContext) -> ProduceRes
 
 
 async def _append_topic(
-    requested: TopicProduceData, request: ProduceRequest, context: RequestContext, turns: Turns
+    requested: TopicProduceData, request: ProduceRequest, context: RequestContext, turns: YieldBudget
 ) -> TopicProduceResponse:
     responses: list[PartitionProduceResponse] = []
     for partition in requested.partition_data:
@@ -130,10 +130,12 @@ def _check_transaction(
         raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, detail="no transactional id")
     if partition.log.producers.in_transaction(header.producer_id, header.producer_epoch):
         return
-    producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+    producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
     adds = context.version >= _IMPLICIT_ADD_VERSION
     try:
-        context.transactions.admit(transactional_id, producer, partition, adds=adds, abortable=context.version >= 11)
+        context.transactions.verify_or_add_partition(
+            transactional_id, producer, partition, adds=adds, abortable=context.version >= 11
+        )
     except BrokerError as error:
         if error.code not in _UNVERIFIED:
             raise

@@ -10,5 +10,5 @@ from aiokproto.error_codes import ErrorCode
 async def handle(request: RenewDelegationTokenRequest, context: RequestContext) -> RenewDelegationTokenResponse:
     client = context.connection
     client.check_delegation()
-    expires = context.guard.tokens.renew(bytes(request.hmac), request.renew_period_ms, client.principal)
+    expires = context.security.tokens.renew(bytes(request.hmac), request.renew_period_ms, client.principal)
     return RenewDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aiokproto.broker.fetch.long_poll import until_news
+from aiokproto.broker.fetch.long_poll import wait_for_change
 from aiokproto.broker.handlers.share_requests import (
     RENEW_VERSION,
     AcknowledgeError,
@@ -145,7 +145,7 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
             await asyncio.sleep(0)
             timed_out = loop.time() >= deadline
             continue
-        timed_out = await until_news([each.partition for each in found if each.partition is not None], deadline)
+        timed_out = await wait_for_change([each.partition for each in found if each.partition is not None], deadline)
         # The session can have been closed or replaced meanwhile; records acquired for it would stay locked.
         if not context.share_sessions.is_open(session):
             return []

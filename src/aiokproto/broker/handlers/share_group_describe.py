@@ -53,7 +53,7 @@ def _describe_existing(group: ShareGroup, members: list[Member]) -> DescribedGro
 def _require_topics(members: list[Member], context: RequestContext) -> None:
     """Raise :class:`BrokerError` if the client is not permitted to describe all assigned topics, as in Kafka."""
     for name in {topic.topic_name for member in members for topic in member.assignment.topic_partitions}:
-        context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
 def _describe_member(member: ShareMember, context: RequestContext) -> Member:

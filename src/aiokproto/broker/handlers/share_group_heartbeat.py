@@ -23,7 +23,7 @@ async def handle(request: ShareGroupHeartbeatRequest, context: RequestContext) -
     try:
         _check(request)
         for topic in request.subscribed_topic_names or ():
-            context.require(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+            context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         context.groups.check_coordinator(request.group_id, context.node.node_id)
         if request.member_epoch == LEAVE_GROUP_MEMBER_EPOCH:
             result = context.groups.share_leave(request.group_id, request.member_id)

@@ -33,7 +33,7 @@ def identify(group: str | None, member: str | None, context: RequestContext) -> 
     """
     if not group:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail="group_id is empty")
-    context.require(Operation.READ, ResourceType.GROUP, group)
+    context.authorize(Operation.READ, ResourceType.GROUP, group)
     if not member or len(member) > _MAX_MEMBER_ID:
         raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"member_id is not 1 to {_MAX_MEMBER_ID} characters")
     return ShareSessionKey(group, member)
@@ -47,7 +47,7 @@ def readable(partition_id: TopicIdPartition, context: RequestContext) -> tuple[T
     """
     topic_id, index = partition_id
     name = context.topic_name(None, topic_id, by_id=True)
-    context.require(Operation.READ, ResourceType.TOPIC, name)
+    context.authorize(Operation.READ, ResourceType.TOPIC, name)
     return context.state.topics[name], context.state.partition(name, index)
 
 

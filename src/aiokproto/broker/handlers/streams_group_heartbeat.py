@@ -108,7 +108,7 @@ def _check_topics(topology: Topology | None, context: RequestContext) -> None:
             *each.repartition_sink_topics,
             *(info.name for info in each.state_changelog_topics),
         ):
-            context.require(Operation.DESCRIBE, ResourceType.TOPIC, name)
+            context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name)
             if name == OFFSETS_TOPIC:
                 raise BrokerError(ErrorCode.STREAMS_INVALID_TOPOLOGY, detail=f"{name} is an internal topic of Kafka")
 
@@ -191,7 +191,7 @@ def _create_topics(group: StreamsGroup, context: RequestContext) -> str:
     failures = []
     for info in group.configured.missing.values():
         try:
-            context.require(Operation.CREATE, ResourceType.TOPIC, info.name)
+            context.authorize(Operation.CREATE, ResourceType.TOPIC, info.name)
             context.state.create_topic(
                 info.name,
                 info.partitions,

@@ -10,7 +10,7 @@ from aiokproto.broker.groups.classic_member import Identity
 from aiokproto.broker.groups.records import OffsetAndMetadata
 from aiokproto.broker.handlers.committed_offsets import collect_offsets
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.transactions.transaction import ProducerIdentity
+from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.codec.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -42,10 +42,10 @@ async def handle(request: TxnOffsetCommitRequest, context: RequestContext) -> Tx
 def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
     context.groups.check_coordinator(request.group_id, context.node.node_id)
     partition = context.groups.partition_of(request.group_id)
-    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     # Only a transaction's first offsets are checked with its coordinator: after them the log knows the transaction.
     if not partition.log.producers.in_transaction(*producer):
-        context.transactions.admit(
+        context.transactions.verify_or_add_partition(
             request.transactional_id, producer, partition, adds=context.version >= 5, abortable=context.version >= 4
         )
     member = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)

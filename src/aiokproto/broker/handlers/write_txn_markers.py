@@ -6,7 +6,7 @@ The transaction version in v2 makes no difference here. Kafka 4 no longer serves
 from __future__ import annotations
 
 from aiokproto.broker.request_context import RequestContext
-from aiokproto.broker.transactions.transaction import ProducerIdentity
+from aiokproto.broker.transactions.transaction_metadata import ProducerIdAndEpoch
 from aiokproto.codec.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -43,7 +43,7 @@ async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Wr
 
 
 def _write(marker: WritableTxnMarker, topic: str, index: int, context: RequestContext) -> ErrorCode:
-    producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
+    producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
     try:
         partition = context.state.led_partition(topic, index, context.node.node_id)
         context.transactions.write_marker(partition, producer, marker.transaction_result, marker.coordinator_epoch)

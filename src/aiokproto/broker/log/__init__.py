@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokproto.broker.log.config import Appended, LogConfig, Saved, Span
+from aiokproto.broker.log.config import LogAppendInfo, LogCheckpoint, LogConfig, Span
 from aiokproto.broker.log.log import Log
 
-__all__ = ["Appended", "Log", "LogConfig", "Saved", "Span"]
+__all__ = ["Log", "LogAppendInfo", "LogCheckpoint", "LogConfig", "Span"]

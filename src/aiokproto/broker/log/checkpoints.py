@@ -50,12 +50,12 @@ def read(path: Path) -> dict[Partition, int]:
         return {}
 
 
-def mark_closed(root: Path) -> None:
+def mark_clean_shutdown(root: Path) -> None:
     """Say that the logs were closed in good order."""
     (root / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":-1}')
 
 
-def take_closed(root: Path) -> bool:
+def take_clean_shutdown(root: Path) -> bool:
     """Whether the logs were closed in good order; asked once, for from now on they are open."""
     path = root / CLEAN_SHUTDOWN
     closed = path.exists()

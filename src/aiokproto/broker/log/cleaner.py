@@ -55,7 +55,7 @@ def _short(key: bytes) -> bytes:
     return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
-class Transactions:
+class CleanedTransactionMetadata:
     """Which transactions the batches are of, as they come: how they end, and whether anything is left of them.
 
     Attributes:
@@ -64,15 +64,15 @@ class Transactions:
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         """Take the aborted transactions of the batches that will come."""
-        self.kept: list[AbortedTxn] = []
+        self.retained: list[AbortedTxn] = []
         self._upcoming = [(one.first_offset, number, one) for number, one in enumerate(aborted)]
         heapify(self._upcoming)
         # By producer: the aborted transaction, and whether a batch of it has come.
         self._aborted: dict[int, AbortedTxn] = {}
-        self._met: set[int] = set()
+        self._seen: set[int] = set()
         self._committed: set[int] = set()
 
-    def disposable(self, batch: RecordBatch) -> bool:
+    def should_discard(self, batch: RecordBatch) -> bool:
         """Whether the records of the next batch are of no use: aborted, or the marker of a transaction that is gone."""
         while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
             aborted = heappop(self._upcoming)[2]
@@ -82,7 +82,7 @@ class Transactions:
         if not batch.is_transactional:
             return False
         if batch.producer_id in self._aborted:
-            self._met.add(batch.producer_id)
+            self._seen.add(batch.producer_id)
             return True
         self._committed.add(batch.producer_id)
         return False
@@ -94,25 +94,27 @@ class Transactions:
         producer_id = batch.producer_id
         if kind is ControlType.ABORT:
             aborted = self._aborted.pop(producer_id, None)
-            met = producer_id in self._met
-            self._met.discard(producer_id)
-            if aborted is not None and met:
-                self.kept.append(aborted)
+            seen = producer_id in self._seen
+            self._seen.discard(producer_id)
+            if aborted is not None and seen:
+                self.retained.append(aborted)
                 return False
             return True
         if kind is ControlType.COMMIT:
-            met = producer_id in self._committed
+            seen = producer_id in self._committed
             self._committed.discard(producer_id)
-            return not met
+            return not seen
         return False
 
 
-def index(batches: Iterable[RecordBatch], start: int, offsets: OffsetMap, transactions: Transactions) -> bool:
+def build_offset_map(
+    batches: Iterable[RecordBatch], start: int, offsets: OffsetMap, transactions: CleanedTransactionMetadata
+) -> bool:
     """Note the newest record of each key, from the offset ``start`` on; False once the map is full."""
     for batch in batches:
         if batch.is_control:
-            transactions.disposable(batch)
-        elif not transactions.disposable(batch):
+            transactions.should_discard(batch)
+        elif not transactions.should_discard(batch):
             for offset, key in batch.records(lambda offset, _timestamp, key, _value, _headers: (offset, key)):
                 if key is not None and offset >= start and not offsets.put(key, offset):
                     return False
@@ -121,7 +123,7 @@ def index(batches: Iterable[RecordBatch], start: int, offsets: OffsetMap, transa
     return True
 
 
-class Last(NamedTuple):
+class LastRecord(NamedTuple):
     """A producer's epoch and the offset of the last record it wrote, None if a marker began the epoch."""
 
     epoch: int
@@ -134,8 +136,8 @@ class Cleaner:
     def __init__(
         self,
         offsets: OffsetMap,
-        transactions: Transactions,
-        producers: Mapping[int, Last],
+        transactions: CleanedTransactionMetadata,
+        producers: Mapping[int, LastRecord],
         end: int,
         now: int,
         delete_retention_ms: int,
@@ -164,13 +166,13 @@ class Cleaner:
             batch: The next batch.
             expired: Whether tombstones may go that have no delete horizon because their format knows none.
         """
-        disposable = self._transactions.disposable(batch)
+        should_discard = self._transactions.should_discard(batch)
         horizon = batch.delete_horizon
         if batch.is_control:
-            drop = disposable and (not batch.count or (horizon is not None and horizon <= self._now))
+            drop = should_discard and (not batch.count or (horizon is not None and horizon <= self._now))
             keep = [not drop] * batch.count
-            wants_horizon = disposable
-        elif disposable:
+            wants_horizon = should_discard
+        elif should_discard:
             keep, wants_horizon = [], False
         else:
             due = expired if batch.magic < _HORIZON_MAGIC else horizon is not None and horizon <= self._now

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from aiokproto.broker.log.cleaner import Cleaner, Last, OffsetMap, Transactions, index
+from aiokproto.broker.log.cleaner import (
+    CleanedTransactionMetadata,
+    Cleaner,
+    LastRecord,
+    OffsetMap,
+    build_offset_map,
+)
 from aiokproto.broker.log.config import LogConfig
+from aiokproto.broker.log.fsync import sync
 from aiokproto.broker.log.header import BatchHeader
 from aiokproto.broker.log.log import Log
 from aiokproto.broker.log.segment import CLEANED, Segment
-from aiokproto.broker.log.syncing import sync
 from aiokproto.records import RecordBatch
 
 KEY_BYTES = 160
@@ -72,16 +78,16 @@ class Compaction:
             return
         log, end = self._log, self._segments[-1].next_offset
         aborted = log.aborted_transactions(self._start, end)
-        offsets, transactions = OffsetMap(max(memory // KEY_BYTES, 1)), Transactions(aborted)
+        offsets, transactions = OffsetMap(max(memory // KEY_BYTES, 1)), CleanedTransactionMetadata(aborted)
         complete = True
         for segment in self._dirty:
             for batches in _portions(segment):
-                complete = complete and index(batches, self._start, offsets, transactions)
+                complete = complete and build_offset_map(batches, self._start, offsets, transactions)
                 yield
         if complete:
             offsets.latest = end - 1
         aborted = log.aborted_transactions(0, end)
-        transactions = Transactions(aborted)
+        transactions = CleanedTransactionMetadata(aborted)
         cleaner = Cleaner(offsets, transactions, self._producers(), end, self._now, log.config.delete_retention_ms)
         reached = [segment for segment in self._segments if segment.base_offset <= offsets.latest]
         clean = [segment for segment in self._segments if segment not in self._dirty]
@@ -90,14 +96,16 @@ class Compaction:
             yield from self._clean(group, cleaner, transactions, horizon)
         log.cleaned_to = offsets.latest + 1
 
-    def _producers(self) -> dict[int, Last]:
+    def _producers(self) -> dict[int, LastRecord]:
         return {
-            producer.producer_id: Last(producer.epoch, producer.batches[-1].last_offset if producer.batches else None)
+            producer.producer_id: LastRecord(
+                producer.epoch, producer.batches[-1].last_offset if producer.batches else None
+            )
             for producer in self._log.producers
         }
 
     def _clean(
-        self, group: list[Segment], cleaner: Cleaner, transactions: Transactions, horizon: int
+        self, group: list[Segment], cleaner: Cleaner, transactions: CleanedTransactionMetadata, horizon: int
     ) -> Iterator[None]:
         log, modified = self._log, group[-1].modified
         cleaned = Segment(log.directory, group[0].base_offset, log.config.index_interval_bytes, CLEANED)
@@ -114,9 +122,9 @@ class Compaction:
                         if data is not None:
                             cleaned.append(data, BatchHeader.read(data))
                     yield
-            for aborted in transactions.kept:
+            for aborted in transactions.retained:
                 cleaned.note_aborted(aborted)
-            transactions.kept.clear()
+            transactions.retained.clear()
             cleaned.close()
             sync(cleaned.files())
             cleaned.modified = modified

@@ -36,23 +36,23 @@ class LogConfig:
     """LogAppendTime: the broker's clock, not the producer's, stamps the records."""
 
 
-class Saved(NamedTuple):
+class LogCheckpoint(NamedTuple):
     """What the checkpoints in the data directory say of a log.
 
     Attributes:
         start_offset: Where it begins, if that is within a segment.
         recovery_point: The offset up to which it was on disk for certain.
         cleaned_to: The offset up to which it was compacted.
-        closed: Whether it was closed in good order: then nothing has to be checked.
+        clean_shutdown: Whether it was closed in good order: then nothing has to be checked.
     """
 
     start_offset: int = 0
     recovery_point: int = 0
     cleaned_to: int = 0
-    closed: bool = False
+    clean_shutdown: bool = False
 
 
-class Appended(NamedTuple):
+class LogAppendInfo(NamedTuple):
     """Where a batch is. ``timestamp`` (ms) is -1 unless the broker's clock set it."""
 
     base_offset: int

@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from aiokproto.broker.log import identity, snapshots
-from aiokproto.broker.log.config import Appended, LogConfig, Saved, Span
-from aiokproto.broker.log.epochs import EpochEnd, LeaderEpochs
+from aiokproto.broker.log import partition_metadata, producer_snapshots
+from aiokproto.broker.log.config import LogAppendInfo, LogCheckpoint, LogConfig, Span
+from aiokproto.broker.log.fsync import UnflushedFiles
 from aiokproto.broker.log.header import BatchHeader, Buffer
-from aiokproto.broker.log.opening import open_producers, open_segments, save_producers
-from aiokproto.broker.log.producers import ProducerStates
+from aiokproto.broker.log.leader_epoch_cache import EpochEnd, LeaderEpochCache
+from aiokproto.broker.log.log_loader import open_producers, open_segments, save_producers
+from aiokproto.broker.log.producer_state import ProducerStateManager
 from aiokproto.broker.log.segment import DELETED, SWAP, Segment
-from aiokproto.broker.log.syncing import Unflushed
 from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -50,7 +50,7 @@ class Log:
         directory: Path,
         config: LogConfig,
         now: int = 0,
-        saved: Saved = Saved(),  # noqa: B008
+        checkpoint: LogCheckpoint = LogCheckpoint(),  # noqa: B008
         topic_id: bytes | None = None,
     ) -> None:
         """Open the log in ``directory``, which need not exist: the first append creates it.
@@ -59,7 +59,7 @@ class Log:
             directory: Where it is.
             config: Its configuration.
             now: The time (ms), which counts as when the producers found in the log were last seen.
-            saved: What the checkpoints say of it. By default nothing is: then all of it is checked.
+            checkpoint: What the checkpoints say of it. By default nothing is: then all of it is checked.
             topic_id: Whose it is, which the directory has to say too; None: that does not matter.
 
         Raises:
@@ -68,19 +68,21 @@ class Log:
         self.on_roll: Callable[[Log], None] = lambda log: None
         self._topic_id = topic_id
         if topic_id is not None and directory.exists():
-            identity.claim(directory, topic_id)
+            partition_metadata.claim(directory, topic_id)
         self.directory = directory
         self.config = config
-        self.producers = ProducerStates()
-        self._epochs = LeaderEpochs(directory / "leader-epoch-checkpoint")
-        self.segments = open_segments(directory, config, saved)
+        self.producers = ProducerStateManager()
+        self._epochs = LeaderEpochCache(directory / "leader-epoch-checkpoint")
+        self.segments = open_segments(directory, config, checkpoint)
         self._bases = [segment.base_offset for segment in self.segments]
         self._jitter = self._new_jitter()
         self._deleted: deque[tuple[int, Segment]] = deque()
         self._flushed_at = now
-        self.start_offset = min(max(self._bases[0], saved.start_offset), self.end_offset)
-        self.recovery_point = self.end_offset if saved.closed else min(saved.recovery_point, self.end_offset)
-        self.cleaned_to = saved.cleaned_to if saved.cleaned_to <= self.end_offset else 0
+        self.start_offset = min(max(self._bases[0], checkpoint.start_offset), self.end_offset)
+        self.recovery_point = (
+            self.end_offset if checkpoint.clean_shutdown else min(checkpoint.recovery_point, self.end_offset)
+        )
+        self.cleaned_to = checkpoint.cleaned_to if checkpoint.cleaned_to <= self.end_offset else 0
         self._epochs.load(self.end_offset)
         self._replay(now)
 
@@ -95,17 +97,17 @@ class Log:
             for position, header in segment.scan_headers():
                 control = header.attributes & CONTROL
                 marker = _marker(header, segment.read(position, header.size)) if control else None
-                self._noted(segment, header, now, marker)
+                self._update_state(segment, header, now, marker)
 
     @property
     def end_offset(self) -> int:
         return self.segments[-1].next_offset
 
     @property
-    def saved(self) -> Saved:
+    def checkpoint(self) -> LogCheckpoint:
         """What the checkpoints are to say of it: where it begins only if its first segment has what was deleted."""
         start = self.start_offset if self.start_offset > self._bases[0] else 0
-        return Saved(start, self.recovery_point, self.cleaned_to)
+        return LogCheckpoint(start, self.recovery_point, self.cleaned_to)
 
     @property
     def last_stable_offset(self) -> int:
@@ -120,7 +122,7 @@ class Log:
 
     # ---- writing
 
-    def append(self, batch: Buffer, leader_epoch: int, now: int) -> Appended:
+    def append(self, batch: Buffer, leader_epoch: int, now: int) -> LogAppendInfo:
         """Give the batch its offsets and write it.
 
         Args:
@@ -140,16 +142,18 @@ class Log:
         marker = _marker(header, data)
         if header.producer_id >= 0 and (known := self.producers.check(header, marker)):
             timestamp = known.timestamp if self.config.append_time else -1
-            return Appended(known.base_offset, known.last_offset, timestamp, duplicate=True)
+            return LogAppendInfo(known.base_offset, known.last_offset, timestamp, duplicate=True)
         segment = self._segment_for(header, now)
         segment.append(data, header)
-        self._noted(segment, header, now, marker)
+        self._update_state(segment, header, now, marker)
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now)
         self.flush_if_due(now)
-        return Appended(header.base_offset, header.last_offset, now if self.config.append_time else -1, duplicate=False)
+        return LogAppendInfo(
+            header.base_offset, header.last_offset, now if self.config.append_time else -1, duplicate=False
+        )
 
-    def _noted(self, segment: Segment, header: BatchHeader, now: int, marker: EndTransaction | None) -> None:
+    def _update_state(self, segment: Segment, header: BatchHeader, now: int, marker: EndTransaction | None) -> None:
         self._epochs.assign(header.leader_epoch, header.base_offset)
         # A control batch that compaction has emptied says nothing any more.
         if header.producer_id >= 0 and (marker is not None or not header.attributes & CONTROL):
@@ -162,7 +166,7 @@ class Log:
         if not segment.size:
             segment.created = now
             if self._topic_id is not None:
-                identity.claim(self.directory, self._topic_id)
+                partition_metadata.claim(self.directory, self._topic_id)
             return segment
         # As Kafka reckons, by the records' own time where they have one.
         age = header.max_timestamp - segment.first_timestamp if segment.first_timestamp >= 0 else now - segment.created
@@ -186,7 +190,7 @@ class Log:
         segment.created = now
         # The name alone keeps the offset when retention has removed everything before.
         segment.create()
-        snapshots.save(self.directory, segment.base_offset, self.producers.snapshot())
+        producer_snapshots.save(self.directory, segment.base_offset, self.producers.snapshot())
         self.segments.append(segment)
         self._bases.append(segment.base_offset)
         self._jitter = self._new_jitter()
@@ -331,7 +335,7 @@ class Log:
         for segment in by:
             segment.rename("")
         for base in {*self._bases[begin:end]} - {segment.base_offset for segment in by}:
-            snapshots.path_of(self.directory, base).unlink(missing_ok=True)
+            producer_snapshots.path_of(self.directory, base).unlink(missing_ok=True)
         self.segments[begin:end] = by
         self._bases[begin:end] = [segment.base_offset for segment in by]
         self.purge(now)
@@ -345,16 +349,16 @@ class Log:
         """Forget idempotent producers not seen since ``before`` (ms)."""
         self.producers.expire(before)
 
-    def abandon(self) -> None:
+    def close_handlers(self) -> None:
         """Close the files, and write nothing more: the directory is about to be removed."""
         for segment in self.segments:
-            segment.abandon()
+            segment.close_handlers()
         while self._deleted:
-            self._deleted.popleft()[1].abandon()
+            self._deleted.popleft()[1].close_handlers()
 
     def delete(self) -> None:
         """Close and remove the whole directory; renamed first, so that a crash leaves no half of a log."""
-        self.abandon()
+        self.close_handlers()
         if self.directory.exists():
             doomed = self.directory.with_name(f"{self.directory.name}.{current().uuid().hex}{DELETED_DIRECTORY}")
             self.directory.rename(doomed)
@@ -364,12 +368,12 @@ class Log:
 
     def flush(self, now: int) -> None:
         """Have everything on disk. ``now`` in ms."""
-        self.unflushed().sync()
+        self.unflushed_files().sync()
         self.segments[-1].flush()
         self.recovery_point = self.end_offset
         self._flushed_at = now
 
-    def unflushed(self) -> Unflushed:
+    def unflushed_files(self) -> UnflushedFiles:
         """What there is to flush, but for the newest segment."""
         newest = self.segments[-1]
         files: list[Path] = []
@@ -378,10 +382,10 @@ class Log:
                 segment.close()
                 files += segment.files()
         if files:
-            files.append(snapshots.path_of(self.directory, newest.base_offset))
-        return Unflushed(newest.base_offset, files)
+            files.append(producer_snapshots.path_of(self.directory, newest.base_offset))
+        return UnflushedFiles(newest.base_offset, files)
 
-    def flushed(self, end: int) -> None:
+    def mark_flushed(self, end: int) -> None:
         """All before an offset is on disk."""
         self.recovery_point = max(self.recovery_point, min(end, self.end_offset))
 
@@ -399,7 +403,7 @@ class Log:
             self._deleted.popleft()[1].remove()
         if self.directory.exists():
             self._epochs.save()
-            snapshots.save(self.directory, self.end_offset, self.producers.snapshot())
+            producer_snapshots.save(self.directory, self.end_offset, self.producers.snapshot())
 
 
 def _marker(header: BatchHeader, batch: Buffer) -> EndTransaction | None:

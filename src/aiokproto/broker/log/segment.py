@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from aiokproto.broker.log.aborted import AbortedTransactions
 from aiokproto.broker.log.header import BatchHeader, Buffer
 from aiokproto.broker.log.index import OffsetIndex, TimeIndex
+from aiokproto.broker.log.transaction_index import TransactionIndex
 from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.errors import CorruptRecordError
 from aiokproto.records import RecordBatch, decode
@@ -42,7 +42,7 @@ class Segment:
         self.size = 0
         self.max_timestamp = -1
         self.created = -1
-        self.aborted = AbortedTransactions()
+        self.aborted = TransactionIndex()
         self._ending = ending
         self._max_timestamp_offset = base_offset
         self._first_timestamp: int | None = None
@@ -143,9 +143,9 @@ class Segment:
     def close(self) -> None:
         """Write the indexes and close the file; it is opened again when needed."""
         self.save_indexes()
-        self.abandon()
+        self.close_handlers()
 
-    def abandon(self) -> None:
+    def close_handlers(self) -> None:
         """Close the file and write nothing."""
         if self._file is not None:
             self._file.close()
@@ -164,7 +164,7 @@ class Segment:
 
     def remove(self) -> None:
         """Close and remove the files."""
-        self.abandon()
+        self.close_handlers()
         for kind in (LOG, *BESIDE):
             self.path(kind).unlink(missing_ok=True)
 
@@ -250,7 +250,7 @@ class Segment:
             for _, header in segment.headers(offsets.last_position):
                 segment.next_offset = header.last_offset + 1
         except CorruptRecordError:
-            segment.abandon()
+            segment.close_handlers()
             segment = cls(directory, base_offset, index_interval)
             segment.recover()
         return segment

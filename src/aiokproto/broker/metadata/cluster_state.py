@@ -15,7 +15,7 @@ from pathlib import Path
 from aiokproto.broker.clock import Clock, SystemClock
 from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
 from aiokproto.broker.config.options import BrokerOptions, TopicOptions
-from aiokproto.broker.log import Log, Saved, checkpoints, identity
+from aiokproto.broker.log import Log, LogCheckpoint, checkpoints, partition_metadata
 from aiokproto.broker.log.log import DELETED_DIRECTORY
 from aiokproto.broker.metadata.metadata_log import MetadataLog
 from aiokproto.broker.metadata.topics import (
@@ -85,9 +85,9 @@ class ClusterState:
         self._by_metric_name: dict[str, Topic] = {}
         self._checkpoints = {name: checkpoints.read(root / name) for name in _CHECKPOINTS}
         self._checkpointed = {key for known in self._checkpoints.values() for key in known}
-        self._closed = checkpoints.take_closed(root)
-        for half_removed in root.glob(f"*{DELETED_DIRECTORY}"):
-            shutil.rmtree(half_removed, ignore_errors=True)
+        self._closed = checkpoints.take_clean_shutdown(root)
+        for leftover in root.glob(f"*{DELETED_DIRECTORY}"):
+            shutil.rmtree(leftover, ignore_errors=True)
         self.metadata = MetadataLog(root)
         self._load()
         # What is opened from now on was not there before, whatever directories there are.
@@ -212,10 +212,10 @@ class ClusterState:
             count = self.options.number("num.partitions") if partitions == -1 else partitions
             factor = self.options.number("default.replication.factor") if replication == -1 else replication
             self._check_counts(count, factor)
-            replicas = [self._spread(index, factor) for index in range(count)]
+            replicas = [self._place_replicas(index, factor) for index in range(count)]
         topic = Topic(
             name,
-            self._found_id(name, len(replicas)) or current().uuid().bytes,
+            self._topic_id_on_disk(name, len(replicas)) or current().uuid().bytes,
             TopicOptions(configs or {}, self.options),
         )
         for index, nodes in enumerate(replicas):
@@ -225,10 +225,10 @@ class ClusterState:
             self._save_topics([topic])
         return topic
 
-    def _found_id(self, name: str, partitions: int) -> bytes | None:
+    def _topic_id_on_disk(self, name: str, partitions: int) -> bytes | None:
         """The topic that partitions' directories which are there already are of: they were put there to be served."""
         directories = [partition_directory(self.root, name, index) for index in range(partitions)]
-        found = {topic_id for directory in directories if (topic_id := identity.read(directory)) is not None}
+        found = {topic_id for directory in directories if (topic_id := partition_metadata.read(directory)) is not None}
         taken = found & self._by_id.keys()
         if len(found) > 1 or taken:
             others = f", also of {self._by_id[taken.pop()].name!r}" if taken else ""
@@ -268,14 +268,14 @@ class ClusterState:
         for nodes in assignments or ():
             self._check_replicas(nodes)
         for index in range(have, count):
-            found = identity.read(partition_directory(self.root, name, index))
+            found = partition_metadata.read(partition_directory(self.root, name, index))
             if found not in (None, topic.topic_id):
                 detail = f"there is a directory of {name}-{index}, of another topic"
                 raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID, detail=detail)
         if dry_run:
             return
         for index in range(have, count):
-            nodes = assignments[index - have] if assignments else self._spread(index, topic.replication)
+            nodes = assignments[index - have] if assignments else self._place_replicas(index, topic.replication)
             self._add_partition(topic, index, nodes)
         self._save_topics([topic])
 
@@ -301,16 +301,16 @@ class ClusterState:
 
     # ---- options of brokers
 
-    def changed_options(self, name: str) -> NodeOptions:
+    def dynamic_options(self, name: str) -> NodeOptions:
         """What was changed for one node, by its id as text, or for all, by the empty name."""
         kind = NodeOptions if name else ClusterOptions
         return kind(self.metadata.get(_BROKER).get(name, {}), self.options)
 
-    def change_options(self, name: str, options: NodeOptions) -> None:
+    def set_dynamic_options(self, name: str, options: NodeOptions) -> None:
         """Replace what was changed for one node, or for all. Every topic has the new defaults at once."""
-        self.metadata.put(_BROKER, name, options.own or None)
+        self.metadata.put(_BROKER, name, options.overrides or None)
         if isinstance(options, ClusterOptions):
-            self.options.changed = options.changes()
+            self.options.dynamic = options.changes()
         for topic in self.topics.values():
             topic.configure(topic.options)
 
@@ -324,7 +324,7 @@ class ClusterState:
             back = [node_id for node_id in partition.replicas if node_id in node_ids]
             partition.isr += [node_id for node_id in back if node_id not in partition.isr]
             if back and partition.leader == NO_LEADER:
-                self._hand_over(partition, back[0])
+                self._change_leader(partition, back[0])
         self._save_topics(self.topics.values())
 
     def node_down(self, node_id: int) -> None:
@@ -335,7 +335,7 @@ class ClusterState:
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
             if partition.leader == node_id:
-                self._hand_over(partition, next(iter(self._electable(partition)), NO_LEADER))
+                self._change_leader(partition, next(iter(self._electable(partition)), NO_LEADER))
         self._save_topics(self.topics.values())
 
     def remove_node(self, node_id: int) -> None:
@@ -350,7 +350,7 @@ class ClusterState:
             partition.replicas = [each for each in replicas if each is not None]
             partition.isr = [each for each in partition.replicas if self.nodes[each].alive] or partition.replicas[:]
             if partition.leader == NO_LEADER:
-                self._hand_over(partition, next(iter(self._electable(partition)), NO_LEADER))
+                self._change_leader(partition, next(iter(self._electable(partition)), NO_LEADER))
         self._save_topics(self.topics.values())
 
     def move_leader(self, topic: str, index: int, to_node: int | None = None) -> int:
@@ -372,7 +372,7 @@ class ClusterState:
             partition.replicas.append(to_node)
         if to_node not in partition.isr:
             partition.isr.append(to_node)
-        self._hand_over(partition, to_node)
+        self._change_leader(partition, to_node)
         self._save_topics([self.topics[topic]])
         return to_node
 
@@ -395,7 +395,7 @@ class ClusterState:
             raise BrokerError(none)
         if able[0] not in partition.isr:
             partition.isr = [able[0]]
-        self._hand_over(partition, able[0])
+        self._change_leader(partition, able[0])
         self._save_topics([self.topics[topic]])
 
     def reassign(self, topic: str, index: int, replicas: Sequence[int], *, may_resize: bool = True) -> None:
@@ -417,14 +417,14 @@ class ClusterState:
             raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail=f"none of {list(replicas)} is up")
         partition.replicas, partition.isr = list(replicas), in_sync
         if partition.leader not in in_sync:
-            self._hand_over(partition, in_sync[0])
+            self._change_leader(partition, in_sync[0])
         self._save_topics([self.topics[topic]])
 
     def _electable(self, partition: Partition) -> list[int]:
         return [node_id for node_id in partition.replicas if node_id in partition.isr and self.nodes[node_id].alive]
 
-    def _hand_over(self, partition: Partition, node_id: int) -> None:
-        partition.lead_by(node_id)
+    def _change_leader(self, partition: Partition, node_id: int) -> None:
+        partition.change_leader(node_id)
         self.on_leader_change(partition)
 
     # ---- helpers
@@ -453,14 +453,14 @@ class ClusterState:
         if not nodes or len(set(nodes)) != len(nodes) or not set(nodes) <= set(self.nodes):
             raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail=f"replicas {list(nodes)}")
 
-    def _spread(self, index: int, replication: int) -> list[int]:
+    def _place_replicas(self, index: int, replication: int) -> list[int]:
         ids = list(self.nodes)
         return [ids[(index + step) % len(ids)] for step in range(replication)]
 
     def _add_partition(self, topic: Topic, index: int, nodes: Sequence[int], leader_epoch: int = 0) -> None:
         in_sync = [node_id for node_id in nodes if self.nodes[node_id].alive]
         start, recovered, cleaned = (self._checkpoints[name].pop((topic.name, index), 0) for name in _CHECKPOINTS)
-        saved = Saved(start, recovered, cleaned, self._closed)
+        checkpoint = LogCheckpoint(start, recovered, cleaned, self._closed)
         partition = Partition(
             topic.name,
             index,
@@ -468,12 +468,12 @@ class ClusterState:
             in_sync or list(nodes),
             in_sync[0] if in_sync else NO_LEADER,
             leader_epoch,
-            lambda: self._open_log(topic, index, saved),
-            saved,
+            lambda: self._open_log(topic, index, checkpoint),
+            checkpoint,
         )
         topic.partitions.append(partition)
         # What was closed in good order can wait until it is needed.
-        if not saved.closed:
+        if not checkpoint.clean_shutdown:
             partition.open()
 
     def _add_topic(self, topic: Topic) -> None:
@@ -489,8 +489,8 @@ class ClusterState:
         self.cluster_id = cluster.get("cluster_id", self.cluster_id)
         self.metadata.put(_CLUSTER, "cluster_id", self.cluster_id)
         self._next_producer_id = self._saved_producer_id = cluster.get("next_producer_id", 0)
-        self.options.changed = {}
-        self.options.changed = ClusterOptions(self.metadata.get(_BROKER).get("", {}), self.options).changes()
+        self.options.dynamic = {}
+        self.options.dynamic = ClusterOptions(self.metadata.get(_BROKER).get("", {}), self.options).changes()
         for name, saved in self.metadata.get(_TOPIC).items():
             topic = Topic(name, bytes.fromhex(saved["id"]), TopicOptions(saved["configs"], self.options))
             for index, each in enumerate(saved["partitions"]):
@@ -500,15 +500,15 @@ class ClusterState:
                 self._add_partition(topic, index, replicas, each["leader_epoch"])
             self._add_topic(topic)
 
-    def _open_log(self, topic: Topic, index: int, saved: Saved) -> Log:
+    def _open_log(self, topic: Topic, index: int, checkpoint: LogCheckpoint) -> Log:
         directory = partition_directory(self.root, topic.name, index)
-        log = Log(directory, topic.log_config(), self.clock.wall(), saved, topic.topic_id)
+        log = Log(directory, topic.log_config(), self.clock.wall(), checkpoint, topic.topic_id)
         log.on_roll = lambda log: self.on_roll(log)
         return log
 
     def checkpoint(self) -> None:
         """Write down how far logs are on disk and compacted, and where they begin."""
-        logs = {(each.topic, each.index): each.saved for each in self.partitions()}
+        logs = {(each.topic, each.index): each.checkpoint for each in self.partitions()}
         offsets = {
             checkpoints.LOG_START: {key: log.start_offset for key, log in logs.items() if log.start_offset},
             checkpoints.RECOVERY_POINT: {key: log.recovery_point for key, log in logs.items() if log.recovery_point},
@@ -523,18 +523,18 @@ class ClusterState:
         for log in self.logs():
             log.close()
         self.checkpoint()
-        checkpoints.mark_closed(self.root)
+        checkpoints.mark_clean_shutdown(self.root)
 
-    def abandon(self) -> None:
+    def close_handlers(self) -> None:
         """Close every log, of which nothing has to stay."""
         for log in self.logs():
-            log.abandon()
+            log.close_handlers()
 
 
 def _as_json(topic: Topic) -> dict[str, object]:
     return {
         "id": topic.topic_id.hex(),
-        "configs": topic.options.own,
+        "configs": topic.options.overrides,
         "partitions": [
             {"replicas": partition.replicas, "leader_epoch": partition.leader_epoch} for partition in topic.partitions
         ],

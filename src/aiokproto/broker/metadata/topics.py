@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiokproto.broker.config.options import TopicOptions
-from aiokproto.broker.log import Appended, Log, LogConfig, Saved
+from aiokproto.broker.log import Log, LogAppendInfo, LogCheckpoint, LogConfig
 from aiokproto.broker.log.header import Buffer
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
@@ -44,8 +44,8 @@ class Partition:
     isr: list[int]
     leader: int
     leader_epoch: int
-    opens: Callable[[], Log]
-    unopened: Saved
+    open_log: Callable[[], Log]
+    unopened_checkpoint: LogCheckpoint
     # A dictionary for its order: what a seed decides must not depend on addresses of objects.
     watchers: dict[Callable[[], None], None] = field(default_factory=dict)
     _log: Log | None = None
@@ -63,7 +63,7 @@ class Partition:
             OSError: It cannot be read.
         """
         if self._log is None:
-            self._log = self.opens()
+            self._log = self.open_log()
             if self.leader != NO_LEADER:
                 self._log.begin_epoch(self.leader_epoch)
         return self._log
@@ -83,11 +83,11 @@ class Partition:
         self._log = log
 
     @property
-    def saved(self) -> Saved:
+    def checkpoint(self) -> LogCheckpoint:
         """What the checkpoints are to say of it."""
-        return self.unopened if self._log is None else self._log.saved
+        return self.unopened_checkpoint if self._log is None else self._log.checkpoint
 
-    def append(self, batch: Buffer, now: int) -> Appended:
+    def append(self, batch: Buffer, now: int) -> LogAppendInfo:
         """Append to the log as the leader of this epoch; see :meth:`Log.append`."""
         appended = self.log.append(batch, self.leader_epoch, now)
         self.wake()
@@ -100,7 +100,7 @@ class Partition:
         for watcher in watchers:
             watcher()
 
-    def lead_by(self, node_id: int) -> None:
+    def change_leader(self, node_id: int) -> None:
         """Hand over to another leader, or to none; each begins an epoch."""
         self.leader = node_id
         self.leader_epoch += 1

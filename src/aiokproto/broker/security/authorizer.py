@@ -54,7 +54,9 @@ class Authorizer:
 
     # ---- questions
 
-    def may(self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def is_authorized(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
         """Whether somebody, at an address, may do something to a resource."""
         if principal in self._super_users:
             return True
@@ -67,9 +69,11 @@ class Authorizer:
                 allowed = True
         return allowed or (not named and self._allow_if_no_acl)
 
-    def may_any(self, principal: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+    def is_authorized_for_any(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
         """Whether there can be a resource of the type to which somebody may do something."""
-        if self.may(principal, host, operation, resource_type, "hardcode"):
+        if self.is_authorized(principal, host, operation, resource_type, "hardcode"):
             return True
         found = [
             acl

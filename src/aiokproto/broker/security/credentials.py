@@ -101,7 +101,7 @@ class ScramCredentials:
 
     # ---- on disk
 
-    def saved(self) -> list[dict[str, str | int]]:
+    def to_json(self) -> list[dict[str, str | int]]:
         """What clients have made, for JSON."""
         return [
             {
@@ -116,10 +116,10 @@ class ScramCredentials:
             if self._given.get((user, mechanism)) is not known
         ]
 
-    def load(self, saved: Sequence[Mapping[str, str | int]]) -> None:
-        """Take over what :meth:`saved` gave. Raises KeyError or ValueError if it is something else."""
+    def load_json(self, entries: Sequence[Mapping[str, str | int]]) -> None:
+        """Take over what :meth:`to_json` gave. Raises KeyError or ValueError if it is something else."""
         names = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
-        for entry in saved:
+        for entry in entries:
             salt, stored, server = (bytes.fromhex(str(entry[key])) for key in ("salt", "stored_key", "server_key"))
             known = Credential(salt, int(entry["iterations"]), stored, server)
             self._all[str(entry["user"]), names[str(entry["mechanism"])]] = known

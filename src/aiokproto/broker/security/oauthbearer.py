@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from aiokproto.broker.security.exchange import AuthenticationFailed, Proof
+from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed
 
 
 class Token(NamedTuple):
@@ -33,11 +33,11 @@ _AUTH = re.compile(r"(?i:bearer) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
 _REFUSED = b'{"status":"invalid_token"}'
 
 
-class OAuthBearerExchange:
-    """One client's proof. See :class:`~aiokproto.broker.security.exchange.Exchange`."""
+class OAuthBearerSaslServer:
+    """One client's proof. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(self, validate: TokenValidator) -> None:
-        self.proof: Proof | None = None
+        self.authenticated_user: AuthenticatedUser | None = None
         self._validate = validate
         self._refused = False
 
@@ -63,7 +63,7 @@ class OAuthBearerExchange:
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({said.user})"
             )
-        self.proof = Proof(said.user, said.expires)
+        self.authenticated_user = AuthenticatedUser(said.user, said.expires)
         return b""
 
 

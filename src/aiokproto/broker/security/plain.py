@@ -5,14 +5,14 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from aiokproto.broker.security.exchange import AuthenticationFailed, Proof
+from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed
 
 
-class PlainExchange:
-    """One client's proof. See :class:`~aiokproto.broker.security.exchange.Exchange`."""
+class PlainSaslServer:
+    """One client's proof. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
-        self.proof: Proof | None = None
+        self.authenticated_user: AuthenticatedUser | None = None
         self._passwords = passwords
 
     def step(self, token: bytes) -> bytes:
@@ -27,7 +27,7 @@ class PlainExchange:
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise AuthenticationFailed("Authentication failed: Invalid username or password")
         check_authorization_id(authorization_id, user)
-        self.proof = Proof(user)
+        self.authenticated_user = AuthenticatedUser(user)
         return b""
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from aiokproto.broker.clock import Clock
-from aiokproto.broker.security.exchange import AuthenticationFailed, Exchange
 from aiokproto.broker.security.principal import Principal
+from aiokproto.broker.security.sasl_server import AuthenticationFailed, SaslServer
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -18,11 +18,11 @@ from aiokproto.errors import BrokerError
 _MIN_REAUTH_SECONDS = 1.0
 
 
-class _Stage(Enum):
+class _SaslState(Enum):
     """What the client may send next."""
 
-    VERSIONS_OR_HANDSHAKE = 1
-    HANDSHAKE = 2
+    HANDSHAKE_OR_VERSIONS_REQUEST = 1
+    HANDSHAKE_REQUEST = 2
     AUTHENTICATE = 3
     COMPLETE = 4
     FAILED = 5
@@ -37,7 +37,7 @@ class SaslAuthenticator:
         failure: Why the connection has to be closed, once what was said last is sent; None: it has not.
     """
 
-    def __init__(self, mechanisms: Mapping[str, Callable[[], Exchange]], max_reauth_ms: int, clock: Clock) -> None:
+    def __init__(self, mechanisms: Mapping[str, Callable[[], SaslServer]], max_reauth_ms: int, clock: Clock) -> None:
         """Begin.
 
         Args:
@@ -52,8 +52,8 @@ class SaslAuthenticator:
         self._mechanisms = mechanisms
         self._max_reauth_ms = max_reauth_ms
         self._clock = clock
-        self._stage = _Stage.VERSIONS_OR_HANDSHAKE
-        self._exchange: Exchange | None = None
+        self._state = _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST
+        self._exchange: SaslServer | None = None
         self._mechanism = ""
         self._wrapped = False
         self._changed_mechanism: str | None = None
@@ -63,41 +63,41 @@ class SaslAuthenticator:
     @property
     def raw(self) -> bool:
         """Whether the next frame is a token as it is, with no header: so it goes after a handshake of v0."""
-        return self._stage is _Stage.AUTHENTICATE and not self._wrapped
+        return self._state is _SaslState.AUTHENTICATE and not self._wrapped
 
     @property
     def complete(self) -> bool:
         """Whether the client may send anything."""
-        return self._stage is _Stage.COMPLETE
+        return self._state is _SaslState.COMPLETE
 
-    def admit(self, api_key: int) -> BrokerError | None:
+    def check_request(self, api_key: int) -> BrokerError | None:
         """Look whether a request may be served now; if not, that is the connection's ``failure``.
 
         Returns:
             What the client is told before the connection is closed, if anything.
         """
-        stage = self._stage
-        if stage is _Stage.COMPLETE:
+        state = self._state
+        if state is _SaslState.COMPLETE:
             expired = self._ends is not None and self._clock.time() >= self._ends
             if expired and api_key != SaslHandshakeRequest.api_key:
                 self._fail("its session has expired, and it did not authenticate again")
             return None
-        if stage is _Stage.AUTHENTICATE:
+        if state is _SaslState.AUTHENTICATE:
             if api_key == SaslAuthenticateRequest.api_key:
                 return None
             self._fail(f"{api_name(api_key)} came during SASL authentication")
             return BrokerError(ErrorCode.ILLEGAL_SASL_STATE, detail=self.failure)
         allowed = {SaslHandshakeRequest.api_key}
-        if stage is _Stage.VERSIONS_OR_HANDSHAKE:
+        if state is _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             allowed.add(ApiVersionsRequest.api_key)
         if api_key not in allowed:
             self._fail(f"{api_name(api_key)} came before SASL authentication")
         return None
 
-    def versions_told(self) -> None:
+    def api_versions_answered(self) -> None:
         """The client was told which versions are served; it may not ask again before it is authenticated."""
-        if self._stage is _Stage.VERSIONS_OR_HANDSHAKE:
-            self._stage = _Stage.HANDSHAKE
+        if self._state is _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
+            self._state = _SaslState.HANDSHAKE_REQUEST
 
     def handshake(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
         """The client names its mechanism. Where its session is to end, it begins anew so."""
@@ -117,7 +117,7 @@ class SaslAuthenticator:
         self._mechanism = mechanism
         self._wrapped = self._wrapped or version >= 1
         self._exchange = self._mechanisms[mechanism]()
-        self._stage = _Stage.AUTHENTICATE
+        self._state = _SaslState.AUTHENTICATE
         return SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=enabled)
 
     def authenticate(self, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
@@ -156,7 +156,7 @@ class SaslAuthenticator:
         exchange = self._exchange
         assert exchange is not None, "the handshake began it"
         answer = exchange.step(token)
-        proof = exchange.proof
+        proof = exchange.authenticated_user
         if proof is None:
             return answer, 0
         principal = Principal("User", proof.user)
@@ -165,7 +165,7 @@ class SaslAuthenticator:
                 f"Cannot change principals during re-authentication from {self.principal} to {principal}"
             )
         self.principal, self.by_token = principal, proof.by_token
-        self._stage = _Stage.COMPLETE
+        self._state = _SaslState.COMPLETE
         self._exchange = None
         return answer, self._begin_session(proof.expires)
 
@@ -179,7 +179,7 @@ class SaslAuthenticator:
 
     def _fail(self, why: str) -> None:
         self.failure = why
-        self._stage = _Stage.FAILED
+        self._state = _SaslState.FAILED
 
 
 def _refused(error: ErrorCode, text: str) -> SaslAuthenticateResponse:

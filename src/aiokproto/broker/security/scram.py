@@ -14,8 +14,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from aiokproto.broker.security.exchange import AuthenticationFailed, Proof
 from aiokproto.broker.security.plain import check_authorization_id
+from aiokproto.broker.security.sasl_server import AuthenticatedUser, AuthenticationFailed
 from aiokproto.runtime import current
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
@@ -79,11 +79,11 @@ class Account(NamedTuple):
     """What a client logs in to: who knows the password of ``credential`` has given ``proof``."""
 
     credential: Credential
-    proof: Proof
+    authenticated_user: AuthenticatedUser
 
 
-class ScramExchange:
-    """One client's proof. See :class:`~aiokproto.broker.security.exchange.Exchange`."""
+class ScramSaslServer:
+    """One client's proof. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ScramExchange:
             nonce: Gives the server's part of the nonce.
             find_token: Gives what a delegation token stands for, by its id, or None.
         """
-        self.proof: Proof | None = None
+        self.authenticated_user: AuthenticatedUser | None = None
         self._mechanism = mechanism
         self._find = find
         self._find_token = find_token
@@ -134,7 +134,7 @@ class ScramExchange:
             account = self._find_token(name, self._mechanism)
         else:
             known = self._find(name, self._mechanism)
-            account = Account(known, Proof(name)) if known is not None else None
+            account = Account(known, AuthenticatedUser(name)) if known is not None else None
         if account is None:
             raise AuthenticationFailed
         return account
@@ -156,7 +156,7 @@ class ScramExchange:
             hashlib.new(digest, client_key).digest(), known.stored_key
         ):
             raise AuthenticationFailed
-        self.proof = account.proof
+        self.authenticated_user = account.authenticated_user
         return f"v={_to_base64(hmac.digest(known.server_key, said, digest))}"
 
 

@@ -29,7 +29,7 @@ class ClientSession:
         return proven or self._principal
 
     @property
-    def proven(self) -> bool:
+    def authenticated(self) -> bool:
         """Whether the client has said who it is, or need not."""
         return self.sasl is None or self.sasl.principal is not None
 

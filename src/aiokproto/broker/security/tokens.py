@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.security.exchange import Proof
 from aiokproto.broker.security.principal import Principal
+from aiokproto.broker.security.sasl_server import AuthenticatedUser
 from aiokproto.broker.security.scram import Account, Credential, Mechanism, credential_of
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
@@ -172,7 +172,7 @@ class DelegationTokens:
         if known is None:
             known = credential_of(mechanism, base64.b64encode(self.hmac(token)).decode())
             self._credentials[token_id, mechanism] = known
-        return Account(known, Proof(token.owner.name, token.expires, by_token=True))
+        return Account(known, AuthenticatedUser(token.owner.name, token.expires, by_token=True))
 
     # ---- inside
 
@@ -204,13 +204,13 @@ class DelegationTokens:
 
     # ---- on disk
 
-    def saved(self) -> list[dict[str, Any]]:
+    def to_json(self) -> list[dict[str, Any]]:
         """The tokens, for JSON; without their secrets."""
         return [asdict(token) for token in self]
 
-    def load(self, saved: Sequence[Mapping[str, Any]]) -> None:
-        """Take over what :meth:`saved` gave. Raises KeyError, TypeError or ValueError if it is something else."""
-        for entry in saved:
+    def load_json(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Take over what :meth:`to_json` gave. Raises KeyError, TypeError or ValueError if it is something else."""
+        for entry in entries:
             owner, requester, *renewers = (
                 Principal(str(kind), str(name))
                 for kind, name in (entry["owner"], entry["requester"], *entry["renewers"])

@@ -49,7 +49,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """What the transport knows of itself, such as its ``peername``."""
         return None if self.transport is None else self.transport.get_extra_info(name)
 
-    async def size(self) -> int:
+    async def read_size(self) -> int:
         """Wait for a frame; returns its size, which is anything that four bytes can say.
 
         Raises:
@@ -61,8 +61,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._begin += _LENGTH
         return int.from_bytes(self._buffer[self._begin - _LENGTH : self._begin], "big", signed=True)
 
-    async def frame(self, size: int) -> bytes | memoryview:
-        """The frame, of that size. Raises as :meth:`size`."""
+    async def read_frame(self, size: int) -> bytes | memoryview:
+        """The frame, of that size. Raises as :meth:`read_size`."""
         begin, end = self._begin, self._begin + size
         if end <= self._end:
             self._begin = end
@@ -80,7 +80,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return large
 
     async def send(self, data: bytes | bytearray) -> None:
-        """Write an answer; returns once the client has taken most of it. Raises as :meth:`size`."""
+        """Write an answer; returns once the client has taken most of it. Raises as :meth:`read_size`."""
         assert self.transport is not None
         view = memoryview(data)
         for begin in range(0, len(data), _PIECE):

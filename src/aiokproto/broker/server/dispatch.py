@@ -1,4 +1,17 @@
-"""From a request frame to a response frame: ApiKey → handler, versions, and what happens when things go wrong."""
+"""Dispatches the requests of one node: a request frame in, a response frame out.
+
+A request passes these steps, each of which can answer instead of the next:
+
+1. SASL: while a connection authenticates, only handshake requests (and ApiVersions) are served.
+2. ApiKey and version: ``handlers.find`` imports the handler; what is not served is refused or closes the connection.
+3. Quotas: the handler's time and bytes are recorded, and the client is throttled (``quotas.request_quotas``).
+4. Faults: rules of the test (``control.faults``) delay, fail or drop the request.
+5. Authorization: the part of the request that the client has no permission for is refused (``security.authorization``).
+6. The handler, which serves the rest. Its response is merged with the refusals.
+
+Faults run outside of authorization, so that an injected error hides what the client is not authorized to know, as an
+unavailable broker would. Quotas run outside of both: a refused request still used the broker's time.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +19,18 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from aiokproto.broker.control import Call, Cut, Faults
-from aiokproto.broker.core import Core
-from aiokproto.broker.fetch.sessions import FetchSessions
+from aiokproto.broker.cluster_runtime import ClusterRuntime
+from aiokproto.broker.control.faults import Faults
+from aiokproto.broker.control.request_info import RequestInfo, TruncatedResponse
+from aiokproto.broker.fetch.sessions import FetchSessionCache
 from aiokproto.broker.handlers import SERVED, Handle, Handler, api_versions, find
 from aiokproto.broker.handlers.refused import BETWEEN_NODES
 from aiokproto.broker.handlers.refused import handle as refuse_api
 from aiokproto.broker.metadata.cluster_state import Node
-from aiokproto.broker.quotas.charge import Stopwatch, charge
-from aiokproto.broker.quotas.quotas import Quotas
+from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager
+from aiokproto.broker.quotas.request_quotas import ProcessingTimer, record_and_throttle
 from aiokproto.broker.request_context import CloseConnection, RequestContext
-from aiokproto.broker.security.enforcement import judge
+from aiokproto.broker.security.authorization import authorize_request
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.share.session import ShareSessions
 from aiokproto.codec.entities import merge
@@ -33,121 +47,132 @@ from aiokproto.errors import BrokerError, DecodeError
 
 log = logging.getLogger("aiokproto.broker")
 
-_SINCE_2_4 = 3
-"""The version of ApiVersions that Kafka 2.4 brought, by which a broker of an older release is known."""
+_API_VERSIONS_OF_2_4 = 3
+"""The version of ApiVersions that Kafka 2.4 added. A broker that serves it also has KIP-511."""
 
 
-class Answer(NamedTuple):
-    """What goes back to the client.
+class DispatchResult(NamedTuple):
+    """What the connection does after a request.
 
     Attributes:
-        reply: The response frame; None where none is due.
-        pause: For how many seconds nothing more is read from the client: it has used too much (KIP-219).
+        frame: The response frame to send; None if the request has no response.
+        throttle: For how many seconds nothing is read from the connection after that (KIP-219).
     """
 
-    reply: bytes | bytearray | None
-    pause: float = 0.0
+    frame: bytes | bytearray | None
+    throttle: float = 0.0
 
 
-def _unanswered(request: Request[Any]) -> bool:
+def _has_no_response(request: Request[Any]) -> bool:
     return isinstance(request, ProduceRequest) and request.acks == 0
 
 
-def _check(connection: ClientSession, reply: bytearray | None = None) -> None:
-    """Hang up on who failed to authenticate, once it was told."""
+def _close_if_authentication_failed(connection: ClientSession, frame: bytearray | None = None) -> None:
+    """Close the connection of a client that failed to authenticate, after sending it the response that says so."""
     if connection.failure is not None:
-        raise CloseConnection(connection.failure, bytes(reply or b""))
+        raise CloseConnection(connection.failure, bytes(frame or b""))
 
 
 class Dispatcher:
-    """Answers the requests to one node."""
+    """Serves the requests of one node's connections."""
 
-    def __init__(self, core: Core, node: Node, faults: Faults, served: Mapping[int, Versions], quotas: Quotas) -> None:
-        self._core = core
+    def __init__(
+        self,
+        runtime: ClusterRuntime,
+        node: Node,
+        faults: Faults,
+        served: Mapping[int, Versions],
+        quotas: ClientQuotaManager,
+    ) -> None:
+        self._runtime = runtime
         self._node = node
         self._faults = faults
         self._served = served
         self._quotas = quotas
-        options = core.state.options
-        self._sessions = FetchSessions(options.number("max.incremental.fetch.session.cache.slots"))
+        options = runtime.state.options
+        self._sessions = FetchSessionCache(options.number("max.incremental.fetch.session.cache.slots"))
         self._share_sessions = ShareSessions(options.number("group.share.max.share.sessions"))
 
     def disconnected(self, connection: ClientSession) -> None:
-        """A client's connection is gone, and with it the share sessions that were begun on it."""
+        """End the share sessions of a closed connection. Their acquired records become available again (KIP-932)."""
         for session in self._share_sessions.of_connection(connection):
-            self._core.shares.end_session(self._share_sessions, session, self._node.node_id)
+            self._runtime.shares.end_session(self._share_sessions, session, self._node.node_id)
 
-    async def answer(self, data: bytes | memoryview, connection: ClientSession) -> Answer:
-        """The response to a request frame (without its length).
+    async def dispatch(self, data: bytes | memoryview, connection: ClientSession) -> DispatchResult:
+        """Serve a request frame (without its length).
 
         Raises:
-            Hangup: The connection must be closed: what came is not served, is not Kafka's, or broke the handler.
+            CloseConnection: The request is not served, cannot be decoded, or its handler failed.
         """
         if connection.sasl is not None and connection.sasl.raw:
             token = connection.sasl.token(bytes(data))
-            _check(connection)
-            return Answer(len(token).to_bytes(4, "big") + token)
+            _close_if_authentication_failed(connection)
+            return DispatchResult(len(token).to_bytes(4, "big") + token)
         try:
-            frame = decode_request_header(data)
+            header = decode_request_header(data)
         except DecodeError as error:
-            raise CloseConnection(f"a request that cannot be read: {error}") from None
-        refusal = connection.sasl.admit(frame.api_key) if connection.sasl is not None else None
+            raise CloseConnection(f"a request header cannot be decoded: {error}") from None
+        refusal = connection.sasl.check_request(header.api_key) if connection.sasl is not None else None
         if refusal is None:
-            _check(connection)
-        handler = find(frame.api_key) or self._refuser(frame.api_key)
-        if handler is None or frame.api_version not in self._served.get(frame.api_key, handler.refused):
-            return Answer(self._unsupported(frame))
-        name = f"{api_name(frame.api_key)} v{frame.api_version}"
+            _close_if_authentication_failed(connection)
+        handler = find(header.api_key) or self._unsupported_api_handler(header.api_key)
+        if handler is None or header.api_version not in self._served.get(header.api_key, handler.refused):
+            return DispatchResult(self._unsupported_version(header))
+        name = f"{api_name(header.api_key)} v{header.api_version}"
         try:
-            # What may follow the body is left unread, as Kafka does: librdkafka's Metadata request has such a tail.
-            request, _ = handler.request.decode_from(frame.body, 0, frame.api_version)
+            # Kafka ignores bytes after the body, and librdkafka's Metadata request has some.
+            request, _ = handler.request.decode_from(header.body, 0, header.api_version)
         except DecodeError as error:
-            raise CloseConnection(f"{name} from {frame.client_id!r} cannot be read: {error}") from None
-        context = RequestContext(
-            self._core.state,
-            self._core.groups,
-            self._core.transactions,
-            self._core.share_states,
-            self._core.shares,
-            self._share_sessions,
-            self._sessions,
-            self._node,
-            self._served,
-            frame.api_version,
-            frame.client_id or "",
-            connection.host,
-            connection,
-            self._core.guard,
-            self._quotas,
-            self._quotas.mutations(connection.principal.name, frame.client_id or "", self._core.clock.time()),
-        )
+            raise CloseConnection(f"{name} from {header.client_id!r} cannot be decoded: {error}") from None
+        context = self._context(header, connection)
         try:
             if refusal is not None:
-                response, pause = refuse(request, frame.api_version, refusal.code, refusal.detail), 0.0
-            elif self._quotas.limits:
-                response, pause = await self._metered(handler.handle, request, context, len(data))
+                response, throttle = refuse(request, header.api_version, refusal.code, refusal.detail), 0.0
+            elif self._quotas.client_quotas:
+                response, throttle = await self._handle_with_quotas(handler.handle, request, context, len(data))
             else:
-                response, pause = await self._handle(handler.handle, request, context), 0.0
-            reply = None
+                response, throttle = await self._handle_with_faults(handler.handle, request, context), 0.0
+            frame = None
             if response is not None:
-                reply = encode_response(response, frame.api_version, frame.correlation_id)
-            _check(connection, reply)
-            return Answer(reply, pause)
-        except Cut as cut:
-            whole = encode_response(cut.response, frame.api_version, frame.correlation_id)
-            raise CloseConnection(str(cut), bytes(whole[: cut.size])) from None
+                frame = encode_response(response, header.api_version, header.correlation_id)
+            _close_if_authentication_failed(connection, frame)
+            return DispatchResult(frame, throttle)
+        except TruncatedResponse as truncated:
+            whole = encode_response(truncated.response, header.api_version, header.correlation_id)
+            raise CloseConnection(str(truncated), bytes(whole[: truncated.size])) from None
         except CloseConnection:
             raise
         except Exception as error:
-            log.exception("%s from %r failed", name, frame.client_id)
+            log.exception("%s from %r failed", name, header.client_id)
             raise CloseConnection(f"{name} failed: {error}") from error
 
-    async def _metered(
+    def _context(self, header: RequestFrame, connection: ClientSession) -> RequestContext:
+        runtime, client_id = self._runtime, header.client_id or ""
+        return RequestContext(
+            state=runtime.state,
+            groups=runtime.groups,
+            transactions=runtime.transactions,
+            share_states=runtime.share_states,
+            shares=runtime.shares,
+            share_sessions=self._share_sessions,
+            sessions=self._sessions,
+            node=self._node,
+            served=self._served,
+            version=header.api_version,
+            client_id=client_id,
+            client_host=connection.host,
+            connection=connection,
+            security=runtime.security,
+            quotas=self._quotas,
+            mutation_quota=self._quotas.mutation_quota(connection.principal.name, client_id, runtime.clock.time()),
+        )
+
+    async def _handle_with_quotas(
         self, handle: Handle, request: Request[Any], context: RequestContext, size: int
     ) -> tuple[Response | None, float]:
-        watch = Stopwatch(self._handle(handle, request, context))
-        response = await watch
-        told, pause = charge(
+        timer = ProcessingTimer(self._handle_with_faults(handle, request, context))
+        response = await timer
+        sent, throttle = record_and_throttle(
             self._quotas,
             context.connection.principal.name,
             context.client_id,
@@ -155,70 +180,76 @@ class Dispatcher:
             response,
             context.version,
             size=size,
-            busy=watch.seconds,
-            mutations=context.mutations,
-            now=self._core.clock.time(),
+            busy=timer.seconds,
+            mutation_quota=context.mutation_quota,
+            now=self._runtime.clock.time(),
         )
-        # A session that has just begun, and the client is not told of.
-        if isinstance(request, FetchRequest) and request.session_epoch <= 0 and told is not response:
+        # A throttled full Fetch is answered with session id 0: the client never learns of the session that it began.
+        if isinstance(request, FetchRequest) and request.session_epoch <= 0 and sent is not response:
             assert isinstance(response, FetchResponse)
             self._sessions.end(response.session_id)
-        return told, pause
+        return sent, throttle
 
-    async def _permitted(self, handle: Handle, request: Request[Any], context: RequestContext) -> Response | None:
-        """Serve what the client may ask for, and refuse the rest."""
-        try:
-            if self._core.guard.authorizer is None:
-                return await handle(request, context)
-            served, refused = judge(request, context.version, context.may, self._name_of)
-            response = await handle(served, context) if served is not None else refused.pop()
-        except BrokerError as error:
-            refusal = refuse(request, context.version, error.code, error.detail)
-            if refusal is None or _unanswered(request):
-                raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}") from None
-            return refusal
-        if _unanswered(request):
-            if served is not request:
-                raise CloseConnection("Produce with acks=0 to what the client may not write to")
-            return None
-        for other in refused:
-            assert response is not None, "only Produce has no answer"
-            merge(response, other, self._name_of)
-        return response
-
-    async def _handle(self, handle: Handle, request: Request[Any], context: RequestContext) -> Response | None:
+    async def _handle_with_faults(
+        self, handle: Handle, request: Request[Any], context: RequestContext
+    ) -> Response | None:
+        # The common case has no rules: it must not build a RequestInfo per request.
         if self._faults.idle:
-            return await self._permitted(handle, request, context)
-        call = Call(
+            return await self._authorize_and_handle(handle, request, context)
+        info = RequestInfo(
             request,
             context.version,
             context.client_id,
             context.client_host,
             self._node.node_id,
             self._name_of,
-            lambda: list(self._core.state.topics),
+            lambda: list(self._runtime.state.topics),
             self._sessions.partitions,
         )
-        return await self._faults.serve(call, lambda asked: self._permitted(handle, asked, context))
+        return await self._faults.serve(info, lambda served: self._authorize_and_handle(handle, served, context))
+
+    async def _authorize_and_handle(
+        self, handle: Handle, request: Request[Any], context: RequestContext
+    ) -> Response | None:
+        try:
+            if self._runtime.security.authorizer is None:
+                return await handle(request, context)
+            permitted, refused = authorize_request(request, context.version, context.is_authorized, self._name_of)
+            response = await handle(permitted, context) if permitted is not None else refused.pop()
+        except BrokerError as error:
+            refusal = refuse(request, context.version, error.code, error.detail)
+            if refusal is None or _has_no_response(request):
+                raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}") from None
+            return refusal
+        if _has_no_response(request):
+            if permitted is not request:
+                # Kafka closes the connection too: with acks=0 there is no other way to report an error.
+                raise CloseConnection("Produce with acks=0 to topics that the client is not authorized to write to")
+            return None
+        for other in refused:
+            assert response is not None, "only Produce has no response"
+            merge(response, other, self._name_of)
+        return response
 
     def _name_of(self, topic_id: bytes) -> str | None:
-        topic = self._core.state.topic_by_id(topic_id)
+        topic = self._runtime.state.topic_by_id(topic_id)
         return topic.name if topic is not None else None
 
-    def _refuser(self, api_key: int) -> Handler | None:
-        """What answers an API that is not served; None where nobody does."""
-        # A broker of an old release cannot know what came after it.
+    def _unsupported_api_handler(self, api_key: int) -> Handler | None:
+        """Return the handler that refuses an API which is not served; None if the connection is closed instead."""
+        # A broker of an old release (as_version) closes the connection: it cannot know APIs that were added later.
         if self._served is not SERVED or api_key in BETWEEN_NODES:
             return None
         message = request_type(api_key)
         return Handler(message, NEVER, refuse_api, refused=message.versions)
 
-    def _unsupported(self, frame: RequestFrame) -> bytearray:
+    def _unsupported_version(self, header: RequestFrame) -> bytearray:
         served = self._served.get(ApiVersionsRequest.api_key)
-        if frame.api_key != ApiVersionsRequest.api_key or served is None:
-            raise CloseConnection(f"{api_name(frame.api_key)} v{frame.api_version} is not served")
-        # Of the oldest form, which every client can read; since 2.4 it says which versions to come back with (KIP-511).
-        told = {ApiVersionsRequest.api_key: served} if served.highest >= _SINCE_2_4 else {}
-        response = api_versions.describe(told)
+        if header.api_key != ApiVersionsRequest.api_key or served is None:
+            raise CloseConnection(f"{api_name(header.api_key)} v{header.api_version} is not served")
+        # ApiVersions is refused in the form of v0, which every client can decode. Since Kafka 2.4 the refusal lists the
+        # versions of ApiVersions itself, so that the client can retry with one of them (KIP-511).
+        listed = {ApiVersionsRequest.api_key: served} if served.highest >= _API_VERSIONS_OF_2_4 else {}
+        response = api_versions.describe(listed)
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
-        return encode_response(response, 0, frame.correlation_id)
+        return encode_response(response, 0, header.correlation_id)

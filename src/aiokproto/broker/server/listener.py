@@ -1,4 +1,4 @@
-"""How a node lets clients in: TLS, how many, how often, and how long they may be silent."""
+"""Accepts the connections of one node: TLS, connection limits and rates, frame sizes, and idle connections."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ssl import SSLContext
 
 from aiokproto.broker.clock import Clock, sleep
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.quotas.quotas import Quotas
+from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager
 from aiokproto.broker.request_context import CloseConnection
-from aiokproto.broker.security.guard import Guard
+from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
 
@@ -20,97 +20,106 @@ TLS_HANDSHAKE_SECONDS = 30.0
 
 
 class Listener:
-    """One node's door.
+    """The connection policy of one node.
 
     Attributes:
-        tls: What connections are encrypted with; None: nothing.
+        tls: The TLS context of its connections; None without TLS.
     """
 
     def __init__(
-        self, guard: Guard, quotas: Quotas, tls: SSLContext | None, options: BrokerOptions, clock: Clock
+        self,
+        security: SecurityState,
+        quotas: ClientQuotaManager,
+        tls: SSLContext | None,
+        options: BrokerOptions,
+        clock: Clock,
     ) -> None:
         self.tls = tls
-        self._guard = guard
+        self._security = security
         self._quotas = quotas
         self._clock = clock
         self._max_frame = options.number("socket.request.max.bytes")
-        self._max_before_authentication = min(self._max_frame, options.number("sasl.server.max.receive.size"))
+        # A client that has not authenticated yet must not make the broker allocate 100 MB (CVE-2022-34917).
+        self._max_unauthenticated_frame = min(self._max_frame, options.number("sasl.server.max.receive.size"))
         self._slots = asyncio.Semaphore(options.number("max.connections"))
         self._per_address = options.number("max.connections.per.ip")
         self._max_idle = options.seconds("connections.max.idle.ms")
         self._addresses: Counter[str] = Counter()
-        # When each began to wait for a request; who has waited for longest comes first.
-        self._silent: dict[ClientConnection, float] = {}
+        # When each connection began to wait for a request, in that order: the longest idle one comes first.
+        self._idle_since: dict[ClientConnection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._due = 0.0
+        self._idle_check_at = 0.0
 
     def close(self) -> None:
-        """Stop looking for who is silent."""
+        """Stop closing idle connections."""
         if self._timer is not None:
             self._timer.cancel()
 
     @asynccontextmanager
-    async def admit(self, client: ClientConnection) -> AsyncIterator[ClientSession]:
-        """Let a client in; with ``max.connections`` there, it waits until one of them leaves.
+    async def accept(self, client: ClientConnection) -> AsyncIterator[ClientSession]:
+        """Accept a connection. At ``max.connections`` it waits until another one is closed.
 
         Raises:
-            Hangup: It is one too many from its address, or came too soon.
+            CloseConnection: Its address has too many connections (``max.connections.per.ip``), or opens them faster
+                than its quota permits.
         """
         peer = client.info("peername")
         host = str(peer[0]) if peer else "?"
-        pause = self._quotas.connect(host, self._clock.time()) if self._guard.limits else 0.0
-        if pause:
-            await sleep(self._clock, pause)
-            raise CloseConnection(f"connections come faster than the quota of {host} permits")
+        throttle = self._quotas.record_connection(host, self._clock.time()) if self._security.client_quotas else 0.0
+        if throttle:
+            # Kafka keeps the socket open for the throttle time (KIP-612): closing it at once would make clients
+            # reconnect at once.
+            await sleep(self._clock, throttle)
+            raise CloseConnection(f"{host} opens connections faster than its quota connection_creation_rate permits")
         if self._addresses[host] >= self._per_address:
             raise CloseConnection(f"{host} has {self._per_address} connections, the limit (max.connections.per.ip)")
         self._addresses[host] += 1
         try:
             async with self._slots:
-                yield self._guard.connect(host, client.info("ssl_object"))
+                yield self._security.connect(host, client.info("ssl_object"))
         finally:
-            self._silent.pop(client, None)
+            self._idle_since.pop(client, None)
             self._addresses[host] -= 1
             if not self._addresses[host]:
                 del self._addresses[host]
 
     async def receive(self, client: ClientConnection, connection: ClientSession) -> bytes | memoryview:
-        """The client's next frame, without its length.
+        """Return the connection's next request frame, without its length.
 
         Raises:
-            Hangup: It is too large.
-            EOFError: The client is gone, or was silent for too long.
+            CloseConnection: The frame is larger than the limit.
+            EOFError: The client closed the connection, or it was idle for ``connections.max.idle.ms``.
             ConnectionError: The connection is lost.
         """
-        self._silent[client] = asyncio.get_running_loop().time()
+        self._idle_since[client] = asyncio.get_running_loop().time()
         if self._timer is None:
-            self._look_again()
+            self._schedule_idle_check()
         try:
-            size = await client.size()
-            limit = self._max_frame if connection.proven else self._max_before_authentication
+            size = await client.read_size()
+            limit = self._max_frame if connection.authenticated else self._max_unauthenticated_frame
             if not 0 <= size <= limit:
-                option = "socket.request.max.bytes" if connection.proven else "sasl.server.max.receive.size"
+                option = "socket.request.max.bytes" if connection.authenticated else "sasl.server.max.receive.size"
                 raise CloseConnection(f"a frame of {size} bytes, the limit ({option}) is {limit}")
-            return await client.frame(size)
+            return await client.read_frame(size)
         finally:
-            self._silent.pop(client, None)
+            self._idle_since.pop(client, None)
 
-    async def pause(self, seconds: float) -> None:
-        """Let a client wait that has used too much: nothing is read from it meanwhile."""
+    async def throttle(self, seconds: float) -> None:
+        """Return after the throttle time; the caller reads nothing from the connection until then (KIP-219)."""
         await sleep(self._clock, seconds)
 
-    def _look_again(self) -> None:
-        # In the system's time, whatever the broker's clock shows: so does the client reckon.
+    def _schedule_idle_check(self) -> None:
+        # On the event loop's clock, also under a VirtualClock: the client measures its own idle time in real time.
         loop = asyncio.get_running_loop()
-        waiting = next((since for client, since in self._silent.items() if not client.closing), loop.time())
-        self._due = waiting + self._max_idle
-        self._timer = loop.call_at(self._due, self._close_silent)
+        since = next((since for client, since in self._idle_since.items() if not client.closing), loop.time())
+        self._idle_check_at = since + self._max_idle
+        self._timer = loop.call_at(self._idle_check_at, self._close_idle)
 
-    def _close_silent(self) -> None:
-        # The loop may call a timer early by its clock's resolution.
-        now = max(asyncio.get_running_loop().time(), self._due)
-        for client, since in list(self._silent.items()):
+    def _close_idle(self) -> None:
+        # The loop calls a timer up to its clock's resolution early: without max() the check would spin.
+        now = max(asyncio.get_running_loop().time(), self._idle_check_at)
+        for client, since in list(self._idle_since.items()):
             if since + self._max_idle > now:
                 break
             client.close()
-        self._look_again()
+        self._schedule_idle_check()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from aiokproto.broker.internal_topics import numbered_records, partition_for
+from aiokproto.broker.internal_topics import internal_topic_records_with_offsets, partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, SHARE_STATE_TOPIC, Partition, Topic
 from aiokproto.broker.share.persisted_state import PersistedState, first_snapshot, replay
@@ -266,7 +266,7 @@ class ShareCoordinator:
             self._persisted[key] = persisted
 
     def _load(self, partition: Partition) -> None:
-        for offset, stored in numbered_records(partition):
+        for offset, stored in internal_topic_records_with_offsets(partition):
             read = decode(stored.key, stored.value)
             if read is None:
                 continue

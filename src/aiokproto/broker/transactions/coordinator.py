@@ -11,11 +11,16 @@ from collections.abc import Iterable, Iterator
 
 from aiokproto.broker.clock import Timer
 from aiokproto.broker.groups.coordinator import GroupCoordinator
-from aiokproto.broker.internal_topics import partition_for, stored_records
+from aiokproto.broker.internal_topics import internal_topic_records, partition_for
 from aiokproto.broker.metadata.cluster_state import ClusterState
 from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic
 from aiokproto.broker.transactions.records import decode_key, decode_value, encode_key, encode_value
-from aiokproto.broker.transactions.transaction import EPOCH_BUMP, ProducerIdentity, TopicPartition, Transaction
+from aiokproto.broker.transactions.transaction_metadata import (
+    EPOCH_BUMP,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TransactionMetadata,
+)
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
@@ -38,9 +43,9 @@ class TransactionCoordinator:
     def __init__(self, state: ClusterState, groups: GroupCoordinator) -> None:
         self._state = state
         self._groups = groups
-        self._transactions: dict[str, Transaction] = {}
+        self._transactions: dict[str, TransactionMetadata] = {}
         # Of transactions that are ending: the partitions without a marker.
-        self._unmarked: dict[str, set[TopicPartition]] = {}
+        self._pending_markers: dict[str, set[TopicPartition]] = {}
         self._timers: dict[str, Timer] = {}
         self._loading: dict[int, Timer] = {}
 
@@ -57,9 +62,9 @@ class TransactionCoordinator:
         self._timers.clear()
         self._loading.clear()
         self._transactions.clear()
-        self._unmarked.clear()
+        self._pending_markers.clear()
 
-    # ---- who coordinates what
+    # ---- producer coordinates what
 
     def partition_of(self, transactional_id: str) -> Partition:
         """The partition of their topic that an id belongs to; the topic is created when first asked for."""
@@ -101,18 +106,18 @@ class TransactionCoordinator:
                 self._loading[partition.index] = clock.call_at(clock.time(), self._load, partition)
         elif partition.leader != NO_LEADER:
             where = (partition.topic, partition.index)
-            for transactional_id in [each for each, unmarked in self._unmarked.items() if where in unmarked]:
-                self._finish(transactional_id)
+            for transactional_id in [each for each, pending in self._pending_markers.items() if where in pending]:
+                self._write_pending_markers(transactional_id)
 
     def topic_deleted(self, topic: Topic) -> None:
         """Nothing waits for its partitions any more."""
         if topic.name == TRANSACTIONS_TOPIC:
             self.close()
             return
-        for transactional_id in list(self._unmarked):
-            self._finish(transactional_id)
+        for transactional_id in list(self._pending_markers):
+            self._write_pending_markers(transactional_id)
 
-    def check_kept(self, transactional_id: str) -> None:
+    def check_enough_replicas(self, transactional_id: str) -> None:
         """Check that what is decided of a transaction would have the replicas it is to have before anybody is told.
 
         Raises:
@@ -125,11 +130,11 @@ class TransactionCoordinator:
 
     # ---- what is known
 
-    def find(self, transactional_id: str) -> Transaction | None:
+    def find(self, transactional_id: str) -> TransactionMetadata | None:
         """What is known of an id, or None."""
         return self._transactions.get(transactional_id)
 
-    def transactions_of(self, node_id: int) -> Iterator[Transaction]:
+    def transactions_of(self, node_id: int) -> Iterator[TransactionMetadata]:
         """What a node coordinates.
 
         Raises:
@@ -141,30 +146,35 @@ class TransactionCoordinator:
 
     # ---- what producers ask for; ``check`` comes before
 
-    def init_producer_id(self, transactional_id: str, timeout_ms: int, known: ProducerIdentity | None) -> Transaction:
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch | None
+    ) -> TransactionMetadata:
         """A producer begins to use an id.
 
         Raises:
-            BrokerError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, COORDINATOR_NOT_AVAILABLE (:meth:`check_kept`);
+            BrokerError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, COORDINATOR_NOT_AVAILABLE
+                (:meth:`check_enough_replicas`);
                 CONCURRENT_TRANSACTIONS: a transaction had to be aborted first, or has not ended yet, and the producer
                 has to ask again.
         """
         if not 0 < timeout_ms <= self._state.options.number("transaction.max.timeout.ms"):
             raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, detail=f"{timeout_ms} ms")
         new_id = self._state.new_producer_id
-        transaction = self._transactions.get(transactional_id) or Transaction(transactional_id, new_id(), timeout_ms)
+        transaction = self._transactions.get(transactional_id) or TransactionMetadata(
+            transactional_id, new_id(), timeout_ms
+        )
         after = transaction.initialized(timeout_ms, known, new_id, self._state.clock.wall())
-        self.check_kept(transactional_id)
+        self.check_enough_replicas(transactional_id)
         self._write(after)
         if after.ending:
-            self._finish(transactional_id)
+            self._write_pending_markers(transactional_id)
             raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return after
 
     def add_partitions(
         self,
         transactional_id: str,
-        who: ProducerIdentity,
+        producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         client_version: int = 0,
     ) -> None:
@@ -172,32 +182,32 @@ class TransactionCoordinator:
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or
-                COORDINATOR_NOT_AVAILABLE (as :meth:`check_kept`).
+                COORDINATOR_NOT_AVAILABLE (as :meth:`check_enough_replicas`).
         """
         before = self._known(transactional_id)
-        after = before.with_partitions(who, partitions, client_version, self._state.clock.wall())
+        after = before.with_partitions(producer, partitions, client_version, self._state.clock.wall())
         if after is not before:
-            self.check_kept(transactional_id)
+            self.check_enough_replicas(transactional_id)
             self._write(after)
 
     def verify(
-        self, transactional_id: str, who: ProducerIdentity, partitions: Iterable[TopicPartition]
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
         """Which partitions are no part of the open transaction.
 
         Raises:
             BrokerError: As :meth:`add_partitions`.
         """
-        return self._known(transactional_id).verify(who, partitions)
+        return self._known(transactional_id).verify(producer, partitions)
 
-    def admit(
-        self, transactional_id: str, who: ProducerIdentity, partition: Partition, *, adds: bool, abortable: bool
+    def verify_or_add_partition(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partition: Partition, *, adds: bool, abortable: bool
     ) -> None:
         """What a leader asks before a producer's first batch in a partition (KIP-890).
 
         Args:
             transactional_id: The producer's.
-            who: The producer.
+            producer: The producer.
             partition: Where it writes.
             adds: Writing adds the partition to the transaction; else it must have been added before.
             abortable: Whether the producer knows TRANSACTION_ABORTABLE.
@@ -215,9 +225,9 @@ class TransactionCoordinator:
         where = (partition.topic, partition.index)
         try:
             if adds:
-                self.add_partitions(transactional_id, who, [where], EPOCH_BUMP)
+                self.add_partitions(transactional_id, producer, [where], EPOCH_BUMP)
             elif self._state.options.value("transaction.partition.verification.enable") and self.verify(
-                transactional_id, who, [where]
+                transactional_id, producer, [where]
             ):
                 code = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_TXN_STATE
                 raise BrokerError(code, detail=f"{where[0]}-{where[1]} was not added to the transaction")
@@ -227,7 +237,9 @@ class TransactionCoordinator:
                 raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, detail=error.detail) from None
             raise
 
-    def end(self, transactional_id: str, who: ProducerIdentity, commit: bool, client_version: int = 0) -> Transaction:
+    def end(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, commit: bool, client_version: int = 0
+    ) -> TransactionMetadata:
         """Commit or abort.
 
         Returns:
@@ -235,19 +247,21 @@ class TransactionCoordinator:
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, or
-                COORDINATOR_NOT_AVAILABLE (as :meth:`check_kept`).
+                COORDINATOR_NOT_AVAILABLE (as :meth:`check_enough_replicas`).
         """
         before = self._known(transactional_id)
-        after = before.ended(who, commit, client_version, self._state.new_producer_id, self._state.clock.wall())
+        after = before.ended(producer, commit, client_version, self._state.new_producer_id, self._state.clock.wall())
         if after is not before:
-            self.check_kept(transactional_id)
+            self.check_enough_replicas(transactional_id)
             self._write(after)
-            self._finish(transactional_id)
+            self._write_pending_markers(transactional_id)
         return after
 
     # ---- markers
 
-    def write_marker(self, partition: Partition, who: ProducerIdentity, commit: bool, coordinator_epoch: int) -> None:
+    def write_marker(
+        self, partition: Partition, producer: ProducerIdAndEpoch, commit: bool, coordinator_epoch: int
+    ) -> None:
         """End a producer's transaction in a partition.
 
         Raises:
@@ -256,14 +270,14 @@ class TransactionCoordinator:
         now = self._state.clock.wall()
         marker = encode_end_transaction(
             committed=commit,
-            producer_id=who.producer_id,
-            producer_epoch=who.epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
             coordinator_epoch=coordinator_epoch,
             timestamp=now,
         )
         partition.append(marker, now)
         if partition.topic == OFFSETS_TOPIC:
-            self._groups.transaction_ended(partition, who.producer_id, commit)
+            self._groups.transaction_ended(partition, producer.producer_id, commit)
 
     # ---- time
 
@@ -283,16 +297,16 @@ class TransactionCoordinator:
             self._set_timer(transaction)
         elif deadline is not None:
             try:
-                self.check_kept(transactional_id)
+                self.check_enough_replicas(transactional_id)
             except BrokerError:
                 clock = self._state.clock
                 due = clock.time() + _RETRY_SECONDS
                 self._timers[transactional_id] = clock.call_at(due, self._time_out, transactional_id)
                 return
             self._write(transaction.fenced(now))
-            self._finish(transactional_id)
+            self._write_pending_markers(transactional_id)
 
-    def _set_timer(self, transaction: Transaction) -> None:
+    def _set_timer(self, transaction: TransactionMetadata) -> None:
         transactional_id = transaction.transactional_id
         timer = self._timers.pop(transactional_id, None)
         if timer is not None:
@@ -304,21 +318,21 @@ class TransactionCoordinator:
 
     # ---- inside
 
-    def _known(self, transactional_id: str) -> Transaction:
+    def _known(self, transactional_id: str) -> TransactionMetadata:
         transaction = self._transactions.get(transactional_id)
         if transaction is None:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return transaction
 
-    def _write(self, transaction: Transaction) -> None:
+    def _write(self, transaction: TransactionMetadata) -> None:
         self._append(transaction.transactional_id, encode_value(transaction))
-        self._adopt(transaction)
+        self._cache(transaction)
 
-    def _adopt(self, transaction: Transaction) -> None:
+    def _cache(self, transaction: TransactionMetadata) -> None:
         self._transactions[transaction.transactional_id] = transaction
         self._set_timer(transaction)
         if transaction.ending:
-            self._unmarked[transaction.transactional_id] = set(transaction.partitions)
+            self._pending_markers[transaction.transactional_id] = set(transaction.partitions)
 
     def _append(self, transactional_id: str, value: bytes | None) -> None:
         now = self._state.clock.wall()
@@ -326,25 +340,25 @@ class TransactionCoordinator:
         builder.append(now, encode_key(transactional_id), value)
         self.partition_of(transactional_id).append(builder.close(), now)
 
-    def _finish(self, transactional_id: str) -> None:
+    def _write_pending_markers(self, transactional_id: str) -> None:
         """Write the markers that can be written, and complete the transaction if these were all."""
         transaction = self._transactions[transactional_id]
-        unmarked = self._unmarked[transactional_id]
+        pending = self._pending_markers[transactional_id]
         epoch = self.partition_of(transactional_id).leader_epoch
-        who = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-        for where in sorted(unmarked):
+        producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+        for where in sorted(pending):
             partition = self._state.find_partition(*where)
             if partition is not None and partition.leader == NO_LEADER:
                 continue
             if partition is not None:
                 try:
-                    self.write_marker(partition, who, transaction.commits, epoch)
+                    self.write_marker(partition, producer, transaction.commits, epoch)
                 except BrokerError as error:
                     if error.code not in _SETTLED:
                         raise
-            unmarked.discard(where)
-        if not unmarked:
-            del self._unmarked[transactional_id]
+            pending.discard(where)
+        if not pending:
+            del self._pending_markers[transactional_id]
             self._write(transaction.completed(self._state.clock.wall()))
 
     def _drop(self, partition: Partition) -> None:
@@ -353,22 +367,22 @@ class TransactionCoordinator:
             loading.cancel()
         for transactional_id in [each for each in self._transactions if self.partition_of(each) is partition]:
             del self._transactions[transactional_id]
-            self._unmarked.pop(transactional_id, None)
+            self._pending_markers.pop(transactional_id, None)
             timer = self._timers.pop(transactional_id, None)
             if timer is not None:
                 timer.cancel()
 
     def _load(self, partition: Partition) -> None:
         self._loading.pop(partition.index, None)
-        found: dict[str, Transaction] = {}
-        for key, value, _ in stored_records(partition):
+        found: dict[str, TransactionMetadata] = {}
+        for key, value, _ in internal_topic_records(partition):
             transactional_id = decode_key(key)
             if value is None:
                 found.pop(transactional_id, None)
             else:
                 found[transactional_id] = decode_value(transactional_id, value)
         for transaction in found.values():
-            self._adopt(transaction)
+            self._cache(transaction)
         for transaction in found.values():
             if transaction.ending:
-                self._finish(transaction.transactional_id)
+                self._write_pending_markers(transaction.transactional_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from aiokproto.broker.transactions.transaction import Status, Transaction
+from aiokproto.broker.transactions.transaction_metadata import TransactionMetadata, TransactionStatus
 from aiokproto.codec.payloads.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
 
 _INT16 = struct.Struct(">h")
@@ -12,7 +12,7 @@ _KEY_VERSION = 0
 _VALUE_VERSION = 1
 """The flexible version, which Kafka writes where transaction.version is 1 or more."""
 
-_STATUS = {status.number: status for status in Status}
+_STATUS = {status.number: status for status in TransactionStatus}
 
 
 def encode_key(transactional_id: str) -> bytes:
@@ -20,7 +20,7 @@ def encode_key(transactional_id: str) -> bytes:
     return _INT16.pack(_KEY_VERSION) + TransactionLogKey(transactional_id=transactional_id).encode(_KEY_VERSION)
 
 
-def encode_value(transaction: Transaction) -> bytes:
+def encode_value(transaction: TransactionMetadata) -> bytes:
     """The value of a transaction's record."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
@@ -34,7 +34,7 @@ def encode_value(transaction: Transaction) -> bytes:
         transaction_status=transaction.status.number,
         # As in Kafka: what has not begun has no partitions, which is not the same as none.
         transaction_partitions=None
-        if transaction.status is Status.EMPTY
+        if transaction.status is TransactionStatus.EMPTY
         else [PartitionsSchema(topic=topic, partition_ids=partitions) for topic, partitions in topics.items()],
         transaction_last_update_timestamp_ms=transaction.updated,
         transaction_start_timestamp_ms=transaction.started,
@@ -48,11 +48,11 @@ def decode_key(key: bytes) -> str:
     return TransactionLogKey.decode(key[_INT16.size :], _KEY_VERSION).transactional_id
 
 
-def decode_value(transactional_id: str, value: bytes) -> Transaction:
+def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
     """What a record says of a transaction."""
     (version,) = _INT16.unpack_from(value)
     read = TransactionLogValue.decode(value[_INT16.size :], version)
-    return Transaction(
+    return TransactionMetadata(
         transactional_id,
         read.producer_id,
         read.transaction_timeout_ms,

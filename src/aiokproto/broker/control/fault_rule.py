@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from aiokproto.broker.control.call import Call, Intercept
+from aiokproto.broker.control.request_info import Intercept, RequestInfo
 from aiokproto.codec.entities import ANYTHING, Subject, split
 from aiokproto.codec.schema import Request
 
@@ -20,22 +20,22 @@ Apis = type[Request[Any]] | int | Collection["type[Request[Any]] | int"] | None
 
 
 @dataclass(frozen=True)
-class Where:
+class RequestMatcher:
     """The requests that a fault may happen to: those that are all of what is given."""
 
     apis: frozenset[int] | None = None
     node: int | None = None
     client_id: str | None = None
     subject: Subject = ANYTHING
-    when: Callable[[Call], bool] | None = None
+    when: Callable[[RequestInfo], bool] | None = None
 
-    def fits(self, call: Call) -> bool:
+    def matches(self, call: RequestInfo) -> bool:
         """Whether this is one of them."""
         if self.apis is not None and call.request.api_key not in self.apis:
             return False
         if self.node not in (None, call.node_id) or self.client_id not in (None, call.client_id):
             return False
-        if self.subject != ANYTHING and split(call.whole, self.subject, call.name_of)[1] is None:
+        if self.subject != ANYTHING and split(call.expanded, self.subject, call.name_of)[1] is None:
             return False
         return self.when is None or self.when(call)
 
@@ -48,7 +48,7 @@ def keys(apis: Apis) -> frozenset[int] | None:
     return frozenset(each if isinstance(each, int) else each.api_key for each in named)
 
 
-class Rule:
+class FaultRule:
     """A fault that is to happen. It holds from its making until :meth:`remove`, or the end of a ``with`` block.
 
     Attributes:
@@ -57,10 +57,16 @@ class Rule:
     """
 
     def __init__(
-        self, kind: str, where: Where, act: Intercept, nth: int, times: int | None, forget: Callable[[Rule], None]
+        self,
+        kind: str,
+        where: RequestMatcher,
+        act: Intercept,
+        nth: int,
+        times: int | None,
+        forget: Callable[[FaultRule], None],
     ) -> None:
         self.kind = kind
-        self.happened = 0
+        self.count = 0
         self.act = act
         self._where = where
         self._nth = nth
@@ -71,11 +77,11 @@ class Rule:
         self._removed = False
         self._waiting: list[asyncio.Future[None]] = []
 
-    def takes(self, call: Call) -> bool:
+    def applies_to(self, call: RequestInfo) -> bool:
         """Whether it happens to this request; each that fits is counted."""
         if self._times is not None and self._taken >= self._times:
             return False
-        if not self._where.fits(call):
+        if not self._where.matches(call):
             return False
         self._seen += 1
         if self._seen < self._nth:
@@ -85,7 +91,7 @@ class Rule:
 
     def note(self) -> None:
         """It happens."""
-        self.happened += 1
+        self.count += 1
         self._wake()
 
     async def wait(self, times: int = 1) -> None:
@@ -96,12 +102,12 @@ class Rule:
         Raises:
             RuntimeError: The rule was removed before.
         """
-        while self.happened < times:
+        while self.count < times:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             # Only now: another thread that removes the rule wakes those whom it finds waiting.
             if self._removed:
-                raise RuntimeError(f"the rule was removed after it had happened {self.happened} times, not {times}")
+                raise RuntimeError(f"the rule was removed after it had happened {self.count} times, not {times}")
             await waiter
 
     def remove(self) -> None:

@@ -9,16 +9,16 @@ from ssl import SSLObject
 
 from aiokproto.broker.clock import Clock
 from aiokproto.broker.config.options import BrokerOptions
-from aiokproto.broker.quotas.limits import ClientQuotas
+from aiokproto.broker.quotas.client_quotas import ClientQuotas
 from aiokproto.broker.security.acls import Acl, Operation, PatternType, Permission, ResourceType
 from aiokproto.broker.security.authorizer import Authorizer
 from aiokproto.broker.security.credentials import Deletion, ScramCredentials, Upsertion
-from aiokproto.broker.security.exchange import Exchange
-from aiokproto.broker.security.oauthbearer import OAuthBearerExchange, unsecured_validator
-from aiokproto.broker.security.plain import PlainExchange
+from aiokproto.broker.security.oauthbearer import OAuthBearerSaslServer, unsecured_validator
+from aiokproto.broker.security.plain import PlainSaslServer
 from aiokproto.broker.security.principal import ANONYMOUS, parse_principal
 from aiokproto.broker.security.sasl import SaslAuthenticator
-from aiokproto.broker.security.scram import Mechanism, ScramExchange
+from aiokproto.broker.security.sasl_server import SaslServer
+from aiokproto.broker.security.scram import Mechanism, ScramSaslServer
 from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import principal_of
@@ -26,7 +26,7 @@ from aiokproto.broker.security.tokens import DelegationTokens
 from aiokproto.errors import BrokerError, ConfigurationError
 
 
-class Guard:
+class SecurityState:
     """Lets clients in, and says what they may do.
 
     Attributes:
@@ -46,7 +46,7 @@ class Guard:
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
         self.credentials = ScramCredentials(security.users if security.sasl else {})
         self.tokens = DelegationTokens(options, clock.wall, self._save)
-        self.limits = ClientQuotas()
+        self.client_quotas = ClientQuotas()
         self._sasl = security.sasl
         self._clock = clock
         self._max_reauth_ms = options.number("connections.max.reauth.ms")
@@ -61,17 +61,23 @@ class Guard:
             return ClientSession(host, principal_of(tls), None)
         return ClientSession(host, ANONYMOUS, SaslAuthenticator(self._mechanisms, self._max_reauth_ms, self._clock))
 
-    def may(self, connection: ClientSession, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def is_authorized(
+        self, connection: ClientSession, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
         """Whether a client may do something to a resource."""
         if self.authorizer is None:
             return True
-        return self.authorizer.may(str(connection.principal), connection.host, operation, resource_type, name)
+        return self.authorizer.is_authorized(str(connection.principal), connection.host, operation, resource_type, name)
 
-    def may_any(self, connection: ClientSession, operation: Operation, resource_type: ResourceType) -> bool:
+    def is_authorized_for_any(
+        self, connection: ClientSession, operation: Operation, resource_type: ResourceType
+    ) -> bool:
         """Whether there can be a resource of the type to which a client may do something."""
         if self.authorizer is None:
             return True
-        return self.authorizer.may_any(str(connection.principal), connection.host, operation, resource_type)
+        return self.authorizer.is_authorized_for_any(
+            str(connection.principal), connection.host, operation, resource_type
+        )
 
     # ---- changes, kept on disk
 
@@ -97,20 +103,20 @@ class Guard:
         self, entity: Sequence[tuple[str, str | None]], changes: Sequence[tuple[str, float | None]], *, dry_run: bool
     ) -> None:
         """As :meth:`ClientQuotas.alter`."""
-        self.limits.alter(entity, changes, dry_run=dry_run)
+        self.client_quotas.alter(entity, changes, dry_run=dry_run)
         if not dry_run:
             self._save()
 
     # ---- inside
 
-    def _enabled(self, security: Security, names: Sequence[str]) -> Mapping[str, Callable[[], Exchange]]:
+    def _enabled(self, security: Security, names: Sequence[str]) -> Mapping[str, Callable[[], SaslServer]]:
         find, find_token = self.credentials.find, self.tokens.account
         validate = security.token_validator or unsecured_validator(self._clock.wall)
-        known: dict[str, Callable[[], Exchange]] = {
-            "PLAIN": lambda: PlainExchange(security.users),
-            "SCRAM-SHA-256": lambda: ScramExchange(Mechanism.SCRAM_SHA_256, find, find_token=find_token),
-            "SCRAM-SHA-512": lambda: ScramExchange(Mechanism.SCRAM_SHA_512, find, find_token=find_token),
-            "OAUTHBEARER": lambda: OAuthBearerExchange(validate),
+        known: dict[str, Callable[[], SaslServer]] = {
+            "PLAIN": lambda: PlainSaslServer(security.users),
+            "SCRAM-SHA-256": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_256, find, find_token=find_token),
+            "SCRAM-SHA-512": lambda: ScramSaslServer(Mechanism.SCRAM_SHA_512, find, find_token=find_token),
+            "OAUTHBEARER": lambda: OAuthBearerSaslServer(validate),
         }
         return {name: known[name] for name in names}
 
@@ -118,9 +124,9 @@ class Guard:
         document = {
             "version": 1,
             "acls": [_written(acl) for acl in self._acls],
-            "scram_credentials": self.credentials.saved(),
-            "client_quotas": self.limits.saved(),
-            "delegation_tokens": self.tokens.saved(),
+            "scram_credentials": self.credentials.to_json(),
+            "client_quotas": self.client_quotas.to_json(),
+            "delegation_tokens": self.tokens.to_json(),
         }
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text(json.dumps(document, indent=1))
@@ -133,10 +139,10 @@ class Guard:
             document = json.loads(self._path.read_text())
             if document["version"] != 1:
                 raise ValueError(f"it is of version {document['version']}, not 1")
-            self.credentials.load(document["scram_credentials"])
-            self.limits.load(document["client_quotas"])
+            self.credentials.load_json(document["scram_credentials"])
+            self.client_quotas.load_json(document["client_quotas"])
             # A file of before there were tokens has none.
-            self.tokens.load(document.get("delegation_tokens", []))
+            self.tokens.load_json(document.get("delegation_tokens", []))
             self._acls.add(_read(entry) for entry in document["acls"])
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None

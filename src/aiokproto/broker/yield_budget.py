@@ -8,7 +8,7 @@ _BYTES = 1 << 20
 """What takes about a millisecond to append or to read."""
 
 
-class Turns:
+class YieldBudget:
     """Gives others their turn after every so many bytes, however many partitions a request is about."""
 
     def __init__(self) -> None:

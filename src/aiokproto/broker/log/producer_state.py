@@ -14,14 +14,14 @@ from aiokproto.errors import BrokerError
 from aiokproto.records.batch import TRANSACTIONAL
 from aiokproto.records.control import EndTransaction
 
-WINDOW = 5
+BATCHES_RETAINED = 5
 """Batches remembered for each producer: it may have that many requests in flight to a partition."""
 
 _SEQUENCES = 0x7FFFFFFF
 """Sequences go on from 0 after this one."""
 
 
-class Remembered(NamedTuple):
+class BatchMetadata(NamedTuple):
     """A batch that was appended."""
 
     base_sequence: int
@@ -33,7 +33,7 @@ class Remembered(NamedTuple):
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerStateEntry:
     """What a log knows of a producer.
 
     Attributes:
@@ -47,7 +47,7 @@ class Producer:
 
     producer_id: int
     epoch: int
-    batches: deque[Remembered] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_RETAINED))
     last_seen: int = -1
     last_timestamp: int = -1
     coordinator_epoch: int = -1
@@ -58,15 +58,15 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else -1
 
 
-class ProducerStates:
+class ProducerStateManager:
     """The idempotent and transactional producers of one log."""
 
     def __init__(self) -> None:
-        self._producers: dict[int, Producer] = {}
+        self._producers: dict[int, ProducerStateEntry] = {}
         # By producer id: the first offset of its open transaction. In the order of these offsets, as they come.
         self._open: dict[int, int] = {}
 
-    def __iter__(self) -> Iterator[Producer]:
+    def __iter__(self) -> Iterator[ProducerStateEntry]:
         return iter(self._producers.values())
 
     # ---- transactions
@@ -90,7 +90,7 @@ class ProducerStates:
 
     # ---- what comes
 
-    def check(self, header: BatchHeader, marker: EndTransaction | None = None) -> Remembered | None:
+    def check(self, header: BatchHeader, marker: EndTransaction | None = None) -> BatchMetadata | None:
         """Whether a producer's batch, or a marker that ends its transaction, may be appended; the batch it repeats.
 
         Raises:
@@ -135,7 +135,9 @@ class ProducerStates:
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            producer = self._producers[header.producer_id] = Producer(header.producer_id, header.producer_epoch)
+            producer = self._producers[header.producer_id] = ProducerStateEntry(
+                header.producer_id, header.producer_epoch
+            )
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
@@ -146,7 +148,7 @@ class ProducerStates:
             return self._ended(header, marker)
         if header.base_sequence >= 0:
             producer.batches.append(
-                Remembered(
+                BatchMetadata(
                     header.base_sequence,
                     header.last_sequence,
                     header.base_offset,
@@ -183,8 +185,8 @@ class ProducerStates:
         """The producers, each with its newest batch."""
         return [self._entry(producer) for producer in self]
 
-    def _entry(self, producer: Producer) -> ProducerEntry:
-        newest = producer.batches[-1] if producer.batches else Remembered(-1, -1, -1, -1, -1)
+    def _entry(self, producer: ProducerStateEntry) -> ProducerEntry:
+        newest = producer.batches[-1] if producer.batches else BatchMetadata(-1, -1, -1, -1, -1)
         return ProducerEntry(
             producer_id=producer.producer_id,
             epoch=producer.epoch,
@@ -202,7 +204,7 @@ class ProducerStates:
         self._open.clear()
         opened: list[tuple[int, int]] = []
         for entry in entries:
-            producer = Producer(
+            producer = ProducerStateEntry(
                 entry.producer_id,
                 entry.epoch,
                 last_seen=now,
@@ -212,7 +214,7 @@ class ProducerStates:
             self._producers[entry.producer_id] = producer
             if entry.last_sequence >= 0:
                 producer.batches.append(
-                    Remembered(
+                    BatchMetadata(
                         (entry.last_sequence - entry.offset_delta) & _SEQUENCES,
                         entry.last_sequence,
                         entry.last_offset - entry.offset_delta,
@@ -225,7 +227,7 @@ class ProducerStates:
         self._open = {producer_id: offset for offset, producer_id in sorted(opened)}
 
 
-def _in_sequence(producer: Producer, header: BatchHeader) -> Remembered | None:
+def _in_sequence(producer: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
     """The batch that is repeated, or None for the one that is next."""
     if header.producer_epoch > producer.epoch or not producer.batches:
         expected = 0

@@ -16,7 +16,7 @@ from aiokproto.codec.schema import Request, Response
 
 
 @dataclass(frozen=True)
-class Call:
+class RequestInfo:
     """A request to one of the brokers.
 
     Attributes:
@@ -45,7 +45,7 @@ class Call:
         return api_name(self.request.api_key)
 
     @property
-    def whole(self) -> Request[Any]:
+    def expanded(self) -> Request[Any]:
         """The request with the name of everything it is about.
 
         A Metadata request for all topics names none, and a Fetch of a session (KIP-227) only what changed.
@@ -64,7 +64,7 @@ class Call:
             return FetchRequest(max_wait_ms=0, min_bytes=0, topics=[*request.topics, *known])
         return request
 
-    def of(self, request: Request[Any]) -> Call:
+    def with_request(self, request: Request[Any]) -> RequestInfo:
         """The same with another request."""
         return self if request is self.request else replace(self, request=request)
 
@@ -76,11 +76,11 @@ def _partition(index: int) -> FetchPartition:
 Serve = Callable[[Request[Any]], Awaitable["Response | None"]]
 """Serves a request: the handler, or the next fault before it. None: no answer is sent."""
 
-Intercept = Callable[[Call, Serve], Awaitable["Response | None"]]
+Intercept = Callable[[RequestInfo, Serve], Awaitable["Response | None"]]
 """Takes the place of serving a request, which it can do with the second argument: before, after, or not at all."""
 
 
-class Cut(CloseConnection):
+class TruncatedResponse(CloseConnection):
     """The connection must be closed in the middle of the answer, of which ``size`` bytes are sent."""
 
     def __init__(self, response: Response, size: int) -> None:

@@ -13,19 +13,21 @@ from aiokproto.broker.security.session import ClientSession
 from aiokproto.broker.server.client_connection import ClientConnection
 from aiokproto.broker.server.dispatch import Dispatcher
 from aiokproto.broker.server.listener import TLS_HANDSHAKE_SECONDS, Listener
-from aiokproto.broker.server.port import Port
+from aiokproto.broker.server.reserved_port import ReservedPort
 
 log = logging.getLogger("aiokproto.broker")
 
 
-class Server:
+class SocketServer:
     """Listens for a node.
 
     The requests of a connection are handled one after the other, as Kafka does: what is sent ahead waits, a long poll
     holds up its own connection and no other.
     """
 
-    def __init__(self, node: Node, port: Port, dispatcher: Dispatcher, listener: Listener, network: Network) -> None:
+    def __init__(
+        self, node: Node, port: ReservedPort, dispatcher: Dispatcher, listener: Listener, network: Network
+    ) -> None:
         self._node = node
         self._port = port
         self._dispatcher = dispatcher
@@ -83,7 +85,7 @@ class Server:
     async def _serve(self, client: ClientConnection) -> None:
         last = b""
         try:
-            async with self._listener.admit(client) as connection:
+            async with self._listener.accept(client) as connection:
                 try:
                     await self._answer_all(client, connection)
                 finally:
@@ -102,10 +104,10 @@ class Server:
     async def _answer_all(self, client: ClientConnection, connection: ClientSession) -> None:
         while True:
             frame = await self._listener.receive(client, connection)
-            await self._network.carry(self._node.node_id, len(frame))
-            reply, pause = await self._dispatcher.answer(frame, connection)
-            if reply is not None:
-                await self._network.carry(self._node.node_id, len(reply))
-                await client.send(reply)
-            if pause:
-                await self._listener.pause(pause)
+            await self._network.transfer(self._node.node_id, len(frame))
+            response, throttle = await self._dispatcher.dispatch(frame, connection)
+            if response is not None:
+                await self._network.transfer(self._node.node_id, len(response))
+                await client.send(response)
+            if throttle:
+                await self._listener.throttle(throttle)

@@ -10,7 +10,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-Quota = Literal[
+QuotaType = Literal[
     "producer_byte_rate",
     "consumer_byte_rate",
     "request_percentage",
@@ -36,7 +36,7 @@ Entity = frozenset[tuple[str, "str | None"]]
 EXACT, DEFAULT, ANY = 0, 1, 2
 
 
-class Component(NamedTuple):
+class FilterComponent(NamedTuple):
     """What a question says about one type: of whom (EXACT), the default (DEFAULT), or anybody (ANY)."""
 
     kind: str
@@ -44,7 +44,7 @@ class Component(NamedTuple):
     name: str | None
 
 
-class Share(NamedTuple):
+class ApplicableQuota(NamedTuple):
     """A quota that applies to a client, and with whom the client shares it.
 
     Attributes:
@@ -102,7 +102,9 @@ class ClientQuotas:
 
     # ---- questions
 
-    def describe(self, components: Sequence[Component], *, strict: bool) -> list[tuple[Entity, Mapping[str, float]]]:
+    def describe(
+        self, components: Sequence[FilterComponent], *, strict: bool
+    ) -> list[tuple[Entity, Mapping[str, float]]]:
         """The quotas of those entities that have what all components ask for; ``strict``: and nothing else.
 
         Raises:
@@ -115,39 +117,39 @@ class ClientQuotas:
             if (not strict or len(entity) == len(components)) and all(_matches(each, entity) for each in components)
         ]
 
-    def share(self, key: Quota, user: str, client_id: str) -> Share | None:
+    def quota_for(self, key: QuotaType, user: str, client_id: str) -> ApplicableQuota | None:
         """The quota that applies to a client: the most particular one; None: it has none."""
         for name in (user, None):
             for client in (client_id, None):
                 limit = self._get(key, (USER, name), (CLIENT_ID, client))
                 if limit is not None:
-                    return Share(limit, user, client_id)
+                    return ApplicableQuota(limit, user, client_id)
             limit = self._get(key, (USER, name))
             if limit is not None:
-                return Share(limit, user, "")
+                return ApplicableQuota(limit, user, "")
         for client in (client_id, None):
             limit = self._get(key, (CLIENT_ID, client))
             if limit is not None:
-                return Share(limit, "", client_id)
+                return ApplicableQuota(limit, "", client_id)
         return None
 
-    def of_address(self, key: Quota, address: str) -> float | None:
+    def for_address(self, key: QuotaType, address: str) -> float | None:
         """The quota of a client's address, or None."""
         own = self._get(key, (IP, address))
         return own if own is not None else self._get(key, (IP, None))
 
-    def _get(self, key: Quota, *entity: tuple[str, str | None]) -> float | None:
+    def _get(self, key: QuotaType, *entity: tuple[str, str | None]) -> float | None:
         return self._quotas.get(frozenset(entity), {}).get(key)
 
     # ---- on disk
 
-    def saved(self) -> list[dict[str, object]]:
+    def to_json(self) -> list[dict[str, object]]:
         """All quotas, for JSON."""
         return [{"entity": sorted(entity), "quotas": quotas} for entity, quotas in self._quotas.items()]
 
-    def load(self, saved: Sequence[Mapping[str, object]]) -> None:
-        """Take over what :meth:`saved` gave. Raises TypeError, KeyError or ValueError if it is something else."""
-        for entry in saved:
+    def load_json(self, entries: Sequence[Mapping[str, object]]) -> None:
+        """Take over what :meth:`to_json` gave. Raises TypeError, KeyError or ValueError if it is something else."""
+        for entry in entries:
             entity, quotas = entry["entity"], entry["quotas"]
             if not isinstance(entity, list) or not isinstance(quotas, dict):
                 raise TypeError("a quota has an entity and values")
@@ -190,14 +192,14 @@ def _check_quota(key: str, value: float, keys: Sequence[str]) -> None:
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
     if not value > 0:
-        raise _invalid(f"Quota {key} must be greater than 0")
+        raise _invalid(f"QuotaType {key} must be greater than 0")
     if value > _MOST.get(key, value):
         raise _invalid(f"Proposed value for {key} is too large")
     if key in _WHOLE and abs(value % 1.0) > 1e-6:
         raise _invalid(f"{key} cannot be a fractional value.")
 
 
-def _check_components(components: Sequence[Component]) -> None:
+def _check_components(components: Sequence[FilterComponent]) -> None:
     kinds = [each.kind for each in components]
     for each in components:
         if not each.kind:
@@ -214,7 +216,7 @@ def _check_components(components: Sequence[Component]) -> None:
         raise _invalid("Invalid entity filter component combination: ip cannot be combined with user or client-id")
 
 
-def _matches(component: Component, entity: Entity) -> bool:
+def _matches(component: FilterComponent, entity: Entity) -> bool:
     if component.match == ANY:
         return any(kind == component.kind for kind, _ in entity)
     return (component.kind, component.name) in entity

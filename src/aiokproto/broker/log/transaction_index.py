@@ -12,7 +12,7 @@ _VERSION = bytes(2)
 _SIZE = len(_VERSION) + 4 * 8
 
 
-class AbortedTransactions:
+class TransactionIndex:
     """They come in the order of their abort markers. On disk, each is its version (int16) and four int64."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class AbortedTransactions:
             path.unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, path: Path) -> AbortedTransactions | None:
+    def load(cls, path: Path) -> TransactionIndex | None:
         """Read a segment's; None if the file is damaged."""
         found = cls()
         data = path.read_bytes() if path.exists() else b""

@@ -17,7 +17,7 @@ class AuthenticationFailed(Exception):
         super().__init__(detail or "invalid credentials")
 
 
-class Proof(NamedTuple):
+class AuthenticatedUser(NamedTuple):
     """What a client has proven.
 
     Attributes:
@@ -31,14 +31,14 @@ class Proof(NamedTuple):
     by_token: bool = False
 
 
-class Exchange(Protocol):
+class SaslServer(Protocol):
     """A mechanism at work: tokens from the client in, tokens for it out.
 
     Attributes:
         proof: What came of it; None before.
     """
 
-    proof: Proof | None
+    authenticated_user: AuthenticatedUser | None
 
     def step(self, token: bytes) -> bytes:
         """The answer to a token.

@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 
-class Port:
+class ReservedPort:
     """Keeps a port from others by a socket that is bound to it, and does not listen: clients are refused.
 
     Without it the system may give the port to any process that asks for one, or to a client as its own end of a

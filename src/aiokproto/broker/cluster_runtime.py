@@ -14,7 +14,7 @@ from aiokproto.broker.log.directory_lock import DirectoryLock
 from aiokproto.broker.log_manager import LogManager
 from aiokproto.broker.metadata.cluster_state import ClusterState, Node
 from aiokproto.broker.metadata.topics import OFFSETS_TOPIC, Partition, Topic
-from aiokproto.broker.security.guard import Guard
+from aiokproto.broker.security.security_state import SecurityState
 from aiokproto.broker.security.settings import Security
 from aiokproto.broker.security.tls import server_context
 from aiokproto.broker.share.coordinator import ShareCoordinator
@@ -22,7 +22,7 @@ from aiokproto.broker.share.manager import SharePartitionManager
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 
 
-class Core:
+class ClusterRuntime:
     """What all nodes of a cluster share while it runs, from its making until :meth:`close`.
 
     Attributes:
@@ -61,12 +61,12 @@ class Core:
         self._root.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self._root)
         try:
-            self.guard = Guard(self._root, security, options, clock)
+            self.security = SecurityState(self._root, security, options, clock)
             self.state = ClusterState(self._root, nodes, options, clock)
         except BaseException:
             self._leave()
             raise
-        self.upkeep = LogManager(self.state)
+        self.log_manager = LogManager(self.state)
         self.share_states = ShareCoordinator(self.state)
         self.groups = GroupCoordinator(self.state, self.share_states)
         self.shares = SharePartitionManager(self.state, self.share_states, self.groups.options)
@@ -74,7 +74,7 @@ class Core:
         self.share_states.on_reset = self.shares.remove
         self.state.on_delete = self._topic_deleted
         if not self._temporary:
-            self.state.on_roll = self.upkeep.flush_behind
+            self.state.on_roll = self.log_manager.flush_behind
 
     def start(self) -> None:
         """Once the nodes are up: load what they coordinate, and do what is to be done from time to time."""
@@ -82,11 +82,11 @@ class Core:
         self.groups.start()
         self.transactions.start()
         self.state.on_leader_change = self.leader_changed
-        self.upkeep.start()
-        self._every("delegation.token.expiry.check.interval.ms", self.guard.tokens.sweep)
-        self._every("log.retention.check.interval.ms", self.upkeep.retain)
-        self._every("log.cleaner.backoff.ms", self.upkeep.clean)
-        self._every("log.flush.offset.checkpoint.interval.ms", self.upkeep.checkpoint)
+        self.log_manager.start()
+        self._every("delegation.token.expiry.check.interval.ms", self.security.tokens.sweep)
+        self._every("log.retention.check.interval.ms", self.log_manager.retain)
+        self._every("log.cleaner.backoff.ms", self.log_manager.clean)
+        self._every("log.flush.offset.checkpoint.interval.ms", self.log_manager.checkpoint)
         self._every("offsets.retention.check.interval.ms", self.groups.expire)
         self._every("share.coordinator.cold.partition.snapshot.interval.ms", self.share_states.snapshot)
         self._every("share.coordinator.state.topic.prune.interval.ms", self.share_states.prune)
@@ -101,7 +101,7 @@ class Core:
             timer.cancel()
         self._timers.clear()
         try:
-            await self.upkeep.close()
+            await self.log_manager.close()
         finally:
             self.transactions.close()
             self.groups.close()
@@ -109,7 +109,7 @@ class Core:
             if in_order and not self._temporary:
                 self.state.close()
             else:
-                self.state.abandon()
+                self.state.close_handlers()
             self._leave()
 
     def leader_changed(self, partition: Partition) -> None:

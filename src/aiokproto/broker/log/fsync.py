@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Unflushed(NamedTuple):
+class UnflushedFiles(NamedTuple):
     """What is complete, but may be lost when the machine fails.
 
     Attributes:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from aiokproto.broker.log import snapshots
-from aiokproto.broker.log.aborted import AbortedTransactions
-from aiokproto.broker.log.config import LogConfig, Saved
-from aiokproto.broker.log.producers import ProducerStates
+from aiokproto.broker.log import producer_snapshots
+from aiokproto.broker.log.config import LogCheckpoint, LogConfig
+from aiokproto.broker.log.fsync import sync
+from aiokproto.broker.log.producer_state import ProducerStateManager
 from aiokproto.broker.log.segment import BESIDE, CLEANED, DELETED, LOG, SWAP, TXN_INDEX, Segment
-from aiokproto.broker.log.syncing import sync
+from aiokproto.broker.log.transaction_index import TransactionIndex
 
 
-def open_segments(directory: Path, config: LogConfig, saved: Saved) -> list[Segment]:
+def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint) -> list[Segment]:
     """The segments of a log, at least one.
 
     What was on disk for certain is trusted. Beyond that each batch is checked, and the log is cut at the first one that
@@ -25,7 +25,7 @@ def open_segments(directory: Path, config: LogConfig, saved: Saved) -> list[Segm
     segments: list[Segment] = []
     for base, after in pairwise([*bases, None]):
         assert base is not None
-        if saved.closed or (after is not None and after <= saved.recovery_point):
+        if checkpoint.clean_shutdown or (after is not None and after <= checkpoint.recovery_point):
             segment = Segment.load(directory, base, interval)
             whole = True
         else:
@@ -41,7 +41,7 @@ def open_segments(directory: Path, config: LogConfig, saved: Saved) -> list[Segm
     return segments or [Segment(directory, 0, interval)]
 
 
-def open_producers(directory: Path, segments: list[Segment], producers: ProducerStates, now: int) -> int:
+def open_producers(directory: Path, segments: list[Segment], producers: ProducerStateManager, now: int) -> int:
     """Bring back producers from the newest snapshot that goes before the newest segment.
 
     One at the log's end is not looked at: to go through the newest segment brings back the last five batches of each
@@ -57,29 +57,29 @@ def open_producers(directory: Path, segments: list[Segment], producers: Producer
         The offset from which on batches have to be noted again.
     """
     bases = [segment.base_offset for segment in segments]
-    snapshots.keep(directory, bases)
-    found = (at for at in range(len(bases) - 1, 0, -1) if snapshots.load(directory, bases[at]) is not None)
+    producer_snapshots.keep(directory, bases)
+    found = (at for at in range(len(bases) - 1, 0, -1) if producer_snapshots.load(directory, bases[at]) is not None)
     newest = next(found, 0)
     for at, segment in enumerate(segments[:newest]):
-        known = AbortedTransactions.load(segment.path(TXN_INDEX))
+        known = TransactionIndex.load(segment.path(TXN_INDEX))
         if known is None:
             # Only going through all of it can tell which transactions those were.
             for noted in segments[:at]:
-                noted.aborted = AbortedTransactions()
+                noted.aborted = TransactionIndex()
             newest = 0
             break
         segment.aborted = known
-    producers.restore(snapshots.load(directory, bases[newest]) or [], now)
+    producers.restore(producer_snapshots.load(directory, bases[newest]) or [], now)
     return bases[newest]
 
 
-def save_producers(directory: Path, segments: list[Segment], producers: ProducerStates) -> None:
+def save_producers(directory: Path, segments: list[Segment], producers: ProducerStateManager) -> None:
     """Keep what all segments but the newest say of producers, so that the next time only that one is gone through."""
     for segment in segments[:-1]:
         segment.close()
     # A snapshot stands for what is in the indexes of aborted transactions: it must not outlive them.
     sync(file for segment in segments[:-1] for file in segment.files())
-    snapshots.save(directory, segments[-1].base_offset, producers.snapshot())
+    producer_snapshots.save(directory, segments[-1].base_offset, producers.snapshot())
 
 
 def _bases(directory: Path, kind: str = LOG) -> list[int]:

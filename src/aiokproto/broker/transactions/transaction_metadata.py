@@ -1,7 +1,7 @@
-"""The life of a transactional id, as a pure state machine: who may do what next, and what it becomes by that.
+"""The life of a transactional id, as a pure state machine: producer may do what next, and what it becomes by that.
 
-A :class:`Transaction` never changes: each step checks who asks and returns the next one, which counts once it is in the
-log. So a coordinator that fails between two steps is followed by one that knows all that was promised.
+A :class:`Transaction` never changes: each step checks producer asks and returns the next one, which counts once it is
+in the log. So a coordinator that fails between two steps is followed by one that knows all that was promised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NewId = Callable[[], int]
 TopicPartition = tuple[str, int]
 
 
-class Status(Enum):
+class TransactionStatus(Enum):
     """Kafka's states, by their number in the log and the name that tools see."""
 
     EMPTY = (0, "Empty")
@@ -51,10 +51,10 @@ class Status(Enum):
         return self.value[1]
 
 
-_ENDING = (Status.PREPARE_COMMIT, Status.PREPARE_ABORT)
+_ENDING = (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 
 
-class ProducerIdentity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer as it names itself."""
 
     producer_id: int
@@ -62,7 +62,7 @@ class ProducerIdentity(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Transaction:
+class TransactionMetadata:
     """What is known of a transactional id.
 
     Attributes:
@@ -84,7 +84,7 @@ class Transaction:
     producer_id: int
     timeout_ms: int
     producer_epoch: int = NO_EPOCH
-    status: Status = Status.EMPTY
+    status: TransactionStatus = TransactionStatus.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     updated: int = -1
     started: int = -1
@@ -94,11 +94,11 @@ class Transaction:
     client_version: int = 0
 
     @property
-    def identity(self) -> ProducerIdentity:
+    def identity(self) -> ProducerIdAndEpoch:
         """The producer that may use it from now on, or will once the transaction is complete."""
         if self.next_producer_id != NO_PRODUCER_ID:
-            return ProducerIdentity(self.next_producer_id, 0)
-        return ProducerIdentity(self.producer_id, self.producer_epoch)
+            return ProducerIdAndEpoch(self.next_producer_id, 0)
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def ending(self) -> bool:
@@ -108,16 +108,18 @@ class Transaction:
     @property
     def commits(self) -> bool:
         """Whether it is, or was, to be committed."""
-        return self.status in (Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT)
+        return self.status in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
 
     @property
     def deadline(self) -> int | None:
         """When it is aborted (ms), if it is open."""
-        return self.started + self.timeout_ms if self.status is Status.ONGOING else None
+        return self.started + self.timeout_ms if self.status is TransactionStatus.ONGOING else None
 
     # ---- InitProducerId
 
-    def initialized(self, timeout_ms: int, known: ProducerIdentity | None, new_id: NewId, now: int) -> Transaction:
+    def initialized(
+        self, timeout_ms: int, known: ProducerIdAndEpoch | None, new_id: NewId, now: int
+    ) -> TransactionMetadata:
         """A producer begins to use the id, and fences whoever did before.
 
         An open transaction is aborted first: then the result is ending, and the producer has to ask again.
@@ -134,10 +136,10 @@ class Transaction:
         self._check_complete()
         if known is not None and not self._continues(known):
             raise self._fenced(known)
-        if self.status is Status.ONGOING:
+        if self.status is TransactionStatus.ONGOING:
             return self.fenced(now)
         fresh = replace(
-            self, status=Status.EMPTY, partitions=frozenset(), timeout_ms=timeout_ms, started=-1, updated=now
+            self, status=TransactionStatus.EMPTY, partitions=frozenset(), timeout_ms=timeout_ms, started=-1, updated=now
         )
         if self.producer_epoch >= LAST_EPOCH and (known is None or known.epoch == self.producer_epoch):
             last = NO_EPOCH if known is None else self.producer_epoch
@@ -157,7 +159,7 @@ class Transaction:
             return fresh
         raise self._fenced(known)
 
-    def _continues(self, known: ProducerIdentity) -> bool:
+    def _continues(self, known: ProducerIdAndEpoch) -> bool:
         return (
             self.producer_epoch == NO_EPOCH
             or known.producer_id == self.producer_id
@@ -167,8 +169,8 @@ class Transaction:
     # ---- AddPartitionsToTxn, AddOffsetsToTxn, and what is added by writing
 
     def with_partitions(
-        self, who: ProducerIdentity, partitions: Iterable[TopicPartition], client_version: int, now: int
-    ) -> Transaction:
+        self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], client_version: int, now: int
+    ) -> TransactionMetadata:
         """Partitions become a part of the transaction, which begins with the first ones.
 
         Returns:
@@ -177,31 +179,36 @@ class Transaction:
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
         """
-        self._check(who)
-        new = self.partitions.union(partitions) if self.status is Status.ONGOING else frozenset(partitions)
-        if self.status is Status.ONGOING and new == self.partitions:
+        self._check(producer)
+        new = self.partitions.union(partitions) if self.status is TransactionStatus.ONGOING else frozenset(partitions)
+        if self.status is TransactionStatus.ONGOING and new == self.partitions:
             return self
-        started = self.started if self.status is Status.ONGOING else now
+        started = self.started if self.status is TransactionStatus.ONGOING else now
         return replace(
-            self, status=Status.ONGOING, partitions=new, started=started, updated=now, client_version=client_version
+            self,
+            status=TransactionStatus.ONGOING,
+            partitions=new,
+            started=started,
+            updated=now,
+            client_version=client_version,
         )
 
-    def verify(self, who: ProducerIdentity, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def verify(self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Which of the partitions are no part of the transaction (KIP-890, part 1).
 
         Raises:
             BrokerError: As :meth:`with_partitions`.
         """
-        self._check(who)
+        self._check(producer)
         return [partition for partition in partitions if partition not in self.partitions]
 
-    def _check(self, who: ProducerIdentity) -> None:
+    def _check(self, producer: ProducerIdAndEpoch) -> None:
         # First: the producer may already use the id that follows when the transaction is complete.
         self._check_complete()
-        if who.producer_id != self.producer_id:
+        if producer.producer_id != self.producer_id:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if who.epoch != self.producer_epoch:
-            raise self._fenced(who)
+        if producer.epoch != self.producer_epoch:
+            raise self._fenced(producer)
 
     def _check_complete(self) -> None:
         if self.ending:
@@ -209,11 +216,13 @@ class Transaction:
 
     # ---- EndTxn
 
-    def ended(self, who: ProducerIdentity, commit: bool, client_version: int, new_id: NewId, now: int) -> Transaction:
+    def ended(
+        self, producer: ProducerIdAndEpoch, commit: bool, client_version: int, new_id: NewId, now: int
+    ) -> TransactionMetadata:
         """The producer commits or aborts.
 
         Args:
-            who: The producer.
+            producer: The producer.
             commit: Whether it commits.
             client_version: The transaction version that it speaks. From 2 on the epoch grows with each transaction.
             new_id: Gives a producer id never given before.
@@ -228,13 +237,13 @@ class Transaction:
         bumps = client_version >= EPOCH_BUMP
         if bumps:
             self._check_complete()
-        again = self._ended_before(who, bumps)
-        if who.producer_id != self.producer_id and not again:
+        again = self._ended_before(producer, bumps)
+        if producer.producer_id != self.producer_id and not again:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if who.epoch != self.producer_epoch and not again:
-            raise self._fenced(who)
+        if producer.epoch != self.producer_epoch and not again:
+            raise self._fenced(producer)
         self._check_complete()
-        if self.status is Status.ONGOING:
+        if self.status is TransactionStatus.ONGOING:
             return self._ending_with(commit, bumps, client_version, new_id, now)
         if again and commit == self.commits:
             return self
@@ -246,23 +255,25 @@ class Transaction:
             ErrorCode.INVALID_TXN_STATE, detail=f"{self.status.text}, to be {'committed' if commit else 'aborted'}"
         )
 
-    def _ended_before(self, who: ProducerIdentity, bumps: bool) -> bool:
+    def _ended_before(self, producer: ProducerIdAndEpoch, bumps: bool) -> bool:
         """Whether the producer may have ended this transaction before, and not have heard of it."""
-        if self.status not in (Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT):
+        if self.status not in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT):
             return False
         if not bumps:
-            return who == (self.producer_id, self.producer_epoch)
+            return producer == (self.producer_id, self.producer_epoch)
         # With an epoch for each transaction, the current one already means the next.
-        bumped = who == (self.producer_id, self.producer_epoch - 1)
-        rotated = who == (self.previous_producer_id, LAST_EPOCH) and self.producer_epoch == 0
+        bumped = producer == (self.producer_id, self.producer_epoch - 1)
+        rotated = producer == (self.previous_producer_id, LAST_EPOCH) and self.producer_epoch == 0
         return bumped or rotated
 
-    def _ending_with(self, commit: bool, bumps: bool, client_version: int, new_id: NewId, now: int) -> Transaction:
+    def _ending_with(
+        self, commit: bool, bumps: bool, client_version: int, new_id: NewId, now: int
+    ) -> TransactionMetadata:
         # The markers carry the new epoch, so that nothing sent before can come after them.
         exhausted = bumps and self.producer_epoch >= LAST_EPOCH
         return replace(
             self,
-            status=Status.PREPARE_COMMIT if commit else Status.PREPARE_ABORT,
+            status=TransactionStatus.PREPARE_COMMIT if commit else TransactionStatus.PREPARE_ABORT,
             producer_epoch=self.producer_epoch + 1 if bumps else self.producer_epoch,
             last_epoch=self.producer_epoch if bumps else self.last_epoch,
             next_producer_id=new_id() if exhausted else NO_PRODUCER_ID,
@@ -270,28 +281,28 @@ class Transaction:
             updated=now,
         )
 
-    def fenced(self, now: int) -> Transaction:
+    def fenced(self, now: int) -> TransactionMetadata:
         """The open transaction is aborted without its producer, whose epoch ends by that."""
-        assert self.status is Status.ONGOING
+        assert self.status is TransactionStatus.ONGOING
         return replace(
             self,
-            status=Status.PREPARE_ABORT,
+            status=TransactionStatus.PREPARE_ABORT,
             producer_epoch=self.producer_epoch + 1,
             last_epoch=NO_EPOCH,
             updated=now,
         )
 
-    def completed(self, now: int) -> Transaction:
+    def completed(self, now: int) -> TransactionMetadata:
         """All partitions have the marker."""
         assert self.ending
-        who = self.identity
-        rotated = who.producer_id != self.producer_id
+        producer = self.identity
+        rotated = producer.producer_id != self.producer_id
         return replace(
             self,
-            status=Status.COMPLETE_COMMIT if self.commits else Status.COMPLETE_ABORT,
+            status=TransactionStatus.COMPLETE_COMMIT if self.commits else TransactionStatus.COMPLETE_ABORT,
             partitions=frozenset(),
-            producer_id=who.producer_id,
-            producer_epoch=who.epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
             previous_producer_id=self.producer_id if rotated else self.previous_producer_id,
             next_producer_id=NO_PRODUCER_ID,
             updated=now,
@@ -299,13 +310,13 @@ class Transaction:
 
     def expired(self, before: int) -> bool:
         """Whether nothing is open, and nothing happened since ``before`` (ms)."""
-        return self.status is not Status.ONGOING and not self.ending and self.updated <= before
+        return self.status is not TransactionStatus.ONGOING and not self.ending and self.updated <= before
 
-    def _fenced(self, who: ProducerIdentity) -> BrokerError:
+    def _fenced(self, producer: ProducerIdAndEpoch) -> BrokerError:
         return BrokerError(
             ErrorCode.PRODUCER_FENCED,
             detail=f"{self.transactional_id!r} is used by producer {self.producer_id} with epoch "
-            f"{self.producer_epoch}, not by {who.producer_id} with {who.epoch}",
+            f"{self.producer_epoch}, not by {producer.producer_id} with {producer.epoch}",
         )
 
 

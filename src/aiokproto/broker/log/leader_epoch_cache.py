@@ -17,14 +17,14 @@ class EpochEnd(NamedTuple):
 UNDEFINED = EpochEnd(-1, -1)
 
 
-class LeaderEpochs:
+class LeaderEpochCache:
     """The epochs of a log, kept in Kafka's checkpoint format: a version, a count, then "epoch offset" lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._epochs: list[int] = []
         self._starts: list[int] = []
-        self._kept = True
+        self._saved = True
 
     @property
     def latest(self) -> int:
@@ -34,8 +34,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """The epoch begins at that offset. One that is not newer than the last known is no news."""
         if epoch <= self.latest:
-            if not self._kept:
-                self._keep()
+            if not self._saved:
+                self._save_if_created()
             return
         # An epoch in which nothing was written has no part of the log.
         while self._starts and self._starts[-1] >= start_offset:
@@ -43,12 +43,12 @@ class LeaderEpochs:
             self._starts.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self._keep()
+        self._save_if_created()
 
-    def _keep(self) -> None:
+    def _save_if_created(self) -> None:
         """Write the checkpoint, unless nothing was written so far that it would be about."""
-        self._kept = self._path.parent.exists()
-        if self._kept:
+        self._saved = self._path.parent.exists()
+        if self._saved:
             self.save()
 
     def end_of(self, epoch: int, log_end: int) -> EpochEnd:

@@ -1,0 +1,144 @@
+"""Measures what each client uses of one node, and computes how long to throttle it.
+
+Clients that share a quota share one meter: the key of a meter is the user and the client id that the applicable quota
+names (Kafka's ``ClientQuotaManager`` builds its sensor names the same way). Meters are per node, as in Kafka: a client
+that talks to three brokers gets its byte rate from each of them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeVar
+
+from aiokproto.broker.config.options import BrokerOptions
+from aiokproto.broker.quotas.client_quotas import ApplicableQuota, ClientQuotas, QuotaType
+from aiokproto.broker.quotas.meters import Rate, TokenBucket
+from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import BrokerError
+
+MAX_METERS = 10_000
+"""Most meters per node. Beyond it the least recently used one is dropped, so a client id per request costs no
+memory."""
+
+Meter = TypeVar("Meter", Rate, TokenBucket)
+
+
+class ClientQuotaManager:
+    """The usage meters of one node. Times are seconds; a throttle time of 0 means no throttling.
+
+    Attributes:
+        client_quotas: The configured quotas, shared by all nodes.
+    """
+
+    def __init__(self, client_quotas: ClientQuotas, options: BrokerOptions) -> None:
+        self.client_quotas = client_quotas
+        self._windows = options.number("quota.window.num")
+        self._seconds = float(options.number("quota.window.size.seconds"))
+        self._mutation_windows = options.number("controller.quota.window.num")
+        self._mutation_seconds = float(options.number("controller.quota.window.size.seconds"))
+        self._rates: OrderedDict[tuple[str, ...], Rate] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, ...], TokenBucket] = OrderedDict()
+
+    def record(self, quota: QuotaType, user: str, client_id: str, amount: float, now: float) -> float:
+        """Record usage. Returns the throttle time in seconds."""
+        applicable = self.client_quotas.quota_for(quota, user, client_id)
+        if applicable is None:
+            return 0.0
+        rate = self._rate(quota, applicable)
+        rate.record(amount, now)
+        # throttle_time_ms is in whole milliseconds: less than one is no throttling.
+        throttle = round(rate.excess(applicable.limit, now), 3)
+        # The request quota is a share of time, and a window cannot be used for more than all of it: Kafka, too,
+        # throttles a request for at most one window.
+        return min(throttle, self._seconds) if quota == "request_percentage" else throttle
+
+    def unrecord(self, quota: QuotaType, user: str, client_id: str, amount: float, now: float) -> None:
+        """Undo :meth:`record` for a response that was not sent."""
+        applicable = self.client_quotas.quota_for(quota, user, client_id)
+        if applicable is not None:
+            self._rate(quota, applicable).record(-amount, now)
+
+    def max_in_window(self, quota: QuotaType, user: str, client_id: str) -> float:
+        """Return the most that all complete windows together allow; infinity without a quota.
+
+        A Fetch response above it would throttle the client for longer than the windows last, so Fetch caps its size.
+        """
+        applicable = self.client_quotas.quota_for(quota, user, client_id) if self.client_quotas else None
+        if applicable is None:
+            return float("inf")
+        return applicable.limit * (self._windows - 1) * self._seconds
+
+    def mutation_quota(self, user: str, client_id: str, now: float) -> ControllerMutationQuota:
+        """Return the meter of one request that creates or deletes partitions."""
+        applicable = (
+            self.client_quotas.quota_for("controller_mutation_rate", user, client_id) if self.client_quotas else None
+        )
+        if applicable is None:
+            return ControllerMutationQuota(None, 0.0, now)
+        key = (applicable.user, applicable.client_id)
+        bucket = _meter(self._buckets, key, TokenBucket(self._mutation_windows, self._mutation_seconds))
+        return ControllerMutationQuota(bucket, applicable.limit, now)
+
+    def record_connection(self, address: str, now: float) -> float:
+        """Record a new connection from an IP address. Returns how long to wait before closing it; 0 accepts it."""
+        limit = self.client_quotas.for_address("connection_creation_rate", address)
+        if limit is None:
+            return 0.0
+        rate = _meter(self._rates, ("connection_creation_rate", address), Rate(self._windows, self._seconds))
+        rate.record(1, now)
+        throttle = rate.excess(limit, now)
+        if throttle:
+            # A rejected connection does not count, or a client that retries would never be accepted again.
+            rate.record(-1, now)
+        return min(throttle, self._seconds)
+
+    def _rate(self, quota: QuotaType, applicable: ApplicableQuota) -> Rate:
+        key = (quota, applicable.user, applicable.client_id)
+        return _meter(self._rates, key, Rate(self._windows, self._seconds))
+
+
+class ControllerMutationQuota:
+    """One request's use of the quota ``controller_mutation_rate`` (KIP-599).
+
+    Attributes:
+        strict: Whether mutations beyond the quota fail with THROTTLING_QUOTA_EXCEEDED. False for request versions that
+            do not know this code: they are carried out, and the client is throttled.
+    """
+
+    def __init__(self, bucket: TokenBucket | None, limit: float, now: float) -> None:
+        self.strict = False
+        self._bucket = bucket
+        self._limit = limit
+        self._now = now
+        self._exceeded = False
+
+    def record(self, count: int) -> None:
+        """Record partitions that are about to be created or deleted.
+
+        Raises:
+            BrokerError: THROTTLING_QUOTA_EXCEEDED, only if ``strict``.
+        """
+        if self._bucket is None:
+            return
+        if self.strict and self._bucket.excess(self._limit, self._now):
+            self._exceeded = True
+            raise BrokerError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, detail="The throttling quota has been exceeded.")
+        self._bucket.record(count, self._limit, self._now)
+
+    @property
+    def throttle_seconds(self) -> float:
+        """How long to throttle the client.
+
+        A strict request that was served in full is not throttled even if it overdrew the bucket: the next one fails.
+        """
+        if self._bucket is None or (self.strict and not self._exceeded):
+            return 0.0
+        return self._bucket.excess(self._limit, self._now)
+
+
+def _meter(meters: OrderedDict[tuple[str, ...], Meter], key: tuple[str, ...], new: Meter) -> Meter:
+    meter = meters.setdefault(key, new)
+    meters.move_to_end(key)
+    if len(meters) > MAX_METERS:
+        meters.popitem(last=False)
+    return meter

@@ -1,0 +1,108 @@
+"""Applies quotas to a served request: records its usage, and puts the throttle time into its response (KIP-219)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+from aiokproto.broker.quotas.client_quota_manager import ClientQuotaManager, ControllerMutationQuota
+from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
+from aiokproto.codec.messages.produce import ProduceRequest
+from aiokproto.codec.messages.share_fetch import ShareFetchResponse
+from aiokproto.codec.schema import Request, Response
+
+R = TypeVar("R")
+
+
+class ProcessingTimer(Generic[R]):
+    """Awaits a coroutine and measures how long it occupied the event loop, without the time it was suspended.
+
+    ``request_percentage`` limits the share of a thread's time. Here that thread is the event loop, and a Fetch that
+    waits for records does not use it.
+
+    Attributes:
+        seconds: The measured time so far.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, R], clock: Callable[[], float] | None = None) -> None:
+        """``clock`` defaults to the event loop's."""
+        self.seconds = 0.0
+        self._work = work
+        self._clock = clock
+
+    def __await__(self) -> Generator[Any, Any, R]:
+        work = self._work
+        clock = self._clock or asyncio.get_running_loop().time
+        error: BaseException | None = None
+        value: Any = None
+        while True:
+            begun = clock()
+            try:
+                awaited = work.send(value) if error is None else work.throw(error)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            finally:
+                self.seconds += clock() - begun
+            try:
+                value, error = (yield awaited), None
+            except BaseException as raised:  # noqa: BLE001 - passed on to the coroutine
+                error = raised
+
+
+def record_and_throttle(
+    quotas: ClientQuotaManager,
+    user: str,
+    client_id: str,
+    request: Request[Any],
+    response: Response | None,
+    version: int,
+    *,
+    size: int,
+    busy: float,
+    mutation_quota: ControllerMutationQuota,
+    now: float,
+) -> tuple[Response | None, float]:
+    """Record what a served request used of its client's quotas.
+
+    Args:
+        quotas: The node's meters.
+        user: The name of the connection's principal.
+        client_id: The request's client id.
+        request: The request.
+        response: Its response.
+        version: The version of both.
+        size: The request's size in bytes.
+        busy: The seconds of the event loop that it took.
+        mutation_quota: The meter of the partitions that it created or deleted.
+        now: The time (s).
+
+    Returns:
+        The response to send, and the seconds to throttle the client. The response carries the throttle time; a
+        throttled Fetch is answered without records.
+    """
+    throttle = max(
+        quotas.record("request_percentage", user, client_id, busy * 100, now), mutation_quota.throttle_seconds
+    )
+    if isinstance(request, ProduceRequest):
+        throttle = max(throttle, quotas.record("producer_byte_rate", user, client_id, size, now))
+    elif isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
+        fetched = len(response.encode(version))
+        throttle = max(throttle, quotas.record("consumer_byte_rate", user, client_id, fetched, now))
+        if throttle:
+            # The client fetches the records again after the pause. They count then, not now.
+            quotas.unrecord("consumer_byte_rate", user, client_id, fetched, now)
+            session_id = request.session_id if request.session_epoch > 0 else 0
+            response = FetchResponse(error_code=0, session_id=session_id, responses=[])
+    elif isinstance(response, ShareFetchResponse):
+        # The records are not withheld as in Fetch: they are acquired by this client already, and no other member could
+        # have them until their locks expire.
+        throttle = max(
+            throttle, quotas.record("consumer_byte_rate", user, client_id, len(response.encode(version)), now)
+        )
+    if throttle and response is not None:
+        for spec in response.fields():
+            if spec.name == "throttle_time_ms" and version in spec.versions:
+                setattr(response, spec.name, round(throttle * 1000))
+    return response, throttle

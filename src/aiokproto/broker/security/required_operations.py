@@ -1,0 +1,98 @@
+"""What a client must be permitted to do for each API: the table that the dispatcher goes by."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aiokproto.broker.security.acls import Operation
+
+
+class RequiredOperations(NamedTuple):
+    """What a request needs.
+
+    Attributes:
+        cluster: An operation on the cluster; without it nothing of the request is done.
+        transaction: An operation on the request's transactional id, if it has one; likewise.
+        group: An operation on each group that it names; the others are served.
+        topic: An operation on each topic that it names; the others are served.
+        all_topics: An operation on the cluster that will do for every topic.
+        together: Whether one topic that is refused keeps the others from being served.
+    """
+
+    cluster: Operation | None = None
+    transaction: Operation | None = None
+    group: Operation | None = None
+    topic: Operation | None = None
+    all_topics: Operation | None = None
+    together: bool = False
+
+
+_TABLE = (
+    # For everybody; or the handler decides, since Kafka's answer to who may not is more than an error.
+    (RequiredOperations(), "ApiVersions SaslHandshake SaslAuthenticate GetTelemetrySubscriptions PushTelemetry"),
+    (RequiredOperations(), "ShareFetch ShareAcknowledge"),
+    (
+        RequiredOperations(),
+        "Fetch Metadata DescribeTopicPartitions DescribeCluster FindCoordinator ListGroups InitProducerId",
+    ),
+    (
+        RequiredOperations(),
+        "DescribeConfigs AlterConfigs IncrementalAlterConfigs DescribeTransactions ListTransactions",
+    ),
+    (RequiredOperations(), "CreateDelegationToken RenewDelegationToken ExpireDelegationToken DescribeDelegationToken"),
+    # The cluster
+    (
+        RequiredOperations(cluster=Operation.DESCRIBE),
+        "DescribeLogDirs ListPartitionReassignments DescribeQuorum DescribeAcls",
+    ),
+    (RequiredOperations(cluster=Operation.DESCRIBE), "DescribeUserScramCredentials"),
+    (
+        RequiredOperations(cluster=Operation.ALTER),
+        "AlterReplicaLogDirs ElectLeaders AlterPartitionReassignments UpdateFeatures",
+    ),
+    (RequiredOperations(cluster=Operation.ALTER), "UnregisterBroker CreateAcls DeleteAcls AlterUserScramCredentials"),
+    (RequiredOperations(cluster=Operation.DESCRIBE_CONFIGS), "ListConfigResources DescribeClientQuotas"),
+    (RequiredOperations(cluster=Operation.ALTER_CONFIGS), "AlterClientQuotas"),
+    (
+        RequiredOperations(cluster=Operation.CLUSTER_ACTION),
+        "WriteTxnMarkers InitializeShareGroupState DeleteShareGroupState",
+    ),
+    (
+        RequiredOperations(cluster=Operation.CLUSTER_ACTION),
+        "ReadShareGroupState ReadShareGroupStateSummary WriteShareGroupState",
+    ),
+    # Topics
+    (RequiredOperations(topic=Operation.READ), "DescribeProducers"),
+    (RequiredOperations(topic=Operation.DELETE), "DeleteRecords"),
+    (RequiredOperations(topic=Operation.ALTER), "CreatePartitions"),
+    (RequiredOperations(topic=Operation.DESCRIBE), "ListOffsets"),
+    (RequiredOperations(topic=Operation.DESCRIBE, all_topics=Operation.CLUSTER_ACTION), "OffsetForLeaderEpoch"),
+    (RequiredOperations(topic=Operation.CREATE, all_topics=Operation.CREATE), "CreateTopics"),
+    (RequiredOperations(topic=Operation.DELETE, all_topics=Operation.DELETE), "DeleteTopics"),
+    # Groups
+    (RequiredOperations(group=Operation.READ), "JoinGroup SyncGroup Heartbeat LeaveGroup"),
+    (RequiredOperations(group=Operation.READ), "ConsumerGroupHeartbeat ShareGroupHeartbeat StreamsGroupHeartbeat"),
+    (RequiredOperations(group=Operation.READ), "StreamsGroupTopologyDescriptionUpdate"),
+    (RequiredOperations(group=Operation.DELETE), "DeleteGroups"),
+    (
+        RequiredOperations(group=Operation.DESCRIBE),
+        "DescribeGroups ConsumerGroupDescribe ShareGroupDescribe StreamsGroupDescribe",
+    ),
+    (
+        RequiredOperations(group=Operation.READ, topic=Operation.READ),
+        "OffsetCommit AlterShareGroupOffsets",
+    ),
+    (RequiredOperations(group=Operation.DELETE, topic=Operation.READ), "OffsetDelete DeleteShareGroupOffsets"),
+    (RequiredOperations(group=Operation.DESCRIBE, topic=Operation.DESCRIBE), "OffsetFetch DescribeShareGroupOffsets"),
+    # Transactions
+    (RequiredOperations(transaction=Operation.WRITE), "EndTxn"),
+    (RequiredOperations(transaction=Operation.WRITE, topic=Operation.WRITE), "Produce"),
+    (RequiredOperations(transaction=Operation.WRITE, topic=Operation.WRITE, together=True), "AddPartitionsToTxn"),
+    (RequiredOperations(transaction=Operation.WRITE, group=Operation.READ), "AddOffsetsToTxn"),
+    (RequiredOperations(transaction=Operation.WRITE, group=Operation.READ, topic=Operation.READ), "TxnOffsetCommit"),
+)
+
+REQUIRED_OPERATIONS = {api: rule for rule, apis in _TABLE for api in apis.split()}
+
+INTER_BROKER = RequiredOperations(cluster=Operation.CLUSTER_ACTION)
+"""What has no rule is for the cluster's own nodes."""
