@@ -1,7 +1,7 @@
 """The embedded broker: Kafka for tests and small jobs, in this process.
 
-It speaks the protocol over real sockets to any client, and stores real segment files. It shares only the codec and the
-records with this package's client: a test of the client against a broker of the same parts would prove little.
+Any Kafka client can use it over real sockets, and its logs are segment files in Kafka's format. It shares the codec and
+the record formats with this package's client, and nothing else, so that a bug of the client is not repeated here.
 """
 
 from __future__ import annotations

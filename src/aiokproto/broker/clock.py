@@ -1,4 +1,4 @@
-"""What time it is for a broker, and timers: the system's clock, or one that a test turns by hand."""
+"""The broker's clock and timers: the system's, or a virtual clock that a test advances."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from typing import Protocol
 from aiokproto.runtime import current
 
 _SETTLING_TURNS = 20
-"""Turns of the event loop that what a timer set off gets before the next one fires: enough for some tasks in a row."""
+"""Iterations of the event loop between two timers, so that tasks woken by the first one run before the second one
+fires.
+"""
 
 
 class Timer(Protocol):
-    """What was set to happen later."""
+    """A callback that was scheduled with :meth:`Clock.call_at`."""
 
     def cancel(self) -> None:
-        """Have it not happen."""
+        """Cancel the callback. Does nothing if it ran already."""
         ...
 
 
 class Clock(Protocol):
-    """A broker's clock. Timers are called in the event loop that set them."""
+    """A broker's clock. Callbacks run in the event loop that scheduled them."""
 
     def time(self) -> float:
-        """Seconds since some moment, for deadlines."""
+        """Monotonic time in seconds, for deadlines."""
         ...
 
     def wall(self) -> int:
-        """Milliseconds since the epoch, for what is stored."""
+        """Wall-clock time in milliseconds since the epoch, for timestamps that are stored."""
         ...
 
-    def call_at(self, when: float, act: Callable[..., object], *arguments: object) -> Timer:
-        """Call ``act`` when :meth:`time` has come to ``when``."""
+    def call_at(self, when: float, callback: Callable[..., object], *arguments: object) -> Timer:
+        """Call ``callback`` when :meth:`time` reaches ``when``."""
         ...
 
 
@@ -47,8 +49,8 @@ class SystemClock:
     def wall(self) -> int:
         return current().wall()
 
-    def call_at(self, when: float, act: Callable[..., object], *arguments: object) -> Timer:
-        return asyncio.get_running_loop().call_at(when, act, *arguments)
+    def call_at(self, when: float, callback: Callable[..., object], *arguments: object) -> Timer:
+        return asyncio.get_running_loop().call_at(when, callback, *arguments)
 
 
 class _VirtualTimer:
@@ -65,48 +67,49 @@ class _VirtualTimer:
 
 
 class VirtualClock:
-    """A clock that stands still until it is told to go on, so that a test need not wait for a session to end.
+    """A clock that stands still until a test advances it, so that no test waits for a session to expire.
 
     ::
 
         clock = VirtualClock()
         async with Cluster(clock=clock) as cluster:
             ...
-            await clock.advance(45)     # sessions, retention, transactions, delays: whatever is due by then
+            await clock.advance(45)     # session timeouts, retention, transaction timeouts, injected delays
 
-    It is the broker's alone: what a client waits for on its own, the deadline of a request say, takes its time, and so
-    does a Fetch that waits for records.
+    Only the broker uses it. A client's own timers, such as request timeouts, run in real time, and so does the
+    ``max_wait_ms`` of a Fetch: the client's timeout for that Fetch runs in real time too.
     """
 
     def __init__(self, start: int | None = None) -> None:
-        """Stand at ``start``, in milliseconds since the epoch; None: now."""
+        """Start at ``start``, in milliseconds since the epoch; None starts at the current time."""
         self._wall = current().wall() if start is None else start
         self._now = 0.0
         self._timers: list[tuple[float, int, _VirtualTimer]] = []
         self._order = count()
 
     def time(self) -> float:
-        """Seconds that it was advanced by so far."""
+        """Seconds that the clock has been advanced by."""
         return self._now
 
     def wall(self) -> int:
-        """The time it shows, in milliseconds since the epoch."""
+        """The virtual time in milliseconds since the epoch."""
         return self._wall + round(self._now * 1000)
 
-    def call_at(self, when: float, act: Callable[..., object], *arguments: object) -> Timer:
-        """Call ``act`` when the clock was advanced to ``when``."""
-        timer = _VirtualTimer(lambda: act(*arguments))
+    def call_at(self, when: float, callback: Callable[..., object], *arguments: object) -> Timer:
+        """Call ``callback`` when the clock is advanced to ``when``; a time that has passed means the next loop
+        iteration."""
+        timer = _VirtualTimer(lambda: callback(*arguments))
         if when <= self._now:
-            # What is due needs no time to pass, only a turn of the loop.
+            # Not called at once: as with loop.call_at, the caller's own step ends first.
             asyncio.get_running_loop().call_soon(timer.fire)
             return timer
         heappush(self._timers, (when, next(self._order), timer))
         return timer
 
     async def advance(self, seconds: float) -> None:
-        """Go on by some seconds, and stop on the way at each timer, so that everything happens in its order.
+        """Advance the clock, stopping at each timer on the way, so that timers fire in order and at their own time.
 
-        To be called in the cluster's event loop. If it is cancelled the clock stands where it was.
+        Call it in the cluster's event loop. If it is cancelled, the clock stays at the last timer that fired.
 
         Raises:
             ValueError: ``seconds`` is negative.
@@ -129,7 +132,7 @@ async def _settle() -> None:
 
 
 async def sleep(clock: Clock, seconds: float) -> None:
-    """Wait on a clock. Cancelling it leaves no timer behind."""
+    """Sleep on a clock. If cancelled, the timer is cancelled too."""
     if seconds <= 0:
         return
     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()

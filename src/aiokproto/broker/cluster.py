@@ -1,4 +1,4 @@
-"""The face of the embedded broker: a cluster of nodes in this process."""
+"""The public API of the embedded broker: a cluster of nodes in this process."""
 
 from __future__ import annotations
 
@@ -40,11 +40,13 @@ class Cluster:
             await cluster.create_topic("flights", partitions=6, replication=3)
             ...  # any Kafka client, at cluster.bootstrap_servers
 
-    All nodes share one copy of the data, and each serves only what it leads, so clients have to behave as with a real
-    cluster. It is started and closed in one event loop, and not from several tasks at once.
+    All nodes share one copy of the data, but each serves only the partitions it leads, so clients find and follow
+    leaders as in a real cluster. Start and close it in the same event loop; its methods are not safe to call from
+    several tasks at once. For code in another thread, or without an event loop, use
+    :class:`~aiokproto.broker.threaded.ThreadedCluster`.
 
     Attributes:
-        faults: What goes wrong: requests that fail or get lost, connections that break, a slow network.
+        faults: Injects faults: requests that fail or get lost, connections that break, a slow network.
     """
 
     def __init__(
@@ -61,32 +63,32 @@ class Cluster:
         as_version: str | None = None,
         security: Security | None = None,
     ) -> None:
-        """Check the options; nothing is started yet.
+        """Check the options. Nothing is started until :meth:`start`.
 
         Args:
-            brokers: How many nodes; their ids count from 0.
-            data_dir: Where the data is, and stays for the next start; None: in a temporary directory that is removed at
-                the end.
-            host: The address to listen on, and the one that clients are told.
-            port: The first node's port, the others' follow; 0: free ones are picked.
+            brokers: The number of nodes. Their ids start at 0.
+            data_dir: The data directory, which :meth:`close` leaves for the next start. None uses a temporary
+                directory, which :meth:`close` removes.
+            host: The address to listen on, which is also the advertised one.
+            port: The port of the first node; the others use the ones after it. 0 picks free ports.
             auto_create_topics: Whether a Metadata request for a topic that does not exist creates it
                 (``auto.create.topics.enable``). False makes a test notice a misspelled topic.
-            default_partitions: Partitions of a topic for which no number is given (``num.partitions``).
-            config: Other options by Kafka's names; those that a broker takes and this one has no use for are errors.
-            clock: A :class:`~aiokproto.broker.clock.VirtualClock`, which stands still until a test advances it. None:
-                the system's.
-            as_version: A release of Kafka, ``"0.8.2"`` to ``"4.4"``: of what this broker serves, only the versions that
-                a broker of that release did. None: all of it.
-            security: How clients connect, and the secrets by which they prove who they are. None: ``PLAINTEXT``, and
-                nobody has to.
+            default_partitions: Partitions of a topic that is created without a number (``num.partitions``).
+            config: Other options by Kafka's names, with Kafka's defaults. Options that this broker does not implement
+                are errors.
+            clock: A :class:`~aiokproto.broker.clock.VirtualClock`, which stands still until a test advances it. None
+                uses the system's clock.
+            as_version: A release of Kafka, ``"0.8.2"`` to ``"4.4"``: serve only the APIs and versions that it had. None
+                serves all of them.
+            security: The security protocol, users and secrets. None is ``PLAINTEXT`` without authentication.
 
         Raises:
-            ConfigurationError: An option is unknown, or its value cannot be used.
+            ConfigurationError: An option is unknown or its value is invalid.
         """
         if brokers < 1:
-            raise ConfigurationError(f"brokers: {brokers}, there must be at least one")
+            raise ConfigurationError(f"brokers: {brokers}, expected at least one")
         if not 0 <= port <= 65536 - brokers:
-            raise ConfigurationError(f"port: {port} does not leave room for {brokers} brokers")
+            raise ConfigurationError(f"port: {port} leaves no room for {brokers} brokers below 65536")
         options: dict[str, Value] = {
             "auto.create.topics.enable": auto_create_topics,
             "num.partitions": default_partitions,
@@ -102,19 +104,17 @@ class Cluster:
         self._runtime: ClusterRuntime | None = None
         self._servers: dict[int, SocketServer] = {}
         self._ports: dict[int, ReservedPort] = {}
-        self._deaths: dict[int, Timer] = {}
+        self._failure_timers: dict[int, Timer] = {}
         self.faults = Faults(self._clock)
 
-    # ---- life
+    # ---- starting and closing
 
     async def start(self) -> None:
-        """Open the data and listen.
-
-        If this fails or is cancelled, what was begun is undone.
+        """Open the data directory and listen. If it fails or is cancelled, everything is closed again.
 
         Raises:
-            ConfigurationError: ``data_dir`` is in use by another process, or not a broker's.
-            OSError: The address cannot be listened on, or the directory not be used.
+            ConfigurationError: ``data_dir`` is in use by another process, or its files are not a broker's.
+            OSError: The address cannot be bound, or the directory cannot be read or written.
         """
         if self._runtime is not None:
             raise RuntimeError("the cluster is already started")
@@ -134,25 +134,25 @@ class Cluster:
         log.debug("cluster %s listens at %s", runtime.state.cluster_id, self.bootstrap_servers)
 
     async def close(self) -> None:
-        """Cut all connections, also those with requests under way, write what is in memory and close the logs.
+        """Close all connections, also those with requests in flight, flush the logs and close them.
 
-        Does nothing the second time. If it is cancelled the logs are closed all the same.
+        A second call does nothing. If it is cancelled, the logs are still closed.
         """
-        await self._end(in_order=True)
+        await self._shut_down(clean=True)
 
     async def crash(self) -> None:
-        """End as ``kill -9`` would: connections are cut, and nothing more is written.
+        """End as ``kill -9`` would: connections are closed, and nothing more is written.
 
-        What is in ``data_dir`` can be started from again, here or in another process.
+        A cluster can be started from ``data_dir`` again, in this process or another, and recovers its logs.
         """
-        await self._end(in_order=False)
+        await self._shut_down(clean=False)
 
-    async def _end(self, in_order: bool) -> None:
+    async def _shut_down(self, clean: bool) -> None:
         if self._runtime is None:
             return
-        for timer in self._deaths.values():
+        for timer in self._failure_timers.values():
             timer.cancel()
-        self._deaths.clear()
+        self._failure_timers.clear()
         try:
             await asyncio.gather(*(server.close() for server in self._servers.values()))
         finally:
@@ -163,7 +163,7 @@ class Cluster:
             self._ports.clear()
             for node in self._nodes.values():
                 node.alive = False
-            await runtime.close(in_order)
+            await runtime.close(clean)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -174,18 +174,18 @@ class Cluster:
     ) -> None:
         await self.close()
 
-    # ---- what tests and tools do with it
+    # ---- topics, leaders and groups
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of all nodes, as clients take it. Raises RuntimeError while ports are still to be picked."""
+        """``host:port`` of all nodes, for the client option. Raises RuntimeError until free ports have been picked."""
         if not all(node.port for node in self._nodes.values()):
             raise RuntimeError("the cluster is not started, so its ports are not known yet")
         return ",".join(f"{node.host}:{node.port}" for node in self._nodes.values())
 
     @property
     def broker_ids(self) -> list[int]:
-        """The ids of all nodes, those that are stopped included."""
+        """The ids of all nodes, including stopped ones."""
         return list(self._nodes)
 
     async def create_topic(
@@ -194,107 +194,110 @@ class Cluster:
         """Create a topic.
 
         Args:
-            name: Its name.
-            partitions: Number of partitions.
-            replication: Replicas of each: the nodes that can lead it.
+            name: The topic's name.
+            partitions: The number of partitions.
+            replication: The replication factor: how many nodes can lead each partition.
             config: Topic options by Kafka's names.
 
         Raises:
-            BrokerError: It cannot be created; the code says why, as it would over the wire.
+            BrokerError: The topic cannot be created, with the code that CreateTopics would return.
         """
         configs: dict[str, str | None] = {key: str(value) for key, value in (config or {}).items()}
         self._running.state.create_topic(name, partitions, replication, configs)
 
     async def compact(self, topic: str) -> None:
-        """Compact all that was written to a topic with ``cleanup.policy=compact`` so far.
+        """Compact a topic up to its current end, now.
 
-        Unlike what a broker does by itself from time to time, this begins a new segment first, and asks neither for
-        ``min.cleanable.dirty.ratio`` nor whether the topic is to be compacted. Cancelling it leaves some partitions as
-        they were.
+        Unlike the periodic cleaner, this rolls the active segment first, and ignores ``min.cleanable.dirty.ratio`` and
+        ``cleanup.policy``. If it is cancelled, partitions that were not compacted yet keep their segments.
 
         Raises:
-            BrokerError: There is no such topic.
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         state = self._running.state
         first = state.partition(topic, 0)
         await self._running.log_manager.compact(state.topics[first.topic].partitions)
 
     async def topics(self) -> list[str]:
-        """The names of all topics, Kafka's own among them."""
+        """The names of all topics, including internal ones."""
         return list(self._running.state.topics)
 
     def leader(self, topic: str, partition: int) -> int:
-        """The node that leads a partition, -1 if none can. Raises :class:`BrokerError` if there is no such one."""
+        """The id of a partition's leader, -1 without one. Raises :class:`BrokerError` for an unknown partition."""
         return self._running.state.partition(topic, partition).leader
 
     async def move_leader(self, topic: str, partition: int, to_node: int | None = None) -> int:
-        """Have another node lead a partition, as an election would: the leader epoch grows.
+        """Elect another leader for a partition. The leader epoch is incremented.
 
         Args:
             topic: The topic.
             partition: The partition.
-            to_node: The node; if it has no replica yet it gets one. None: the next replica in sync, else any node.
+            to_node: The new leader; a node that is not a replica becomes one. None picks the next in-sync replica, else
+                any node that runs.
 
         Returns:
             The id of the new leader.
 
         Raises:
-            BrokerError: There is no such partition, or no other node that is up.
+            BrokerError: The partition is unknown, or no other node runs.
         """
         return self._running.state.move_leader(topic, partition, to_node)
 
     def coordinator(self, group_id: str) -> int:
-        """The node that coordinates a group, -1 if none can."""
+        """The id of a group's coordinator, -1 without one."""
         return self._running.groups.partition_of(group_id).leader
 
     async def move_coordinator(self, group_id: str, to_node: int | None = None) -> int:
-        """Have another node coordinate a group, and all that share its partition of the offsets topic.
+        """Move the coordinator of a group, and of all groups in the same partition of ``__consumer_offsets``.
 
         Returns:
             The id of the new coordinator.
 
         Raises:
-            BrokerError: There is no other node that is up.
+            BrokerError: No other node runs.
         """
         return await self.move_leader(OFFSETS_TOPIC, self._running.groups.partition_of(group_id).index, to_node)
 
     def group(self, group_id: str) -> GroupView | None:
-        """A group as it is now, whichever node coordinates it; None if there is no such group."""
+        """A snapshot of a group, whichever node coordinates it; None for an unknown group."""
         entry = self._running.groups.entry(group_id)
         return GroupView.of(entry.group) if entry is not None else None
 
     async def wait_for_group(self, group_id: str, members: int | None = None) -> GroupView:
-        """Wait until a group is stable: all its members have what is theirs. It need not be there yet.
+        """Wait until a group is stable: all its members have their assignment. The group need not exist yet.
+
+        Has no deadline: wrap it in ``asyncio.timeout``. Cancelling it changes nothing.
 
         Args:
             group_id: The group.
-            members: With so many members, no more and no less; 0: until it is empty. None: with one or more.
+            members: The exact number of members to wait for; 0 waits until the group is empty, None for one or more.
 
         Returns:
-            The group as it was at that moment. Cancelling it changes nothing.
+            A snapshot of the group at that moment.
 
         Raises:
-            RuntimeError: The cluster is not started, or was closed meanwhile.
+            RuntimeError: The cluster is not started, or was closed while waiting.
         """
         group = await self._running.groups.wait_for(group_id, lambda each: GroupView.of(each).is_stable(members))
         return GroupView.of(group)
 
     def partition(self, topic: str, partition: int) -> PartitionView:
-        """A partition as it is now. Raises :class:`BrokerError` if there is no such one."""
+        """A snapshot of a partition. Raises :class:`BrokerError` for an unknown one."""
         return PartitionView.of(self._running.state.partition(topic, partition))
 
     async def stop_broker(self, broker_id: int) -> None:
-        """Stop a node: its connections are cut, and what it led goes to replicas that are up."""
+        """Stop a node: its partitions get new leaders, and its connections are closed."""
         server = self._server_of(broker_id)
         # Leaders move first: a client that reconnects elsewhere must not be sent back here.
         self._running.state.node_down(broker_id)
         await server.close()
 
     async def start_broker(self, broker_id: int) -> None:
-        """Start a stopped node again, at the port it had. It leads again what nobody else could take over.
+        """Start a stopped node again on its port. It leads the partitions again that had no other replica.
 
         Raises:
-            OSError: It cannot be listened on.
+            ValueError: The node runs already, or is unknown.
+            OSError: The port cannot be bound.
         """
         node = self._nodes.get(broker_id)
         if node is None or broker_id in self._servers:
@@ -305,13 +308,13 @@ class Cluster:
         self._running.state.nodes_up([broker_id])
 
     async def add_broker(self) -> int:
-        """Have another node join the cluster. It has nothing yet: partitions come with new topics, or are moved there.
+        """Add a node. It has no partitions until topics are created, or partitions are reassigned to it.
 
         Returns:
             Its id, one more than the highest.
 
         Raises:
-            OSError: Its port is taken.
+            OSError: The port cannot be bound.
         """
         node = self._new_node(max(self._nodes) + 1)
         server = self._new_server(node)
@@ -322,27 +325,27 @@ class Cluster:
         return node.node_id
 
     async def remove_broker(self, broker_id: int) -> None:
-        """Have a node leave for good, running or not; others get the replicas that it had.
+        """Remove a node for good, running or stopped. Its replicas move to other nodes.
 
         Raises:
-            ValueError: There is no such node, or it is the only one.
+            ValueError: The node is unknown, or the only one.
         """
         if broker_id not in self._nodes or len(self._nodes) == 1:
-            raise ValueError(f"broker {broker_id} cannot leave brokers {self.broker_ids}")
+            raise ValueError(f"broker {broker_id} cannot be removed from brokers {self.broker_ids}")
         if broker_id in self._servers:
             await self.stop_broker(broker_id)
         self._running.state.remove_node(broker_id)
         self._ports.pop(broker_id).release()
 
-    # ---- mishaps
+    # ---- failures
 
     async def kill_broker(self, broker_id: int, noticed_after: float = 0.0) -> None:
-        """End a node without a word, as a crash of its machine does; :meth:`stop_broker` is the orderly way.
+        """Stop a node without moving its leaders first, as a machine failure does. See also :meth:`stop_broker`.
 
         Args:
             broker_id: The node.
-            noticed_after: Seconds, on the cluster's clock, in which the others still take it for alive: what it leads
-                has a leader whom nobody can reach. Kafka's ``broker.session.timeout.ms`` is 9 seconds.
+            noticed_after: Seconds, on the cluster's clock, until the controller notices. Until then metadata names a
+                leader that cannot be reached. In Kafka this is ``broker.session.timeout.ms``, 9 seconds.
         """
         server = self._server_of(broker_id)
         await server.close()
@@ -352,39 +355,39 @@ class Cluster:
                 self._running.state.node_down(broker_id)
 
         if noticed_after > 0:
-            self._deaths[broker_id] = self._clock.call_at(self._clock.time() + noticed_after, notice)
+            self._failure_timers[broker_id] = self._clock.call_at(self._clock.time() + noticed_after, notice)
         else:
             notice()
 
     def corrupt_batch(self, topic: str, partition: int, offset: int) -> None:
-        """Damage the stored batch that has the record at ``offset``: its checksum is wrong from then on.
+        """Corrupt the stored batch that contains ``offset``: its CRC is wrong from then on.
 
         Raises:
-            BrokerError: There is no such partition or record.
+            BrokerError: The partition or the offset is unknown.
         """
         damage.corrupt_batch(self._running.state.partition(topic, partition), offset)
 
     def diverge_log(self, topic: str, partition: int, to_offset: int, values: Iterable[bytes] = ()) -> None:
-        """Have a leader take over that lacks the newest records, as an unclean election does (KIP-320).
+        """Truncate a partition's log and elect a new leader, as an unclean election does (KIP-320).
 
         Args:
             topic: The topic.
             partition: The partition.
-            to_offset: The first offset that is lost; a batch must begin there.
-            values: What the new leader writes instead, in its own epoch.
+            to_offset: The first offset that is lost. A batch must begin there.
+            values: The values of records that the new leader appends there, in its own epoch.
 
         Raises:
-            BrokerError: There is no such partition or offset, or it lies within a batch.
+            BrokerError: The partition or the offset is unknown, or the offset is in the middle of a batch.
         """
         found = self._running.state.partition(topic, partition)
         damage.diverge_log(self._running.state.topics[topic], found, to_offset, values, self._clock.wall())
         self._running.leader_changed(found)
 
     def expire_session(self, group_id: str, member_id: str) -> None:
-        """End a group member's session now, as if it had not been heard of for too long.
+        """Expire a group member's session now, as if its heartbeats had stopped.
 
         Raises:
-            BrokerError: There is no such group or member.
+            BrokerError: The group or the member is unknown.
         """
         error = self._running.groups.expire_session(group_id, member_id)
         if error:
@@ -393,10 +396,10 @@ class Cluster:
     # ---- inside
 
     def _server_of(self, broker_id: int) -> SocketServer:
-        """Take out the server of a node that runs."""
+        """Remove and return the server of a running node."""
         server = self._servers.pop(broker_id, None)
         if server is None:
-            raise ValueError(f"broker {broker_id} is not running; running are {sorted(self._servers)}")
+            raise ValueError(f"broker {broker_id} does not run; brokers {sorted(self._servers)} do")
         return server
 
     def _new_node(self, number: int) -> Node:
@@ -418,7 +421,7 @@ class Cluster:
 
 
 class Broker(Cluster):
-    """A single broker in this process; see :class:`Cluster`, of which it is one with one node.
+    """A :class:`Cluster` of one node.
 
     ::
 
@@ -438,7 +441,7 @@ class Broker(Cluster):
         as_version: str | None = None,
         security: Security | None = None,
     ) -> None:
-        """As :class:`Cluster`."""
+        """See :class:`Cluster` for the arguments."""
         super().__init__(
             1,
             data_dir=data_dir,

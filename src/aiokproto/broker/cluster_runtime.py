@@ -1,4 +1,9 @@
-"""A cluster without its network: the data, the coordinators, and what keeps them in order."""
+"""What all nodes of a running cluster share: metadata, logs, coordinators, security, and the timers of periodic work.
+
+``Cluster`` is the public API and has the sockets; this has everything else, and exists from ``start()`` to ``close()``.
+The order in which it is made and closed matters: logs are opened before the coordinators read them, and background
+tasks end before logs are closed.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +28,19 @@ from aiokproto.broker.transactions.coordinator import TransactionCoordinator
 
 
 class ClusterRuntime:
-    """What all nodes of a cluster share while it runs, from its making until :meth:`close`.
+    """The shared parts of a running cluster.
 
     Attributes:
-        options: The broker's options.
-        clock: What time it is.
-        state: Nodes, topics, leaders and their logs.
-        groups: The groups.
-        transactions: The transactions.
-        share_states: What is kept of share partitions.
-        shares: The share partitions.
-        guard: Who may do what.
-        tls: How connections are encrypted, if they are.
-        upkeep: What happens to logs with time.
+        options: The brokers' options.
+        clock: The brokers' clock.
+        state: Nodes, topics, leaders and logs.
+        groups: The group coordinator.
+        transactions: The transaction coordinator.
+        share_states: The share coordinator: the persisted state of share partitions.
+        shares: The share partitions in memory.
+        security: ACLs, credentials, delegation tokens and quotas.
+        tls: The TLS context of the listeners; None without TLS.
+        log_manager: Retention, compaction, flushing and checkpoints.
     """
 
     def __init__(
@@ -46,11 +51,11 @@ class ClusterRuntime:
         clock: Clock,
         security: Security,
     ) -> None:
-        """Open the data; without a ``data_dir``, in a temporary directory that is removed at the end.
+        """Open the data directory; None uses a temporary one, which :meth:`close` removes.
 
         Raises:
-            ConfigurationError: ``data_dir`` is in use by another process, or not a broker's.
-            OSError: It cannot be used.
+            ConfigurationError: ``data_dir`` is in use by another process, or its files are not a broker's.
+            OSError: ``data_dir`` cannot be read or written.
         """
         self.options = options
         self.clock = clock
@@ -64,7 +69,7 @@ class ClusterRuntime:
             self.security = SecurityState(self._root, security, options, clock)
             self.state = ClusterState(self._root, nodes, options, clock)
         except BaseException:
-            self._leave()
+            self._release_directory()
             raise
         self.log_manager = LogManager(self.state)
         self.share_states = ShareCoordinator(self.state)
@@ -77,7 +82,7 @@ class ClusterRuntime:
             self.state.on_roll = self.log_manager.flush_behind
 
     def start(self) -> None:
-        """Once the nodes are up: load what they coordinate, and do what is to be done from time to time."""
+        """Load the coordinators and start periodic work. The nodes must be up, so that partitions have leaders."""
         self.share_states.start()
         self.groups.start()
         self.transactions.start()
@@ -92,10 +97,11 @@ class ClusterRuntime:
         self._every("share.coordinator.state.topic.prune.interval.ms", self.share_states.prune)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.transactions.expire)
 
-    async def close(self, in_order: bool) -> None:
-        """Write what is in memory and close the logs; or not ``in_order``, as if the process had ended.
+    async def close(self, clean: bool) -> None:
+        """Stop periodic work and close the logs. If cancelled, the logs are still closed.
 
-        If it is cancelled the logs are closed all the same.
+        Args:
+            clean: Flush the logs and mark a clean shutdown. False closes the files as they are, as a crash would.
         """
         for timer in self._timers.values():
             timer.cancel()
@@ -106,14 +112,14 @@ class ClusterRuntime:
             self.transactions.close()
             self.groups.close()
             self.shares.close()
-            if in_order and not self._temporary:
+            if clean and not self._temporary:
                 self.state.close()
             else:
                 self.state.close_handlers()
-            self._leave()
+            self._release_directory()
 
     def leader_changed(self, partition: Partition) -> None:
-        """Tell those that lead what is in a partition, or did."""
+        """Notify the coordinators of a partition's new leader. Each of them ignores partitions that are not its own."""
         if partition.topic == OFFSETS_TOPIC:
             self.groups.leader_changed(partition)
         for coordinator in (self.transactions, self.share_states, self.shares):
@@ -130,7 +136,7 @@ class ClusterRuntime:
 
         self._timers[option] = self.clock.call_at(self.clock.time() + self.options.seconds(option), fire)
 
-    def _leave(self) -> None:
+    def _release_directory(self) -> None:
         self._lock.release()
         if self._temporary:
             shutil.rmtree(self._root, ignore_errors=True)

@@ -1,4 +1,8 @@
-"""What happens to logs with time: retention, compaction, checkpoints."""
+"""Periodic work on the logs: retention, compaction, background flushes, checkpoints. Kafka's LogManager and LogCleaner.
+
+Everything runs in the event loop, in steps that yield, except for fsync, which runs in a thread. At most one task of
+each kind runs at a time: opening, cleaning, flushing. ``_compacting`` also excludes a compaction that a test requested.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ log = logging.getLogger("aiokproto.broker")
 
 
 class LogManager:
-    """Keeps the logs of a cluster in order."""
+    """Runs the periodic work on all logs of a cluster."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -24,11 +28,11 @@ class LogManager:
         self._opening: asyncio.Task[None] | None = None
         self._rolled: set[Log] = set()
         self._flushing: asyncio.Task[None] | None = None
-        # Two compactions of a log would undo each other.
-        self._turn = asyncio.Lock()
+        # Two compactions of one log would each replace segments that the other one is reading.
+        self._compacting = asyncio.Lock()
 
     def start(self) -> None:
-        """Open, beside everything else, the logs that nobody needs at once: they too want to be kept in order."""
+        """Open the logs that no request has needed yet, in the background: retention applies to them too."""
         unopened = [partition for partition in self._state.partitions() if partition.opened is None]
         if unopened:
             self._opening = asyncio.get_running_loop().create_task(self._open(unopened))
@@ -44,7 +48,7 @@ class LogManager:
                 log.exception("%s-%d cannot be opened", partition.topic, partition.index)
 
     def retain(self) -> None:
-        """Remove what retention no longer keeps, and forget producers that have not been seen for long."""
+        """Delete segments beyond retention, and forget producers after ``producer.id.expiration.ms``."""
         now = self._state.clock.wall()
         forgotten = now - self._state.options.number("producer.id.expiration.ms")
         for each in self._state.logs():
@@ -52,23 +56,23 @@ class LogManager:
             each.forget_producers(forgotten)
 
     def checkpoint(self) -> None:
-        """Flush what is overdue by ``flush.ms``, and write the checkpoints."""
+        """Flush the logs that are due by ``flush.ms``, and write the checkpoint files."""
         now = self._state.clock.wall()
         for each in self._state.logs():
             each.flush_if_due(now)
         self._state.checkpoint()
 
     def clean(self) -> None:
-        """Compact, beside everything else, what is due; nothing if that is still under way from the last time."""
+        """Start compacting the logs that are due, unless the previous run has not ended."""
         for each in self._state.logs():
             each.purge(self._state.clock.wall())
         if self._cleaning is None or self._cleaning.done():
-            due = [partition for partition in self._compacted(self._state.partitions()) if self._look(partition).due]
+            due = [each for each in self._compacted(self._state.partitions()) if self._compaction_of(each).due]
             if due:
                 self._cleaning = asyncio.get_running_loop().create_task(self._clean(due))
 
     def flush_behind(self, rolled: Log) -> None:
-        """Have the complete segments of a log on disk, in a thread: after a crash, they need not be checked."""
+        """Flush the complete segments of a log in a thread. After a crash they need no recovery."""
         self._rolled.add(rolled)
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self._flush())
@@ -85,13 +89,14 @@ class LogManager:
                 rolled.mark_flushed(unflushed.end)
 
     async def compact(self, partitions: Iterable[Partition]) -> None:
-        """Compact all that was written to partitions so far. If it is cancelled, some logs stay as they were."""
+        """Compact partitions up to their current end. If cancelled, partitions not compacted yet keep their
+        segments."""
         for partition in partitions:
             partition.log.roll(self._state.clock.wall())
             await self._compact(partition)
 
     async def close(self) -> None:
-        """Break off what is under way; logs that are being compacted stay as they were."""
+        """Cancel the background tasks. A log that is being compacted keeps its segments."""
         tasks = [task for task in (self._opening, self._cleaning, self._flushing) if task is not None]
         for task in tasks:
             task.cancel()
@@ -101,24 +106,25 @@ class LogManager:
     def _compacted(self, partitions: Iterable[Partition]) -> list[Partition]:
         return [each for each in partitions if each.opened is not None and each.opened.config.compact]
 
-    def _look(self, partition: Partition) -> Compaction:
+    def _compaction_of(self, partition: Partition) -> Compaction:
         return Compaction(partition.log, self._state.clock.wall())
 
     async def _clean(self, partitions: list[Partition]) -> None:
-        # The dirtiest first, as Kafka.
-        for partition in sorted(partitions, key=lambda each: -self._look(each).ratio):
+        # The dirtiest log first, as in Kafka's LogCleanerManager: one run may be cut short.
+        for partition in sorted(partitions, key=lambda each: -self._compaction_of(each).ratio):
             try:
                 await self._compact(partition)
             except (KafkaError, OSError):
                 log.exception("%s-%d cannot be compacted", partition.topic, partition.index)
 
     async def _compact(self, partition: Partition) -> None:
-        async with self._turn:
+        async with self._compacting:
             compacted = partition.log
-            steps = self._look(partition).run(self._state.options.number("log.cleaner.dedupe.buffer.size"))
+            steps = self._compaction_of(partition).run(self._state.options.number("log.cleaner.dedupe.buffer.size"))
             try:
                 for _ in steps:
                     await asyncio.sleep(0)
+                    # While this task was suspended the topic may have been deleted, or the log replaced.
                     known = self._state.find_partition(partition.topic, partition.index)
                     if known is not partition or partition.log is not compacted:
                         return

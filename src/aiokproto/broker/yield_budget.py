@@ -1,21 +1,25 @@
-"""Long work in an event loop that others want too."""
+"""Yields to the event loop during long work."""
 
 from __future__ import annotations
 
 import asyncio
 
 _BYTES = 1 << 20
-"""What takes about a millisecond to append or to read."""
+"""Appending or reading this much takes about a millisecond."""
 
 
 class YieldBudget:
-    """Gives others their turn after every so many bytes, however many partitions a request is about."""
+    """Yields to the event loop once per megabyte, however many partitions a request has.
+
+    Appends and reads are synchronous. Without this a Produce request for a thousand partitions would block every other
+    connection, and heartbeats would be late.
+    """
 
     def __init__(self) -> None:
         self._left = _BYTES
 
     async def spend(self, size: int) -> None:
-        """Bytes that were just worked on."""
+        """Account for ``size`` bytes of work; yields when the budget is used up."""
         self._left -= size
         if self._left < 0:
             self._left = _BYTES

@@ -1,1 +1,2 @@
-"""The options of brokers, topics and groups: names, types, defaults; those that change while a broker runs."""
+"""Options of brokers, topics and groups: names, types and defaults (``options``), and changes at run time
+(``dynamic_options``)."""

@@ -1,1 +1,1 @@
-"""What Fetch requests need beside the log: sessions, and waiting for news."""
+"""What Fetch needs besides the log: fetch sessions (KIP-227), and waiting until ``min_bytes`` are available."""

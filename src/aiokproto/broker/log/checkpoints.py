@@ -1,6 +1,6 @@
-"""Kafka's checkpoint files in a data directory: an offset for each of some partitions.
+"""Kafka's checkpoint files in the data directory: one offset per partition.
 
-Text: a version, a count, then "topic partition offset" lines.
+Text: a version, a count, then lines of "topic partition offset". Partitions whose offset is 0 have no line.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
-"""Up to where each log was on disk for certain."""
+"""Below this offset a log was flushed."""
 
 LOG_START = "log-start-offset-checkpoint"
-"""Where logs begin that do not begin with their first segment."""
+"""Start offsets that are inside a log's first segment."""
 
 CLEANED = "cleaner-offset-checkpoint"
-"""Up to where compacted logs were compacted."""
+"""Below this offset a log was compacted."""
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-"""This file is there while no broker runs, and the last one closed its logs."""
+"""Marks a clean shutdown. A broker removes it at its start, so that it is missing after a crash."""
 
 _VERSION = "0"
 
@@ -27,7 +27,7 @@ Partition = tuple[str, int]
 
 
 def write(path: Path, offsets: Mapping[Partition, int]) -> None:
-    """Write a checkpoint. Atomically: a crash leaves the old or the new."""
+    """Write a checkpoint file atomically: a crash leaves the old one or the new one."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("w") as file:
@@ -38,7 +38,7 @@ def write(path: Path, offsets: Mapping[Partition, int]) -> None:
 
 
 def read(path: Path) -> dict[Partition, int]:
-    """Read a checkpoint. One that is missing or damaged counts as none: then more has to be checked."""
+    """Read a checkpoint file. A missing or damaged one is empty, which only means that more segments are recovered."""
     try:
         version, count, *lines = path.read_text().splitlines()
         offsets: dict[Partition, int] = {}
@@ -51,12 +51,12 @@ def read(path: Path) -> dict[Partition, int]:
 
 
 def mark_clean_shutdown(root: Path) -> None:
-    """Say that the logs were closed in good order."""
+    """Mark a clean shutdown."""
     (root / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":-1}')
 
 
 def take_clean_shutdown(root: Path) -> bool:
-    """Whether the logs were closed in good order; asked once, for from now on they are open."""
+    """Return whether the last shutdown was clean, and remove the mark: the logs are open from now on."""
     path = root / CLEAN_SHUTDOWN
     closed = path.exists()
     path.unlink(missing_ok=True)

@@ -1,9 +1,16 @@
-"""What compaction keeps of a log, batch by batch. Pure: no files, the time is passed in.
+"""Decides what compaction retains, batch by batch (Kafka's Cleaner). Pure: no files, the time is passed in.
 
-Of each key the newest record stays. A tombstone, a record without value, stays until its batch's delete horizon has
-come, which is written into the batch when compaction first meets it (KIP-534); so does the marker of a transaction of
-which nothing else is left. Records of aborted transactions go. The last batch of a producer, and of what is cleaned,
-stays even if it is empty: with it, its offset and sequence number would be forgotten.
+Two passes. The first builds an offset map: the newest offset of each key. The second rewrites each batch with the
+records to retain:
+
+- The newest record of each key is retained.
+- A tombstone (a record without value) is retained until its batch's delete horizon. The horizon is written into the
+  batch when compaction first sees it (KIP-534), so that every consumer has ``delete.retention.ms`` to read the
+  tombstone.
+- Records of aborted transactions are removed. The marker of a transaction whose records are all removed expires like a
+  tombstone.
+- The last batch of each producer, and the last batch of the cleaned range, are retained even without records: the
+  producer's sequence number and the offset would be lost with them.
 """
 
 from __future__ import annotations
@@ -19,21 +26,21 @@ from aiokproto.records import ControlType, RecordBatch
 from aiokproto.records.control import batch_control_type
 
 _HORIZON_MAGIC = 2
-"""The format in which a batch can say when its tombstones may go, and can be empty."""
+"""The first format whose batches can hold a delete horizon, and can be empty."""
 
 _DIGEST_BYTES = 16
-"""Longer keys are known by their digest."""
+"""Keys of this length and longer are represented by their digest, as in Kafka's SkimpyOffsetMap: memory is bounded."""
 
 
 class OffsetMap:
     """The newest offset of each key.
 
     Attributes:
-        latest: The offset up to which the log is known here.
+        latest: The last offset that the map covers.
     """
 
     def __init__(self, limit: int) -> None:
-        """Take up to ``limit`` keys."""
+        """Create a map of at most ``limit`` keys."""
         self.latest = -1
         self._limit = limit
         self._offsets: dict[bytes, int] = {}
@@ -42,12 +49,12 @@ class OffsetMap:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note a record; False if the map is full."""
+        """Add a record. Returns False once the map is full."""
         self._offsets[_short(key)] = offset
         return len(self._offsets) <= self._limit
 
     def superseded(self, key: bytes, offset: int) -> bool:
-        """Whether there is a newer record of the key."""
+        """Whether a newer record has the same key."""
         return offset < self._offsets.get(_short(key), -1)
 
 
@@ -56,24 +63,25 @@ def _short(key: bytes) -> bytes:
 
 
 class CleanedTransactionMetadata:
-    """Which transactions the batches are of, as they come: how they end, and whether anything is left of them.
+    """Tracks open and aborted transactions while batches are read in offset order.
 
     Attributes:
-        kept: The aborted ones of which something is left, and therefore the marker.
+        retained: Aborted transactions whose marker is retained, for the new segment's transaction index.
     """
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
-        """Take the aborted transactions of the batches that will come."""
+        """``aborted`` are the aborted transactions of the batches that will be read."""
         self.retained: list[AbortedTxn] = []
         self._upcoming = [(one.first_offset, number, one) for number, one in enumerate(aborted)]
         heapify(self._upcoming)
-        # By producer: the aborted transaction, and whether a batch of it has come.
+        # By producer id: its aborted transaction; and the producers of which a data batch of it was seen.
         self._aborted: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
         self._committed: set[int] = set()
 
     def should_discard(self, batch: RecordBatch) -> bool:
-        """Whether the records of the next batch are of no use: aborted, or the marker of a transaction that is gone."""
+        """Return whether the next batch can be discarded: aborted records, or the marker of a transaction without
+        records."""
         while self._upcoming and self._upcoming[0][0] <= batch.last_offset:
             aborted = heappop(self._upcoming)[2]
             self._aborted.setdefault(aborted.producer_id, aborted)
@@ -110,7 +118,7 @@ class CleanedTransactionMetadata:
 def build_offset_map(
     batches: Iterable[RecordBatch], start: int, offsets: OffsetMap, transactions: CleanedTransactionMetadata
 ) -> bool:
-    """Note the newest record of each key, from the offset ``start`` on; False once the map is full."""
+    """Add the newest record of each key at or after ``start`` to the map. Returns False once the map is full."""
     for batch in batches:
         if batch.is_control:
             transactions.should_discard(batch)
@@ -124,14 +132,14 @@ def build_offset_map(
 
 
 class LastRecord(NamedTuple):
-    """A producer's epoch and the offset of the last record it wrote, None if a marker began the epoch."""
+    """A producer's epoch and the offset of its last record; None if the epoch began with a marker."""
 
     epoch: int
     offset: int | None
 
 
 class Cleaner:
-    """Goes through the batches of a log in their order, and says what to write in their place."""
+    """Cleans the batches of a log in offset order."""
 
     def __init__(
         self,
@@ -142,15 +150,15 @@ class Cleaner:
         now: int,
         delete_retention_ms: int,
     ) -> None:
-        """Take what is known beforehand.
+        """Create a cleaner.
 
         Args:
             offsets: The newest offset of each key.
-            transactions: The transactions of the batches to come.
-            producers: The producers that the log knows.
-            end: Where cleaning ends: the batch before it stays, if only as an empty one.
+            transactions: The transactions of the batches that will be read.
+            producers: The last record of each producer in the log.
+            end: The end of the cleaned range. The last batch before it is retained, possibly empty.
             now: The time (ms).
-            delete_retention_ms: For how long from now tombstones and markers stay.
+            delete_retention_ms: How long from now tombstones and markers are retained.
         """
         self._offsets = offsets
         self._transactions = transactions
@@ -160,11 +168,11 @@ class Cleaner:
         self._horizon = now + delete_retention_ms
 
     def clean(self, batch: RecordBatch, *, expired: bool = False) -> bytearray | memoryview | None:
-        """What to write in place of the batch; None for nothing.
+        """Return the batch to write in place of the next one; None to drop it.
 
         Args:
             batch: The next batch.
-            expired: Whether tombstones may go that have no delete horizon because their format knows none.
+            expired: Whether to remove tombstones of magic 0 and 1, which cannot hold a delete horizon.
         """
         should_discard = self._transactions.should_discard(batch)
         horizon = batch.delete_horizon
@@ -177,23 +185,23 @@ class Cleaner:
         else:
             due = expired if batch.magic < _HORIZON_MAGIC else horizon is not None and horizon <= self._now
             found = batch.records(lambda offset, _time, key, value, _headers: (offset, key, value is None))
-            keep = [self._stays(offset, key, tombstone and due) for offset, key, tombstone in found]
+            keep = [self._is_retained(offset, key, tombstone and due) for offset, key, tombstone in found]
             tombstones = any(stays and tombstone for stays, (_, _, tombstone) in zip(keep, found, strict=True))
             wants_horizon = tombstones and batch.magic >= _HORIZON_MAGIC
         if not any(keep):
-            return empty(batch) if self._must_stay(batch) else None
+            return empty(batch) if self._must_retain(batch) else None
         if wants_horizon and horizon is None:
             return rewrite(batch, keep, self._horizon)
         return batch.raw if all(keep) else rewrite(batch, keep)
 
-    def _stays(self, offset: int, key: bytes | None, expired: bool) -> bool:
+    def _is_retained(self, offset: int, key: bytes | None, expired: bool) -> bool:
         if offset > self._offsets.latest:
             return True
         return key is not None and not expired and not self._offsets.superseded(key, offset)
 
-    def _must_stay(self, batch: RecordBatch) -> bool:
+    def _must_retain(self, batch: RecordBatch) -> bool:
         if batch.magic < _HORIZON_MAGIC:
-            # These formats have no empty batch; the name of the segment that follows keeps the offset.
+            # These formats have no empty batch. The name of the next segment preserves the offset.
             return False
         if batch.next_offset == self._end:
             return True

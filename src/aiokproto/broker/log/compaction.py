@@ -1,7 +1,8 @@
-"""Compacting a log: which of its segments are due, and how what is kept of them takes their place. No asyncio.
+"""Compacts a log: selects the segments, and writes the cleaned ones. No asyncio; the caller runs it step by step.
 
-Readers are not disturbed: segments are written beside the old ones, and replace them in one step. The newest segment
-is never touched, nor what open transactions may still change.
+Cleaned segments are written next to the old ones with the suffix ``.cleaned``, flushed, and swapped in by
+:meth:`Log.replace`, so that readers and a crash see the old segments or the new one. The active segment is never
+compacted, nor a segment beyond the last stable offset: the outcome of its transactions is not known yet.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from aiokproto.broker.log.segment import CLEANED, Segment
 from aiokproto.records import RecordBatch
 
 KEY_BYTES = 160
-"""What a key takes in memory while a log is compacted."""
+"""Estimated memory of one entry of the offset map."""
 
 _STEP_BYTES = 256 << 10
 _MAX_RELATIVE = (1 << 31) - 1
 
 
 class Compaction:
-    """A log that is to be compacted, and how far.
+    """One compaction of a log.
 
     Attributes:
-        ratio: Bytes that were never compacted, of all that can be.
+        ratio: The dirty ratio: bytes not compacted yet, of all bytes that can be compacted.
     """
 
     def __init__(self, log: Log, now: int) -> None:
-        """Find out what could be done; ``now`` in ms."""
+        """Select the segments that can be compacted; ``now`` in ms."""
         self._log = log
         self._now = now
         self._start = log.cleaned_to if log.cleaned_to >= log.start_offset else log.start_offset
         self._segments = list(self._cleanable())
-        # In a segment that ends before this nothing is new.
+        # Segments that end before the start are clean: every record in them was compacted before.
         dirty = [segment for segment in self._segments if segment.next_offset > self._start]
         size = sum(segment.size for segment in dirty)
         clean = sum(segment.size for segment in self._segments) - size
@@ -61,18 +62,18 @@ class Compaction:
 
     @property
     def due(self) -> bool:
-        """Whether it is worth while by ``min.cleanable.dirty.ratio``, or overdue by ``max.compaction.lag.ms``."""
+        """Whether the log is due by ``min.cleanable.dirty.ratio`` or ``max.compaction.lag.ms``."""
         if self.ratio > self._log.config.min_cleanable_dirty_ratio:
             return True
         before = self._now - self._log.config.max_compaction_lag_ms
         return any(segment.size and 0 <= segment.first_timestamp < before for segment in self._dirty)
 
     def run(self, memory: int) -> Generator[None, None, None]:
-        """Compact the log, step by step; between steps others may do with it whatever they like.
+        """Compact the log in short steps. Between steps the log can be read, appended to, and truncated by retention.
 
         Args:
-            memory: Bytes that the newest offsets of all keys may take. If they do not suffice, a part is compacted, and
-                the rest is left for another time.
+            memory: The most bytes of the offset map (``log.cleaner.dedupe.buffer.size``). If the map is full, only the
+                part that it covers is compacted, and the next run continues there.
         """
         if not self._dirty:
             return
@@ -81,7 +82,7 @@ class Compaction:
         offsets, transactions = OffsetMap(max(memory // KEY_BYTES, 1)), CleanedTransactionMetadata(aborted)
         complete = True
         for segment in self._dirty:
-            for batches in _portions(segment):
+            for batches in _batches_in_steps(segment):
                 complete = complete and build_offset_map(batches, self._start, offsets, transactions)
                 yield
         if complete:
@@ -92,7 +93,7 @@ class Compaction:
         reached = [segment for segment in self._segments if segment.base_offset <= offsets.latest]
         clean = [segment for segment in self._segments if segment not in self._dirty]
         horizon = clean[-1].modified - log.config.delete_retention_ms if clean else 0
-        for group in _groups(reached, log.config):
+        for group in _group_segments(reached, log.config):
             yield from self._clean(group, cleaner, transactions, horizon)
         log.cleaned_to = offsets.latest + 1
 
@@ -109,14 +110,14 @@ class Compaction:
     ) -> Iterator[None]:
         log, modified = self._log, group[-1].modified
         cleaned = Segment(log.directory, group[0].base_offset, log.config.index_interval_bytes, CLEANED)
-        # One may have been left there by a compaction that was broken off.
+        # A cancelled compaction may have left one.
         cleaned.remove()
         cleaned.create()
         try:
             for segment in group:
-                # Magic 0 and 1 have no place for a delete horizon: there Kafka goes by the age of the file.
+                # Magic 0 and 1 cannot hold a delete horizon. For them Kafka uses the modification time of the file.
                 expired = segment.modified <= horizon
-                for batches in _portions(segment):
+                for batches in _batches_in_steps(segment):
                     for batch in batches:
                         data = cleaner.clean(batch, expired=expired)
                         if data is not None:
@@ -134,8 +135,8 @@ class Compaction:
         log.replace(group, cleaned, self._now)
 
 
-def _portions(segment: Segment) -> Iterator[list[RecordBatch]]:
-    """The batches of a segment, in lists that do not take long."""
+def _batches_in_steps(segment: Segment) -> Iterator[list[RecordBatch]]:
+    """Yield the batches of a segment in lists of about 256 KB, one step of work each."""
     portion: list[RecordBatch] = []
     size = 0
     for batch in segment.batches():
@@ -147,8 +148,8 @@ def _portions(segment: Segment) -> Iterator[list[RecordBatch]]:
     yield portion
 
 
-def _groups(segments: list[Segment], config: LogConfig) -> Iterator[list[Segment]]:
-    """Neighbours that together are no larger than one segment may be."""
+def _group_segments(segments: list[Segment], config: LogConfig) -> Iterator[list[Segment]]:
+    """Group adjacent segments that fit into one segment together, so that compaction reduces the number of files."""
     group: list[Segment] = []
     for segment in segments:
         if group and (

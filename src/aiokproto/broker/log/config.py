@@ -1,4 +1,4 @@
-"""What a log is told, and what it tells."""
+"""The values that go into and out of a log: configuration, checkpoint, append result, and found batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DAY = 86_400_000
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What a log is told by its topic's configuration, by Kafka's names. Times in ms, sizes in bytes."""
+    """A log's part of the topic options, by Kafka's names. Times in ms, sizes in bytes."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY
@@ -21,29 +21,29 @@ class LogConfig:
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * _DAY
-    """-1 for no limit, as ``retention_bytes``."""
+    """-1 for no limit; the same for ``retention_bytes``."""
     retention_bytes: int = -1
     flush_messages: int = _LONG
     flush_ms: int = _LONG
     file_delete_delay_ms: int = 60_000
     compact: bool = False
-    """Whether ``cleanup.policy`` has "compact"; the four that follow are for this."""
+    """Whether ``cleanup.policy`` contains "compact". The next four options are only for compaction."""
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = _LONG
     delete_retention_ms: int = _DAY
     append_time: bool = False
-    """LogAppendTime: the broker's clock, not the producer's, stamps the records."""
+    """Whether ``message.timestamp.type`` is LogAppendTime: the broker's clock sets the timestamps."""
 
 
 class LogCheckpoint(NamedTuple):
-    """What the checkpoints in the data directory say of a log.
+    """A log's entries in the checkpoint files of the data directory.
 
     Attributes:
-        start_offset: Where it begins, if that is within a segment.
-        recovery_point: The offset up to which it was on disk for certain.
-        cleaned_to: The offset up to which it was compacted.
-        clean_shutdown: Whether it was closed in good order: then nothing has to be checked.
+        start_offset: The log's start offset; 0 if that is the first segment's base offset.
+        recovery_point: The offset below which everything was flushed.
+        cleaned_to: The offset below which everything was compacted.
+        clean_shutdown: Whether the broker was shut down cleanly: then no segment needs recovery.
     """
 
     start_offset: int = 0
@@ -53,7 +53,7 @@ class LogCheckpoint(NamedTuple):
 
 
 class LogAppendInfo(NamedTuple):
-    """Where a batch is. ``timestamp`` (ms) is -1 unless the broker's clock set it."""
+    """The result of an append. ``timestamp`` (ms) is -1 unless the broker set it (LogAppendTime)."""
 
     base_offset: int
     last_offset: int
@@ -62,12 +62,12 @@ class LogAppendInfo(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Whole batches in a row, found but not read yet."""
+    """Consecutive whole batches of one segment, located but not read yet."""
 
     segment: Segment
     position: int
     size: int
 
     def read(self) -> bytes:
-        """The batches."""
+        """Read the batches."""
         return self.segment.read(self.position, self.size) if self.size else b""

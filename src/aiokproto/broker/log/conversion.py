@@ -1,7 +1,7 @@
-"""Records for clients of other times: message sets of magic 0 and 1 become batches of magic 2, and back. Pure.
+"""Up- and down-conversion between message sets of magic 0 and 1 and batches of magic 2, for old clients. Pure.
 
-Kafka converted both ways from 0.11 to 3.9. What is written today is magic 2; a log from before 0.11 holds the others,
-which every client can read that is no older than they are.
+Kafka converted in both directions from 0.11 to 3.9. New records are always stored as magic 2. A log from before 0.11
+holds older messages, which are served unchanged: every client can read the formats before its own.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from aiokproto.types import TimestampType
 Buffer = bytes | bytearray | memoryview
 
 NEW_PRODUCE, NEW_FETCH = 3, 4
-"""From these versions on requests and answers hold magic 2."""
+"""The first versions of Produce and Fetch whose record sets are magic 2."""
 
 
 def upgrade(data: Buffer) -> bytearray:
-    """A message set as one batch of magic 2, with the codec of its first compressed message.
+    """Convert a message set to one batch of magic 2, compressed with the codec of its first compressed message.
 
     Raises:
-        BrokerError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD, if there is magic 2 in it.
+        BrokerError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD: it contains magic 2.
     """
     try:
         messages = list(decode(data))
         if sum(message.size_in_bytes for message in messages) != len(data):
-            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the last message is not whole")
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the last message is incomplete")
         if any(message.magic > 1 for message in messages):
             raise BrokerError(ErrorCode.INVALID_RECORD, detail="messages of magic 2 among older ones")
         codecs = [message.compression for message in messages if message.compression]
@@ -47,15 +47,15 @@ def upgrade(data: Buffer) -> bytearray:
 
 
 def downgrade(data: Buffer, version: int, offset: int) -> bytes:
-    """Stored batches as message sets; headers are lost, and control records left out.
+    """Convert stored batches to message sets. Record headers are lost, and control batches are left out.
 
     Args:
-        data: The batches. Those that the client can read are left as they are.
-        version: The version of Fetch: who asks with 0 or 1 knows magic 0 alone, with 2 or 3 magic 1.
-        offset: Of those that are converted, records before it are left out.
+        data: The batches. Those in a format that the client can read are not converted.
+        version: The version of Fetch: clients of v0 and v1 read only magic 0, of v2 and v3 also magic 1.
+        offset: The fetch offset. Records before it are left out of converted batches.
 
     Raises:
-        BrokerError: UNSUPPORTED_COMPRESSION_TYPE: zstd cannot be in old formats; CORRUPT_MESSAGE.
+        BrokerError: UNSUPPORTED_COMPRESSION_TYPE: the old formats have no zstd; CORRUPT_MESSAGE.
     """
     magic = 0 if version < 2 else 1
     try:
@@ -73,7 +73,7 @@ def _downgraded(batch: RecordBatch, magic: int, offset: int) -> bytes:
     appended = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     make: Make[BatchRecord] = BatchRecord
     records = [record for record in batch.records(make) if record.offset >= offset]
-    # A compressed set numbers its messages one by one: where compaction left gaps, it takes several.
+    # Messages in a compressed set have consecutive offsets. Gaps that compaction left begin a new set.
     gaps = [at for at, (left, right) in enumerate(pairwise(records), 1) if right.offset != left.offset + 1]
     sets = bytearray()
     for begin, end in pairwise([0, *gaps, len(records)]):

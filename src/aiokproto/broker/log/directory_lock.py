@@ -1,4 +1,4 @@
-"""Keeping two brokers out of one data directory."""
+"""Locks a data directory, so that two brokers cannot use it at the same time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from aiokproto.errors import ConfigurationError
 
 
 class DirectoryLock:
-    """Held from its making until :meth:`release`, or the end of the process."""
+    """A lock that is held from construction until :meth:`release`, or until the process ends, however it ends."""
 
     def __init__(self, directory: Path) -> None:
         """Lock the directory.
 
         Raises:
-            ConfigurationError: Another broker has it.
+            ConfigurationError: Another broker uses the directory.
         """
         self._file = (directory / ".lock").open("a+b")
         try:
@@ -25,7 +25,7 @@ class DirectoryLock:
             raise ConfigurationError(f"data_dir: {directory} is in use by another broker") from None
 
     def release(self) -> None:
-        """Let go."""
+        """Release the lock."""
         self._file.close()
 
 

@@ -1,4 +1,5 @@
-"""Having files on disk for certain, which takes long: it may be done in a thread, for nothing else is touched."""
+"""Flushing files to disk. It blocks for milliseconds to seconds, but touches only complete files, so it can run in a
+thread."""
 
 from __future__ import annotations
 
@@ -9,23 +10,23 @@ from typing import NamedTuple
 
 
 class UnflushedFiles(NamedTuple):
-    """What is complete, but may be lost when the machine fails.
+    """Files that are complete but may not be on disk yet.
 
     Attributes:
-        end: The offset up to which the log is on disk once these files are.
-        files: The files; one that is gone by then was not needed any more.
+        end: The log's recovery point once these files are flushed.
+        files: The files. A file that was removed meanwhile (by retention) is skipped.
     """
 
     end: int
     files: list[Path]
 
     def sync(self) -> None:
-        """Return once the files are on disk."""
+        """Flush the files."""
         sync(self.files)
 
 
 def sync(files: Iterable[Path]) -> None:
-    """Return once the files are on disk, and so are their names."""
+    """Flush files, and then the directories that they are in, so that their names survive a crash too."""
     directories: set[Path] = set()
     for path in files:
         try:
@@ -34,7 +35,7 @@ def sync(files: Iterable[Path]) -> None:
         except FileNotFoundError:
             continue
         directories.add(path.parent)
-    # Elsewhere a directory cannot be opened, and its file system sees to the names.
+    # Windows cannot open a directory as a file; NTFS journals the names itself.
     if os.name == "posix":
         for directory in directories:
             _sync_directory(directory)

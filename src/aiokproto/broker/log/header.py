@@ -1,7 +1,7 @@
-"""What the log needs to know of a stored batch: its header, read without touching the records.
+"""The header of a stored batch, decoded without touching its records.
 
-A log from before Kafka 0.11 holds messages of magic 0 and 1. Each, compressed set or not, is a batch to the log: one
-without producer, whose offset is that of its last record.
+A log from before Kafka 0.11 holds messages of magic 0 and 1. To the log each of them, a compressed set or a single
+message, is a batch without a producer. Its only offset is that of its last record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from aiokproto.records.legacy import SMALLEST
 Buffer = bytes | bytearray | memoryview | mmap
 
 _MESSAGE = struct.Struct(">qiIBBq")
-"""Offset, length, checksum, magic, attributes and, in magic 1, the timestamp: no message is shorter."""
+"""Offset, length, CRC, magic, attributes, and the timestamp of magic 1. Even a message of magic 0 is at least this
+long."""
 
 _MESSAGE_FLAGS = 0x07 | TIMESTAMP_TYPE
 
@@ -28,17 +29,17 @@ class BatchHeader(NamedTuple):
     """A batch of a segment.
 
     Attributes:
-        base_offset: Offset of its first record; in magic 0 and 1, where only the records tell, of its last.
+        base_offset: Offset of its first record; in magic 0 and 1 of its last one, since the header has no other.
         last_offset: Offset of its last record.
-        size: Its bytes in the file.
+        size: Its size in bytes.
         leader_epoch: Epoch of the leader that appended it.
-        crc: The checksum it carries.
+        crc: The stored checksum.
         attributes: Its flags.
         max_timestamp: Greatest timestamp of its records (ms).
-        producer_id: Its idempotent producer, else -1.
-        producer_epoch: That producer's epoch.
+        producer_id: The producer id of an idempotent producer, else -1.
+        producer_epoch: The producer's epoch.
         base_sequence: Sequence number of its first record, else -1.
-        magic: Its format.
+        magic: The format version.
     """
 
     base_offset: int
@@ -55,20 +56,20 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; sequences go on from 0 after 2**31 - 1."""
+        """Sequence number of the last record; sequence numbers wrap to 0 after 2**31 - 1."""
         return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
 
     @property
     def has_sequence(self) -> bool:
-        """Whether an idempotent producer wrote it. Control batches carry its id, but no sequence of records."""
+        """Whether it has sequence numbers: control batches have a producer id, but none."""
         return self.producer_id >= 0 and not self.attributes & CONTROL
 
     @classmethod
     def read(cls, data: Buffer, pos: int = 0) -> BatchHeader:
-        """Read the header at ``pos``.
+        """Decode the header at ``pos``.
 
         Raises:
-            CorruptRecordError: It cannot be the header of a batch.
+            CorruptRecordError: There is no valid header.
         """
         if len(data) - pos < HEADER.size or data[pos + MAGIC_AT] < 2:
             return cls._read_message(data, pos)
@@ -92,7 +93,7 @@ class BatchHeader(NamedTuple):
         return cls(offset, offset, size, -1, crc, attributes & _MESSAGE_FLAGS, timestamp, -1, -1, -1, magic)
 
     def is_intact(self, view: memoryview, pos: int) -> bool:
-        """Whether its checksum is that of the batch at ``pos``, all of which is there."""
+        """Return whether the checksum matches the batch at ``pos``. All of the batch must be in ``view``."""
         begin, checksum = (CRC_FROM, crc32c) if self.magic > 1 else (MAGIC_AT, crc32)
         with view[pos + begin : pos + self.size] as covered:
             return checksum(covered) == self.crc

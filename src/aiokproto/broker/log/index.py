@@ -1,7 +1,8 @@
-"""The sparse indexes of a segment: offset → position, timestamp → offset.
+"""The sparse indexes of a segment: offset → file position, and timestamp → offset.
 
-Both are small, so they live in memory and are written when a segment is closed; that of the newest segment is made
-anew from the segment itself when a log is opened, so it never has to be trusted after a crash.
+An entry per ``index.interval.bytes`` makes them small enough to stay in memory. They are written when a segment is
+closed. After a crash the indexes of every segment beyond the recovery point are rebuilt from the segment, so a stale
+file is never used.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 
 class OffsetIndex:
-    """Offsets, relative to the segment's base, and the position of the batch that ends with each.
+    """The last offset of some batches, relative to the segment's base offset, and the positions of these batches.
 
     On disk: int32 relative offset, int32 position.
     """
@@ -23,28 +24,28 @@ class OffsetIndex:
         self._positions: list[int] = []
 
     def append(self, relative_offset: int, position: int) -> None:
-        """Note that the batch which ends with this offset begins at ``position``."""
+        """Add the position of the batch whose last offset is ``relative_offset``."""
         self._offsets.append(relative_offset)
         self._positions.append(position)
 
     def position_before(self, relative_offset: int) -> int:
-        """A position from which reading on leads to the offset."""
+        """Return the position of an indexed batch at or before the offset: a scan from there finds it."""
         at = bisect_right(self._offsets, relative_offset)
         return self._positions[at - 1] if at else 0
 
     def boundary_before(self, position: int) -> int:
-        """The last known beginning of a batch at or before ``position``."""
+        """Return the last indexed batch position at or before ``position``."""
         at = bisect_right(self._positions, position)
         return self._positions[at - 1] if at else 0
 
     @property
     def last_position(self) -> int:
-        """Where the last known beginning of a batch is."""
+        """The last indexed batch position."""
         return self._positions[-1] if self._positions else 0
 
     @property
     def size(self) -> int:
-        """Its bytes on disk."""
+        """Its size on disk in bytes."""
         return _OFFSET_ENTRY.size * len(self._offsets)
 
     def save(self, path: Path) -> None:
@@ -53,7 +54,7 @@ class OffsetIndex:
 
     @classmethod
     def load(cls, path: Path, segment_size: int) -> OffsetIndex | None:
-        """Read an index; None if there is none, or it does not fit a segment of that size."""
+        """Read an index; None if the file is missing or does not fit a segment of that size."""
         index = cls()
         last = (-1, -1)
         for entry in _read_entries(path, _OFFSET_ENTRY):
@@ -72,7 +73,7 @@ class TimeEntry(NamedTuple):
 
 
 class TimeIndex:
-    """Growing timestamps, and the relative offset up to which each is the greatest.
+    """Increasing timestamps, and the relative offset up to which each of them is the greatest.
 
     On disk: int64 timestamp, int32 relative offset.
     """
@@ -82,24 +83,24 @@ class TimeIndex:
         self._offsets: list[int] = []
 
     def append(self, timestamp: int, relative_offset: int) -> None:
-        """Note the greatest timestamp so far; one that is no greater than the last tells nothing new."""
+        """Add the greatest timestamp so far. It is ignored unless it is greater than the last entry."""
         if not self._timestamps or timestamp > self._timestamps[-1]:
             self._timestamps.append(timestamp)
             self._offsets.append(relative_offset)
 
     def offset_before(self, timestamp: int) -> int:
-        """A relative offset before which all timestamps are smaller."""
+        """Return a relative offset before which all timestamps are smaller."""
         at = bisect_left(self._timestamps, timestamp)
         return self._offsets[at - 1] if at else 0
 
     @property
     def last(self) -> TimeEntry | None:
-        """The greatest timestamp."""
+        """The entry with the greatest timestamp; None if the index is empty."""
         return TimeEntry(self._timestamps[-1], self._offsets[-1]) if self._timestamps else None
 
     @property
     def size(self) -> int:
-        """Its bytes on disk."""
+        """Its size on disk in bytes."""
         return _TIME_ENTRY.size * len(self._timestamps)
 
     def save(self, path: Path) -> None:
@@ -108,7 +109,7 @@ class TimeIndex:
 
     @classmethod
     def load(cls, path: Path) -> TimeIndex | None:
-        """Read an index; None if there is none, or it is damaged."""
+        """Read an index; None if the file is missing or damaged."""
         index = cls()
         entries = _read_entries(path, _TIME_ENTRY)
         for timestamp, offset in entries:

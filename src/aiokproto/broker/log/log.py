@@ -1,4 +1,4 @@
-"""The log of one partition."""
+"""The log of one partition: appends, reads, retention, and the swap of compacted segments (Kafka's UnifiedLog)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from aiokproto.runtime import current
 from aiokproto.types import OffsetAndTimestamp
 
 DELETED_DIRECTORY = "-delete"
-"""Ending of the directory of a log that is to go."""
+"""Suffix of a directory whose log was deleted. Such a directory is removed at the next start if a crash left it."""
 
 _MAX_RELATIVE = (1 << 31) - 1
 _INDEX_ENTRY = 12
@@ -38,11 +38,11 @@ class Log:
     Attributes:
         start_offset: First offset that can be read.
         end_offset: Offset that the next record gets.
-        recovery_point: The offset up to which it is on disk for certain.
-        cleaned_to: The offset up to which it was compacted.
-        producers: Its idempotent and transactional producers.
-        segments: Its segments, oldest first. They are changed by the log alone.
-        on_roll: Called with the log when it has begun another segment, and the others could be flushed.
+        recovery_point: The offset below which everything was flushed to disk.
+        cleaned_to: The offset below which everything was compacted.
+        producers: The state of idempotent and transactional producers.
+        segments: The segments, oldest first; the last one is active. Only the log changes them.
+        on_roll: Called with the log after a new segment was rolled, when the older ones can be flushed.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Log:
         """Open the log in ``directory``, which need not exist: the first append creates it.
 
         Args:
-            directory: Where it is.
-            config: Its configuration.
-            now: The time (ms), which counts as when the producers found in the log were last seen.
-            checkpoint: What the checkpoints say of it. By default nothing is: then all of it is checked.
-            topic_id: Whose it is, which the directory has to say too; None: that does not matter.
+            directory: The partition's directory.
+            config: The log's configuration.
+            now: The time (ms). Producers found in the log count as seen now.
+            checkpoint: The log's entries in the checkpoint files. Without them every segment is recovered.
+            topic_id: The topic's id, which ``partition.metadata`` must match. None skips this check.
 
         Raises:
-            ConfigurationError: The directory is another topic's.
+            ConfigurationError: The directory belongs to another topic.
         """
         self.on_roll: Callable[[Log], None] = lambda log: None
         self._topic_id = topic_id
@@ -105,33 +105,39 @@ class Log:
 
     @property
     def checkpoint(self) -> LogCheckpoint:
-        """What the checkpoints are to say of it: where it begins only if its first segment has what was deleted."""
+        """The log's entries for the checkpoint files.
+
+        The start offset is 0 (no entry) unless it is inside the first segment: then only the checkpoint knows that
+        DeleteRecords has removed the records before it.
+        """
         start = self.start_offset if self.start_offset > self._bases[0] else 0
         return LogCheckpoint(start, self.recovery_point, self.cleaned_to)
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the oldest open transaction begins, else the end: how far committed records are known to reach."""
+        """The offset of the oldest open transaction, or the end of the log: ``read_committed`` consumers read up to
+        it."""
         unstable = self.producers.first_unstable_offset
         return self.end_offset if unstable is None else max(unstable, self.start_offset)
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """The size of all segments in bytes."""
         return sum(segment.size for segment in self.segments)
 
     # ---- writing
 
     def append(self, batch: Buffer, leader_epoch: int, now: int) -> LogAppendInfo:
-        """Give the batch its offsets and write it.
+        """Assign offsets to a batch and write it to the active segment.
 
         Args:
-            batch: A batch of magic 2, checked already. It is copied.
-            leader_epoch: The epoch to stamp it with.
+            batch: A batch of magic 2 that ``validation`` has checked. It is copied.
+            leader_epoch: The leader epoch to write into it.
             now: The time (ms).
 
         Raises:
-            BrokerError: The batch is not what its producer should send next.
+            BrokerError: The producer's epoch, sequence number or transaction state does not allow the batch; see
+                :meth:`ProducerStateManager.check`.
         """
         data = bytearray(batch)
         patch.set_base_offset(data, 0, self.end_offset)
@@ -140,6 +146,8 @@ class Log:
             patch.restamp(data, 0, now)
         header = BatchHeader.read(data)
         marker = _marker(header, data)
+        # Before anything is written. A duplicate is answered with the offsets of its first copy, as if it had been
+        # appended.
         if header.producer_id >= 0 and (known := self.producers.check(header, marker)):
             timestamp = known.timestamp if self.config.append_time else -1
             return LogAppendInfo(known.base_offset, known.last_offset, timestamp, duplicate=True)
@@ -155,7 +163,7 @@ class Log:
 
     def _update_state(self, segment: Segment, header: BatchHeader, now: int, marker: EndTransaction | None) -> None:
         self._epochs.assign(header.leader_epoch, header.base_offset)
-        # A control batch that compaction has emptied says nothing any more.
+        # Compaction may have emptied a control batch: it then has no marker, and is no data of the producer either.
         if header.producer_id >= 0 and (marker is not None or not header.attributes & CONTROL):
             aborted = self.producers.appended(header, now, marker)
             if aborted is not None:
@@ -168,7 +176,8 @@ class Log:
             if self._topic_id is not None:
                 partition_metadata.claim(self.directory, self._topic_id)
             return segment
-        # As Kafka reckons, by the records' own time where they have one.
+        # As in Kafka, a segment's age is the span of its records' timestamps: replaying old records rolls segments by
+        # their own time, not by the time of the replay. Without timestamps it is the segment's age on this broker.
         age = header.max_timestamp - segment.first_timestamp if segment.first_timestamp >= 0 else now - segment.created
         longest = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
         if (
@@ -181,14 +190,15 @@ class Log:
         return segment
 
     def roll(self, now: int) -> Segment:
-        """Begin a new segment, unless the newest is empty; returns the newest. ``now`` in ms."""
+        """Roll a new active segment unless the active one is empty, and return the active one. ``now`` in ms."""
         newest = self.segments[-1]
         if not newest.size:
             return newest
         newest.close()
         segment = Segment(self.directory, self.end_offset, self.config.index_interval_bytes)
         segment.created = now
-        # The name alone keeps the offset when retention has removed everything before.
+        # Created now, not by the first append: if retention removes all older segments, only this file's name preserves
+        # the log's end offset.
         segment.create()
         producer_snapshots.save(self.directory, segment.base_offset, self.producers.snapshot())
         self.segments.append(segment)
@@ -202,19 +212,20 @@ class Log:
         return current().random.randrange(limit) if limit > 0 else 0
 
     def begin_epoch(self, epoch: int) -> None:
-        """A leader with this epoch takes over at the log's end."""
+        """Record that a leader with this epoch appends from the log's end on."""
         self._epochs.assign(epoch, self.end_offset)
 
     # ---- reading
 
     def find(self, offset: int, max_bytes: int, *, at_least_one: bool = True, until: int | None = None) -> Span:
-        """The batches from the one that holds ``offset`` on, within ``max_bytes`` and one segment.
+        """Locate the batches from the one that contains ``offset`` on, within one segment.
 
         Args:
-            offset: Where to begin.
-            max_bytes: Only whole batches that fit are found...
-            at_least_one: ... but the first one, however large, so that a reader can get on (KIP-74).
-            until: The offset before which to end; None for the end of the log.
+            offset: The first offset.
+            max_bytes: The most bytes. Only whole batches are found.
+            at_least_one: Find the first batch even if it is larger than ``max_bytes``, so that a consumer makes
+                progress (KIP-74).
+            until: The offset to stop before; None for the end of the log.
 
         Raises:
             BrokerError: OFFSET_OUT_OF_RANGE.
@@ -233,11 +244,15 @@ class Log:
         return Span(self.segments[-1], 0, 0)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        """As :meth:`find`, and read."""
+        """Read what :meth:`find` finds."""
         return self.find(offset, max_bytes, at_least_one=at_least_one).read()
 
     def aborted_transactions(self, offset: int, end: int) -> list[AbortedTxn]:
-        """The aborted transactions that have records from ``offset`` on and before ``end``."""
+        """Return the aborted transactions with records at or after ``offset`` and before ``end``.
+
+        A transaction is indexed in the segment of its abort marker, which is never before its records: so segments
+        before ``offset`` cannot have one of them.
+        """
         at = max(bisect_right(self._bases, offset) - 1, 0)
         return [aborted for segment in self.segments[at:] for aborted in segment.aborted.between(offset, end)]
 
@@ -249,7 +264,7 @@ class Log:
             )
 
     def offset_at_time(self, timestamp: int) -> OffsetAndTimestamp | None:
-        """The first record at or after a time (ms), or None."""
+        """Return the first record whose timestamp (ms) is not less than ``timestamp``, or None."""
         for segment in self.segments:
             offset = max(self.start_offset, segment.base_offset)
             if segment.max_timestamp < timestamp or segment.next_offset <= offset:
@@ -265,25 +280,25 @@ class Log:
         return None
 
     def offset_of_max_timestamp(self) -> OffsetAndTimestamp | None:
-        """The first record with the greatest timestamp (KIP-734), or None."""
+        """Return the first record with the greatest timestamp (KIP-734), or None."""
         newest = max(segment.max_timestamp for segment in self.segments)
         return self.offset_at_time(newest) if newest >= 0 else None
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch in which the record at ``offset`` was written; -1 if unknown."""
+        """Return the leader epoch in which the record at ``offset`` was appended; -1 if unknown."""
         return self._epochs.of_offset(offset)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Where the greatest epoch up to ``epoch`` ends (KIP-320)."""
+        """Return the greatest epoch not above ``epoch`` and its end offset (KIP-320)."""
         return self._epochs.end_of(epoch, self.end_offset)
 
     # ---- removing
 
     def delete_before(self, offset: int, now: int) -> None:
-        """Advance the start of the log; segments wholly before it are removed. ``now`` in ms.
+        """Advance the log's start offset, and remove the segments that end before it. ``now`` in ms.
 
         Raises:
-            BrokerError: OFFSET_OUT_OF_RANGE, if the log does not reach that far.
+            BrokerError: OFFSET_OUT_OF_RANGE: the offset is beyond the end of the log.
         """
         if offset > self.end_offset or offset < 0:
             self._check_range(offset)
@@ -297,7 +312,7 @@ class Log:
         self._epochs.truncate_start(offset)
 
     def retain(self, now: int) -> None:
-        """Remove the segments which the configuration no longer keeps, oldest first. ``now`` in ms."""
+        """Remove the oldest segments beyond ``retention.ms`` and ``retention.bytes``. ``now`` in ms."""
         config = self.config
         excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
         keep_from = self.start_offset
@@ -316,9 +331,11 @@ class Log:
         self.purge(now)
 
     def replace(self, sources: Sequence[Segment], cleaned: Segment, now: int) -> None:
-        """Have a compacted segment take the place of others; all are complete. ``now`` in ms.
+        """Replace segments by the compacted one. ``now`` in ms.
 
-        A crash in between leaves either those or this. If the log has lost some of them meanwhile, nothing happens.
+        The rename to ``.swap`` is the commit point: a crash before it leaves the old segments, a crash after it is
+        completed when the log is opened. If retention has removed one of the sources meanwhile, the compacted segment
+        is dropped.
         """
         at = bisect_right(self._bases, sources[0].base_offset) - 1
         if self.segments[at : at + len(sources)] != list(sources):
@@ -341,40 +358,46 @@ class Log:
         self.purge(now)
 
     def purge(self, now: int) -> None:
-        """Remove the files whose time has come: a reader may have found something in them."""
+        """Remove the files of segments deleted ``file.delete.delay.ms`` ago. Until then a reader may hold a
+        :class:`Span` of them."""
         while self._deleted and self._deleted[0][0] <= now:
             self._deleted.popleft()[1].remove()
 
     def forget_producers(self, before: int) -> None:
-        """Forget idempotent producers not seen since ``before`` (ms)."""
+        """Forget producers that wrote nothing since ``before`` (ms)."""
         self.producers.expire(before)
 
     def close_handlers(self) -> None:
-        """Close the files, and write nothing more: the directory is about to be removed."""
+        """Close the files without writing indexes or snapshots: the directory is about to be removed, or this is a
+        crash."""
         for segment in self.segments:
             segment.close_handlers()
         while self._deleted:
             self._deleted.popleft()[1].close_handlers()
 
     def delete(self) -> None:
-        """Close and remove the whole directory; renamed first, so that a crash leaves no half of a log."""
+        """Close the log and remove its directory.
+
+        The directory is renamed first: after a crash in between, a topic that is created again must not find half a
+        log.
+        """
         self.close_handlers()
         if self.directory.exists():
-            doomed = self.directory.with_name(f"{self.directory.name}.{current().uuid().hex}{DELETED_DIRECTORY}")
-            self.directory.rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            renamed = self.directory.with_name(f"{self.directory.name}.{current().uuid().hex}{DELETED_DIRECTORY}")
+            self.directory.rename(renamed)
+            shutil.rmtree(renamed, ignore_errors=True)
 
-    # ---- keeping
+    # ---- flushing
 
     def flush(self, now: int) -> None:
-        """Have everything on disk. ``now`` in ms."""
+        """Flush everything to disk, in this thread. ``now`` in ms."""
         self.unflushed_files().sync()
         self.segments[-1].flush()
         self.recovery_point = self.end_offset
         self._flushed_at = now
 
     def unflushed_files(self) -> UnflushedFiles:
-        """What there is to flush, but for the newest segment."""
+        """Return the files to flush so that all segments but the active one are on disk."""
         newest = self.segments[-1]
         files: list[Path] = []
         for segment in self.segments[:-1]:
@@ -386,16 +409,17 @@ class Log:
         return UnflushedFiles(newest.base_offset, files)
 
     def mark_flushed(self, end: int) -> None:
-        """All before an offset is on disk."""
+        """Record that everything below ``end`` was flushed."""
         self.recovery_point = max(self.recovery_point, min(end, self.end_offset))
 
     def flush_if_due(self, now: int) -> None:
-        """Have everything on disk if that is overdue by ``flush.ms``. ``now`` in ms."""
+        """Flush if the last flush was ``flush.ms`` ago. ``now`` in ms."""
         if self.recovery_point < self.end_offset and now - self._flushed_at >= self.config.flush_ms:
             self.flush(now)
 
     def close(self) -> None:
-        """Have everything on disk, with all that makes the next opening quick, and close the files."""
+        """Flush the log and close its files, with indexes and a producer snapshot, so that the next start recovers
+        nothing."""
         self.flush(self._flushed_at)
         for segment in self.segments:
             segment.close()
@@ -407,7 +431,7 @@ class Log:
 
 
 def _marker(header: BatchHeader, batch: Buffer) -> EndTransaction | None:
-    """What a batch says of the end of a transaction, if it does."""
+    """Return the transaction marker in a batch, or None."""
     if header.producer_id < 0 or not header.attributes & CONTROL:
         return None
     return next((parse_end_transaction(record.key, record.value) for record in RecordBatch(memoryview(batch))), None)

@@ -1,4 +1,5 @@
-"""From what is on disk to segments: after a clean end, after a crash, and after one in the middle of a change."""
+"""Loads a log from its files (Kafka's LogLoader): after a clean shutdown, after a crash, and after a crash during a
+swap."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from aiokproto.broker.log.transaction_index import TransactionIndex
 
 
 def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint) -> list[Segment]:
-    """The segments of a log, at least one.
+    """Return the segments of a log, at least one.
 
-    What was on disk for certain is trusted. Beyond that each batch is checked, and the log is cut at the first one that
-    is not valid: whatever follows it goes too.
+    Segments below the recovery point are trusted. All others are recovered: each batch is checked, and the log is
+    truncated at the first invalid one, with all segments after it.
     """
-    _finish_changes(directory, config)
+    _complete_swaps(directory, config)
     interval = config.index_interval_bytes
     bases = _bases(directory)
     segments: list[Segment] = []
@@ -36,34 +37,34 @@ def open_segments(directory: Path, config: LogConfig, checkpoint: LogCheckpoint)
             for later in bases[len(segments) :]:
                 Segment(directory, later, interval).remove()
             break
-        # Compaction may have removed the last records of a segment that is not the newest.
+        # Compaction may have removed the last records of a segment: the next segment's name has its end offset.
         segment.next_offset = segment.next_offset if after is None else after
     return segments or [Segment(directory, 0, interval)]
 
 
 def open_producers(directory: Path, segments: list[Segment], producers: ProducerStateManager, now: int) -> int:
-    """Bring back producers from the newest snapshot that goes before the newest segment.
+    """Restore producer state from the newest snapshot that a segment begins with.
 
-    One at the log's end is not looked at: to go through the newest segment brings back the last five batches of each
-    producer, of which a snapshot has but one.
+    The snapshot at the log's end, which a clean shutdown writes, is not used: a snapshot has only the last batch
+    of each producer, and replaying the active segment restores the last five, so that retries are still recognized.
 
     Args:
         directory: The log's directory.
-        segments: Its segments, of which those before the snapshot get their aborted transactions.
-        producers: What is to be brought back.
-        now: The time (ms) that counts as when they were last seen.
+        segments: Its segments. Those before the snapshot get their transaction index.
+        producers: The state to restore.
+        now: The time (ms), which counts as when the producers were last seen.
 
     Returns:
-        The offset from which on batches have to be noted again.
+        The offset from which on batches must be replayed.
     """
     bases = [segment.base_offset for segment in segments]
-    producer_snapshots.keep(directory, bases)
+    producer_snapshots.retain(directory, bases)
     found = (at for at in range(len(bases) - 1, 0, -1) if producer_snapshots.load(directory, bases[at]) is not None)
     newest = next(found, 0)
     for at, segment in enumerate(segments[:newest]):
         known = TransactionIndex.load(segment.path(TXN_INDEX))
         if known is None:
-            # Only going through all of it can tell which transactions those were.
+            # A damaged transaction index can only be rebuilt by replaying the whole log.
             for noted in segments[:at]:
                 noted.aborted = TransactionIndex()
             newest = 0
@@ -74,10 +75,10 @@ def open_producers(directory: Path, segments: list[Segment], producers: Producer
 
 
 def save_producers(directory: Path, segments: list[Segment], producers: ProducerStateManager) -> None:
-    """Keep what all segments but the newest say of producers, so that the next time only that one is gone through."""
+    """Write a snapshot at the start of the active segment, so that the next start replays only that segment."""
     for segment in segments[:-1]:
         segment.close()
-    # A snapshot stands for what is in the indexes of aborted transactions: it must not outlive them.
+    # With the snapshot the older segments are not replayed, so their transaction indexes must be on disk before it.
     sync(file for segment in segments[:-1] for file in segment.files())
     producer_snapshots.save(directory, segments[-1].base_offset, producers.snapshot())
 
@@ -87,8 +88,9 @@ def _bases(directory: Path, kind: str = LOG) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def _finish_changes(directory: Path, config: LogConfig) -> None:
-    """Undo what was begun and finish what was decided: a segment that ends in ``.swap`` takes the place of others."""
+def _complete_swaps(directory: Path, config: LogConfig) -> None:
+    """Finish or undo interrupted changes: a ``.swap`` segment replaces the segments of its range, all else is
+    removed."""
     for ending in (CLEANED, DELETED):
         for path in directory.glob(f"*{ending}"):
             path.unlink()
@@ -99,7 +101,7 @@ def _finish_changes(directory: Path, config: LogConfig) -> None:
         for old in replaced:
             Segment(directory, old, config.index_interval_bytes).remove()
         cleaned.rename("")
-    # Without the log these belong to nothing: they are renamed before it.
+    # Leftover index files. Segment.rename renames them before the .log file, so no .log of theirs is left.
     for kind in BESIDE:
         for path in directory.glob(f"*{kind}{SWAP}"):
             path.unlink()

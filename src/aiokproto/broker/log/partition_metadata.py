@@ -1,4 +1,8 @@
-"""``partition.metadata``: the id of the topic that a partition's directory is of (KIP-516)."""
+"""``partition.metadata``: the topic id of a partition's directory (KIP-516).
+
+A deleted and re-created topic has another id, so that leftover directories of the old one are not served as the new
+one.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,10 @@ _ID_BYTES = 16
 
 
 def read(directory: Path) -> bytes | None:
-    """The topic's id; None if the directory does not say.
+    """Read the topic id of a directory; None if it has none.
 
     Raises:
-        ConfigurationError: What it says cannot be read.
+        ConfigurationError: The file is invalid.
     """
     path = directory / FILE
     try:
@@ -25,7 +29,7 @@ def read(directory: Path) -> bytes | None:
     except OSError:
         return None
     if not text:
-        # As a power cut may leave it.
+        # A power failure may leave the file empty. The next claim() writes it again.
         return None
     try:
         fields = dict(line.split(": ") for line in text.splitlines())
@@ -33,21 +37,23 @@ def read(directory: Path) -> bytes | None:
     except (KeyError, ValueError):
         raise ConfigurationError(f"data_dir: {path} has no topic_id") from None
     if fields.get("version") != _VERSION or len(topic_id) != _ID_BYTES:
-        raise ConfigurationError(f"data_dir: {path} is not of version {_VERSION}, or its topic_id has not 16 bytes")
+        raise ConfigurationError(
+            f"data_dir: {path} has another version than {_VERSION}, or a topic_id that is not 16 bytes long"
+        )
     return topic_id
 
 
 def claim(directory: Path, topic_id: bytes) -> None:
-    """Say of a directory whose it is; it is created if it is not there.
+    """Write the topic id into a directory, which is created if it is missing.
 
     Raises:
-        ConfigurationError: It is another topic's.
+        ConfigurationError: The directory has another topic id.
     """
     known = read(directory)
     if known == topic_id:
         return
     if known is not None:
-        raise ConfigurationError(f"data_dir: {directory} is of the topic {_text(known)}, not of {_text(topic_id)}")
+        raise ConfigurationError(f"data_dir: {directory} has topic id {_text(known)}, expected {_text(topic_id)}")
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f"{FILE}.tmp"
     temporary.write_text(f"version: {_VERSION}\ntopic_id: {_text(topic_id)}")

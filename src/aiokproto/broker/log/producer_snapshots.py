@@ -1,4 +1,4 @@
-"""The producers of a log in Kafka's snapshot files: ``<offset>.snapshot`` has them as they were at that offset."""
+"""Producer snapshots: ``<offset>.snapshot`` has the producer state up to that offset, in Kafka's format."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from aiokproto.records.crc import crc32c
 _VERSION = struct.Struct(">h")
 _VERSION_NUMBER = 1
 _CRC_FROM = _VERSION.size + 4
-"""The checksum covers what comes after it."""
+"""The checksum covers the bytes after it."""
 
 
 def path_of(directory: Path, offset: int) -> Path:
-    """Where the snapshot of an offset is."""
+    """Return the path of the snapshot at an offset."""
     return directory / f"{offset:020}{SNAPSHOT}"
 
 
 def save(directory: Path, offset: int, producers: list[ProducerEntry]) -> None:
-    """Write the snapshot of an offset."""
+    """Write the snapshot at an offset."""
     body = ProducerSnapshot(crc=0, producer_entries=producers).encode(_VERSION_NUMBER)
     covered = body[_CRC_FROM - _VERSION.size :]
     content = ProducerSnapshot(crc=crc32c(covered), producer_entries=producers).encode(_VERSION_NUMBER)
@@ -31,7 +31,7 @@ def save(directory: Path, offset: int, producers: list[ProducerEntry]) -> None:
 
 
 def load(directory: Path, offset: int) -> list[ProducerEntry] | None:
-    """Read the snapshot of an offset; None if there is none, or it is damaged."""
+    """Read the snapshot at an offset; None if it is missing or damaged."""
     try:
         data = path_of(directory, offset).read_bytes()
         (version,) = _VERSION.unpack_from(data)
@@ -43,8 +43,8 @@ def load(directory: Path, offset: int) -> list[ProducerEntry] | None:
     return snapshot.producer_entries if crc32c(data[_CRC_FROM:]) == snapshot.crc else None
 
 
-def keep(directory: Path, offsets: Iterable[int]) -> None:
-    """Remove all snapshots but those of some offsets."""
+def retain(directory: Path, offsets: Iterable[int]) -> None:
+    """Remove all snapshots except for those at some offsets."""
     names = {path_of(directory, offset).name for offset in offsets}
     for path in directory.glob(f"*{SNAPSHOT}"):
         if path.name not in names:

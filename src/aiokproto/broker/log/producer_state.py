@@ -1,4 +1,12 @@
-"""Who wrote what last: how a log tells a repeated batch from a new one, and which transactions are open (KIP-98)."""
+"""The state of a log's producers (Kafka's ProducerStateManager): duplicates, sequence gaps, open transactions (KIP-98).
+
+A batch of an idempotent producer is accepted if its epoch is not older than the latest one, and its first sequence
+number follows the last one. One that equals one of the last five batches is a duplicate: the retry of a request whose
+response was lost.
+
+``check`` decides before a batch is written, and ``appended`` updates the state after it: also when a log is replayed at
+its start, where the batches were checked already.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +23,35 @@ from aiokproto.records.batch import TRANSACTIONAL
 from aiokproto.records.control import EndTransaction
 
 BATCHES_RETAINED = 5
-"""Batches remembered for each producer: it may have that many requests in flight to a partition."""
+"""Batches retained per producer: an idempotent producer has at most five requests in flight."""
 
 _SEQUENCES = 0x7FFFFFFF
-"""Sequences go on from 0 after this one."""
+"""The greatest sequence number; the next one is 0."""
 
 
 class BatchMetadata(NamedTuple):
-    """A batch that was appended."""
+    """An appended batch."""
 
     base_sequence: int
     last_sequence: int
     base_offset: int
     last_offset: int
     timestamp: int
-    """Greatest timestamp in it (ms)."""
+    """Its greatest timestamp (ms)."""
 
 
 @dataclass(slots=True)
 class ProducerStateEntry:
-    """What a log knows of a producer.
+    """The state of one producer.
 
     Attributes:
         producer_id: Its id.
-        epoch: Its newest epoch seen here.
-        batches: The newest batches of that epoch; none directly after a marker that began the epoch.
-        last_seen: When it wrote last (ms), by the broker's clock: what producers stamp may be anything.
-        last_timestamp: Greatest timestamp (ms) of its newest batch or marker; -1 if there is none.
-        coordinator_epoch: Epoch of the coordinator that ended its last transaction here; -1 if there was none.
+        epoch: Its latest epoch in this log.
+        batches: Its last batches in that epoch; empty after a marker that began the epoch.
+        last_seen: When it wrote last (ms), by the broker's clock. Record timestamps are the producer's own and can be
+            anything.
+        last_timestamp: Greatest timestamp (ms) of its last batch or marker; -1 if unknown.
+        coordinator_epoch: Epoch of the coordinator that wrote its last marker here; -1 without one.
     """
 
     producer_id: int
@@ -54,7 +63,7 @@ class ProducerStateEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of its last record, -1 if there is none in its epoch."""
+        """Sequence number of its last record; -1 if it has written none in its epoch."""
         return self.batches[-1].last_sequence if self.batches else -1
 
 
@@ -63,7 +72,8 @@ class ProducerStateManager:
 
     def __init__(self) -> None:
         self._producers: dict[int, ProducerStateEntry] = {}
-        # By producer id: the first offset of its open transaction. In the order of these offsets, as they come.
+        # Producer id to the first offset of its open transaction. Insertion order is offset order, so the first value
+        # is the first unstable offset.
         self._open: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[ProducerStateEntry]:
@@ -73,32 +83,36 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction begins; None if none is open."""
+        """The first offset of the oldest open transaction; None without one."""
         return next(iter(self._open.values()), None)
 
     def transaction_start(self, producer_id: int) -> int | None:
-        """Where the producer's open transaction begins; None if it has none."""
+        """Return the first offset of the producer's open transaction; None without one."""
         return self._open.get(producer_id)
 
     def knows(self, producer_id: int) -> bool:
-        """Whether there is anything of the producer in the log, or was not long ago."""
+        """Return whether the log has state of the producer; it expires after ``producer.id.expiration.ms``."""
         return producer_id in self._producers
 
     def in_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has a transaction open in this epoch."""
+        """Return whether the producer has an open transaction in this epoch."""
         return producer_id in self._open and self._producers[producer_id].epoch == epoch
 
-    # ---- what comes
+    # ---- appending
 
     def check(self, header: BatchHeader, marker: EndTransaction | None = None) -> BatchMetadata | None:
-        """Whether a producer's batch, or a marker that ends its transaction, may be appended; the batch it repeats.
+        """Check a producer's batch or transaction marker before it is appended.
+
+        Returns:
+            The appended batch of which this one is a duplicate; None if it is new.
 
         Raises:
-            BrokerError: INVALID_PRODUCER_EPOCH; of a batch OUT_OF_ORDER_SEQUENCE_NUMBER, or INVALID_TXN_STATE if it is
-                none of the open transaction; of a marker TRANSACTION_COORDINATOR_FENCED.
+            BrokerError: INVALID_PRODUCER_EPOCH. For a batch, OUT_OF_ORDER_SEQUENCE_NUMBER, or INVALID_TXN_STATE if it
+                is not part of the producer's open transaction. For a marker, TRANSACTION_COORDINATOR_FENCED.
         """
         producer = self._producers.get(header.producer_id)
-        # An unknown producer may begin anywhere: retention may have removed all it wrote before (KIP-360).
+        # An unknown producer can start at any sequence number: retention may have removed its earlier batches
+        # (KIP-360).
         if producer is None:
             return None
         if header.producer_epoch < producer.epoch:
@@ -113,25 +127,25 @@ class ProducerStateManager:
                     detail=f"coordinator epoch {marker.coordinator_epoch}, known is {producer.coordinator_epoch}",
                 )
             return None
-        # Offsets that a coordinator writes in a producer's transaction have no sequence.
+        # Offset commits, which the group coordinator appends in a producer's transaction, have no sequence numbers.
         known = _in_sequence(producer, header) if header.base_sequence >= 0 else None
         if known is None and header.producer_id in self._open and not header.attributes & TRANSACTIONAL:
             raise BrokerError(
                 ErrorCode.INVALID_TXN_STATE,
-                detail=f"producer {header.producer_id} has an open transaction, and this batch is none of it",
+                detail=f"producer {header.producer_id} has an open transaction, and this batch is not part of it",
             )
         return known
 
     def appended(self, header: BatchHeader, now: int, marker: EndTransaction | None = None) -> AbortedTxn | None:
-        """Take note of a producer's batch in the log, or of the marker that ends its transaction.
+        """Update the state after a producer's batch or transaction marker was appended.
 
         Args:
             header: The batch.
             now: The broker's time (ms).
-            marker: What it says, if it is a marker.
+            marker: The marker in it, if it is a control batch.
 
         Returns:
-            The transaction, if it was aborted by this.
+            The transaction that the marker aborted, for the transaction index; None otherwise.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None:
@@ -162,7 +176,7 @@ class ProducerStateManager:
 
     def _ended(self, header: BatchHeader, marker: EndTransaction) -> AbortedTxn | None:
         begun = self._open.pop(header.producer_id, None)
-        # A marker of a transaction that wrote nothing here says nothing to readers.
+        # A marker for a producer without an open transaction here aborts no records.
         if begun is None or marker.committed:
             return None
         unstable = self.first_unstable_offset
@@ -174,15 +188,15 @@ class ProducerStateManager:
         )
 
     def expire(self, before: int) -> None:
-        """Forget producers that wrote nothing since ``before`` (ms), save for those with an open transaction."""
+        """Remove producers that wrote nothing since ``before`` (ms), except for those with an open transaction."""
         late = [producer for producer in self if producer.last_seen < before and producer.producer_id not in self._open]
         for producer in late:
             del self._producers[producer.producer_id]
 
-    # ---- as Kafka's snapshot files have it
+    # ---- snapshots
 
     def snapshot(self) -> list[ProducerEntry]:
-        """The producers, each with its newest batch."""
+        """Return the entries of a snapshot: each producer with its last batch."""
         return [self._entry(producer) for producer in self]
 
     def _entry(self, producer: ProducerStateEntry) -> ProducerEntry:
@@ -199,7 +213,7 @@ class ProducerStateManager:
         )
 
     def restore(self, entries: Iterable[ProducerEntry], now: int) -> None:
-        """Become what a snapshot says; ``now`` (ms) counts as the time when the producers were last seen."""
+        """Replace the state by a snapshot's. ``now`` (ms) counts as when the producers were last seen."""
         self._producers.clear()
         self._open.clear()
         opened: list[tuple[int, int]] = []
@@ -228,7 +242,7 @@ class ProducerStateManager:
 
 
 def _in_sequence(producer: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
-    """The batch that is repeated, or None for the one that is next."""
+    """Return the batch that is repeated, or None for the next one in sequence."""
     if header.producer_epoch > producer.epoch or not producer.batches:
         expected = 0
     else:

@@ -1,6 +1,7 @@
-"""A stored batch with some of its records left out: what compaction writes. Pure.
+"""Rewrites a stored batch without some of its records, for compaction. Pure.
 
-The records that stay are copied as they are; all that was said of the batch's offsets, producer and transaction stays.
+Retained records are copied byte by byte unless the base timestamp changes. The batch keeps its offset range, producer
+and transaction fields: consumers skip offsets that have no record.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ _LENGTH_AT = 8
 
 
 def rewrite(batch: RecordBatch, keep: Sequence[bool], delete_horizon: int | None = None) -> bytearray | memoryview:
-    """The batch with the records that are to be kept, of which there is at least one.
+    """Return the batch with the records to retain, at least one.
 
     Args:
         batch: The batch.
-        keep: For each of its records, whether it stays.
-        delete_horizon: The time (ms) from which on tombstones, or the marker in it, may go (KIP-534); None leaves what
-            the batch says of that, as it must in magic 0 and 1.
+        keep: For each record, whether to retain it.
+        delete_horizon: The time (ms) from which on its tombstones, or its marker, can be removed (KIP-534). None leaves
+            the batch's horizon unchanged; magic 0 and 1 have none.
     """
     if isinstance(batch, LegacyBatch):
         return _rewrite_set(batch, keep)
     attributes, base_timestamp, shift = batch.attributes, batch.base_timestamp, 0
     if delete_horizon is not None:
-        # It takes the place of what the timestamps are relative to.
+        # KIP-534 stores the horizon in the base timestamp field, so the records' timestamp deltas are shifted to it.
         attributes |= DELETE_HORIZON
         shift = base_timestamp - delete_horizon
         base_timestamp = delete_horizon
@@ -63,19 +64,20 @@ def rewrite(batch: RecordBatch, keep: Sequence[bool], delete_horizon: int | None
 
 
 def empty(batch: RecordBatch) -> bytearray:
-    """The batch without any record: it keeps its offsets from being lost, and what its producer wrote last."""
+    """Return the batch without records. It preserves the offset range and the producer's last sequence number."""
     attributes = batch.attributes & ~(_CODEC | DELETE_HORIZON)
     return _join(batch, attributes, batch.max_timestamp, batch.max_timestamp, 0, b"")
 
 
 def _rewrite_set(batch: LegacyBatch, keep: Sequence[bool]) -> bytearray | memoryview:
-    """A compressed message set. The messages in it are numbered absolutely, or relative to the offset of the last.
+    """Rewrite a compressed message set, whose inner offsets are absolute, or relative to the offset of the last
+    message.
 
-    Either way those that stay keep their numbers, and the message around them gets the offset of the last.
+    In both cases retained messages keep their inner offsets, and the wrapper message gets the offset of the last one.
     """
     messages = list(_messages(bytes(batch.body())))
     if len(messages) != len(keep):
-        # Sets within sets, which Kafka 0.8 read but did not write: they stay whole.
+        # Nested compressed sets, which Kafka 0.8 could read but never wrote, are retained in full.
         return batch.raw
     places = batch.records(lambda offset, timestamp, *_: (offset, timestamp))
     kept = [(place, message) for stays, place, message in zip(keep, places, messages, strict=True) if stays]

@@ -1,4 +1,8 @@
-"""One file of a log, named by the offset it begins with, and the files beside it."""
+"""A log segment: one ``.log`` file, named by its base offset, and its index files (Kafka's LogSegment).
+
+Appends and reads share one file object and seek before each of them: both run in the event loop's thread. Code in other
+threads opens its own (:meth:`Segment.batches`).
+"""
 
 from __future__ import annotations
 
@@ -18,22 +22,22 @@ from aiokproto.records.batch import HEADER
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 BESIDE = (INDEX, TIME_INDEX, TXN_INDEX)
-"""What lies beside a segment's file and goes where it goes."""
+"""The index files, which are renamed and removed together with the segment's file."""
 
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
-"""Endings of files that are being written, that are complete and about to take their place, and that are to go."""
+"""Suffixes of a segment that compaction is writing, that is complete and replaces others, and that will be removed."""
 
 
 class Segment:
-    """A run of batches in one file, with its indexes. The file is created by the first append.
+    """Consecutive batches in one file, with their indexes. The first append creates the file.
 
     Attributes:
-        base_offset: Offset that the segment begins with, and its name.
-        next_offset: Offset after its last record.
-        size: Bytes in the file.
-        max_timestamp: Greatest timestamp (ms) in it; -1 if there is none.
-        created: When it was begun (ms); -1 if that is not known.
-        aborted: The aborted transactions whose markers are in it.
+        base_offset: The first offset that the segment can contain, and its name.
+        next_offset: The offset after its last record.
+        size: The size of its valid bytes. The file may be longer after a failed write.
+        max_timestamp: The greatest timestamp (ms); -1 without one.
+        created: When the segment was created (ms); -1 if unknown.
+        aborted: Its transaction index.
     """
 
     def __init__(self, directory: Path, base_offset: int, index_interval: int, ending: str = "") -> None:
@@ -55,12 +59,13 @@ class Segment:
         self._saved = False
 
     def path(self, kind: str = LOG) -> Path:
-        """Where its file of some kind is."""
+        """Return the path of its file of some kind."""
         return self._path.with_suffix(kind + self._ending)
 
     @property
     def modified(self) -> int:
-        """When the file was last written to (ms). Compaction sets it: what it writes is as old as it was."""
+        """Modification time of the file (ms). Compaction sets it on cleaned segments: retention by time must not start
+        again."""
         return self.path().stat().st_mtime_ns // 1_000_000
 
     @modified.setter
@@ -69,31 +74,35 @@ class Segment:
 
     @property
     def age_timestamp(self) -> int:
-        """The greatest timestamp (ms), or when the file was last written to if no record has one."""
+        """The greatest timestamp (ms), or the file's modification time if no record has a timestamp."""
         return self.max_timestamp if self.max_timestamp >= 0 or not self.size else self.modified
 
     @property
     def first_timestamp(self) -> int:
-        """Greatest timestamp (ms) of the first batch; -1 if it has none."""
+        """The greatest timestamp (ms) of the first batch; -1 without one."""
         if self._first_timestamp is None:
             self._first_timestamp = self.header_at(0).max_timestamp if self.size else -1
         return self._first_timestamp
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of the larger index."""
+        """The size of the larger index in bytes."""
         return max(self._offsets.size, self._times.size)
 
     # ---- writing
 
     def create(self) -> None:
-        """Create the file, and the directory, unless it is there."""
+        """Create the file and its directory if they are missing."""
         if self._file is None and not self.path().exists():
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = FileIO(self.path(), "x+")
 
     def append(self, data: Buffer, header: BatchHeader) -> None:
-        """Write a batch to the end. If that fails midway the file's tail is invalid; nobody reads beyond ``size``."""
+        """Write a batch at the end.
+
+        ``size`` grows only after all of it was written. If the write fails halfway (a full disk), the next append
+        overwrites the partial batch, and recovery truncates it.
+        """
         self.create()
         file = self._open()
         file.seek(self.size)
@@ -118,21 +127,21 @@ class Segment:
         self._saved = False
 
     def note_aborted(self, aborted: AbortedTxn) -> None:
-        """Note a transaction whose abort marker is in this segment."""
+        """Add a transaction whose abort marker is in this segment."""
         self.aborted.append(aborted)
         self._saved = False
 
     def flush(self) -> None:
-        """Have the segment's own file on disk: of the newest one, the indexes are made anew when they are needed."""
+        """Flush the ``.log`` file. The indexes of the active segment are not flushed: recovery rebuilds them."""
         if self.size:
             os.fsync(self._open().fileno())
 
     def files(self) -> list[Path]:
-        """All its files, of a segment that is complete and closed."""
+        """Return all its files. The segment must be complete and closed."""
         return [self.path(kind) for kind in (LOG, *BESIDE)]
 
     def save_indexes(self) -> None:
-        """Write the indexes next to the segment."""
+        """Write the index files, unless they are up to date."""
         if self.size and not self._saved:
             self._times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
             self._offsets.save(self.path(INDEX))
@@ -141,20 +150,20 @@ class Segment:
             self._saved = True
 
     def close(self) -> None:
-        """Write the indexes and close the file; it is opened again when needed."""
+        """Write the indexes and close the file. A later read opens it again."""
         self.save_indexes()
         self.close_handlers()
 
     def close_handlers(self) -> None:
-        """Close the file and write nothing."""
+        """Close the file without writing the indexes."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def rename(self, ending: str) -> None:
-        """Give all its files another ending. The log's own comes last: with it the segment is whole.
+        """Change the suffix of all its files. The ``.log`` file is renamed last: it makes the segment complete.
 
-        What is open stays so: who found something here before may still read it.
+        An open file stays open, so a reader that located batches here can still read them.
         """
         for kind in (*BESIDE, LOG):
             source = self.path(kind)
@@ -171,31 +180,31 @@ class Segment:
     # ---- reading
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the file."""
+        """Read bytes of the file."""
         file = self._open()
         file.seek(position)
         return file.read(size)
 
     def header_at(self, position: int) -> BatchHeader:
-        """The header of the batch that begins at ``position``."""
+        """Read the header of the batch at ``position``."""
         return BatchHeader.read(self.read(position, HEADER.size))
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from the one at ``position`` on."""
+        """Yield the position and header of each batch from ``position`` on."""
         while position < self.size:
             header = self.header_at(position)
             yield position, header
             position += header.size
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that has the offset or later ones; ``size`` if there is none."""
+        """Return the position of the first batch whose last offset is not below ``offset``; ``size`` without one."""
         for position, header in self.headers(self._offsets.position_before(offset - self.base_offset)):
             if header.last_offset >= offset:
                 return position
         return self.size
 
     def length_within(self, position: int, max_bytes: int) -> int:
-        """Bytes of the whole batches from ``position`` on that fit ``max_bytes``."""
+        """Return the size of the whole batches from ``position`` on that fit into ``max_bytes``."""
         limit = position + max_bytes
         if limit >= self.size:
             return self.size - position
@@ -207,7 +216,7 @@ class Segment:
         return end - position
 
     def batch_at_time(self, timestamp: int, from_offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch at or after an offset that holds a record at or after the time."""
+        """Return the first batch at or after an offset whose greatest timestamp is not below ``timestamp``."""
         offset = max(from_offset, self.base_offset + self._times.offset_before(timestamp))
         for position, header in self.headers(self.position_of(offset)):
             if header.max_timestamp >= timestamp:
@@ -215,7 +224,7 @@ class Segment:
         return None
 
     def batches(self) -> Iterator[RecordBatch]:
-        """All batches, through a file of its own: for who reads in another thread."""
+        """Yield all batches through a separate file object, so that it can run while the segment is read elsewhere."""
         position = 0
         with self.path().open("rb") as file:
             while head := file.read(HEADER.size):
@@ -224,16 +233,17 @@ class Segment:
                 position += len(batch)
                 yield from decode(batch, check_crc=False)
 
-    # ---- opening what is on disk
+    # ---- loading and recovery
 
     @classmethod
     def load(cls, directory: Path, base_offset: int, index_interval: int) -> Segment:
-        """Open a segment that is known to be valid, with what its indexes say; they are made anew if they are damaged.
+        """Open a segment that needs no recovery, using its index files. If these are damaged, it is recovered after
+        all.
 
         Args:
             directory: The log's directory.
-            base_offset: The segment's name.
-            index_interval: Bytes between entries of its indexes, if they have to be made anew.
+            base_offset: The segment's base offset.
+            index_interval: Bytes between index entries, if the indexes are rebuilt.
         """
         segment = cls(directory, base_offset, index_interval)
         size = segment.path().stat().st_size
@@ -256,10 +266,10 @@ class Segment:
         return segment
 
     def recover(self) -> bool:
-        """Read the file from its beginning, make the indexes, and cut off what is no valid batch.
+        """Check every batch, rebuild the indexes, and truncate the file at the first invalid batch.
 
         Returns:
-            Whether all of it was valid.
+            Whether the whole file was valid.
         """
         found = self.path().stat().st_size
         if found:
@@ -282,7 +292,7 @@ class Segment:
                 self._note(header)
 
     def scan_headers(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch, quickly: for going through a log when it is opened."""
+        """Yield the position and header of each batch from a memory map, for replaying a log when it is opened."""
         if not self.size:
             return
         with self.path().open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

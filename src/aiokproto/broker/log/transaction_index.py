@@ -1,4 +1,4 @@
-"""The aborted transactions of a segment: what a reader of committed records has to be told to leave out (KIP-98)."""
+"""The aborted transactions of a segment, which ``read_committed`` consumers must skip (KIP-98): ``.txnindex`` files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _SIZE = len(_VERSION) + 4 * 8
 
 
 class TransactionIndex:
-    """They come in the order of their abort markers. On disk, each is its version (int16) and four int64."""
+    """A segment's aborted transactions in the order of their abort markers. On disk: version (int16) and four int64
+    each."""
 
     def __init__(self) -> None:
         self._ended: list[AbortedTxn] = []
@@ -22,22 +23,23 @@ class TransactionIndex:
         return iter(self._ended)
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Note one, whose marker was just written."""
+        """Add a transaction whose abort marker was just written."""
         self._ended.append(aborted)
 
     def between(self, offset: int, end: int) -> list[AbortedTxn]:
-        """Those that have records from ``offset`` on and before ``end``."""
+        """Return those with records at or after ``offset`` and before ``end``."""
         found = []
         for aborted in self._ended:
             if aborted.last_offset >= offset and aborted.first_offset < end:
                 found.append(aborted)
-            # All that ended later began at or after the last stable offset of then.
+            # Transactions that ended later were open at this marker, or began after it: their records are all at or
+            # after the last stable offset that was recorded with it.
             if aborted.last_stable_offset >= end:
                 break
         return found
 
     def save(self, path: Path) -> None:
-        """Write them to ``path``; no file says that there are none."""
+        """Write the index to ``path``. An empty index has no file."""
         if self._ended:
             path.write_bytes(b"".join(_VERSION + aborted.encode(0) for aborted in self._ended))
         else:
@@ -45,7 +47,7 @@ class TransactionIndex:
 
     @classmethod
     def load(cls, path: Path) -> TransactionIndex | None:
-        """Read a segment's; None if the file is damaged."""
+        """Read the index of a segment; None if the file is damaged."""
         found = cls()
         data = path.read_bytes() if path.exists() else b""
         try:

@@ -1,4 +1,8 @@
-"""What a broker checks of the records a producer sends, before they may enter a log."""
+"""Validates the records of a Produce request before they are appended (Kafka's LogValidator).
+
+The header and the CRC of a batch are always checked. Its records are decompressed and read only if an option requires
+it: keys for compaction, timestamps outside of the bounds, another compression type.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,11 @@ from aiokproto.records.batch import MAGIC_AT
 Buffer = bytes | bytearray | memoryview
 
 _ZSTD_SINCE = 7
-"""Produce version from which consumers can be expected to know zstd (KIP-110)."""
+"""The Produce version that allows zstd (KIP-110)."""
 
 
 class InvalidRecords(BrokerError):
-    """Some records of a batch cannot be taken: ``records`` has their places and what is wrong with each (KIP-467)."""
+    """Some records of a batch are invalid. ``records`` has the index and the error message of each (KIP-467)."""
 
     def __init__(self, code: ErrorCode, detail: str, records: list[tuple[int, str]]) -> None:
         super().__init__(code, "", detail)
@@ -26,7 +30,7 @@ class InvalidRecords(BrokerError):
 
 
 def check_records(data: Buffer | None, options: TopicOptions, version: int, now: int) -> Buffer:
-    """The batch that may be appended.
+    """Return the batch to append.
 
     Args:
         data: The records of one partition in a Produce request.
@@ -35,7 +39,8 @@ def check_records(data: Buffer | None, options: TopicOptions, version: int, now:
         now: The time (ms).
 
     Raises:
-        BrokerError: They are not to be taken; the code says why.
+        BrokerError: The records are invalid: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE or
+            UNSUPPORTED_COMPRESSION_TYPE.
     """
     if data and version < NEW_PRODUCE:
         data = upgrade(data)
@@ -69,7 +74,7 @@ def _only_batch(data: Buffer | None) -> RecordBatch:
         code = ErrorCode.INVALID_RECORD if batches else ErrorCode.CORRUPT_MESSAGE
         raise BrokerError(code, detail=f"a partition takes exactly one batch in a request, not {len(batches)}")
     if batches[0].size_in_bytes != len(data):
-        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the batch is followed by a part of another")
+        raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail="the batch is followed by part of another one")
     return batches[0]
 
 
@@ -101,7 +106,7 @@ def _check_codec(batch: RecordBatch, version: int) -> Compression:
 
 def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> None:
     latest = now + options.number("message.timestamp.after.max.ms")
-    # Only the greatest timestamp is in the header: most batches never have to be opened for this.
+    # The header has the greatest timestamp, so that most batches need not be decompressed for this check.
     if batch.max_timestamp > latest:
         _check_each(
             batch,

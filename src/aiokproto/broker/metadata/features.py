@@ -1,7 +1,5 @@
-"""The cluster's features: which levels there are, and which is in force (KIP-584).
-
-Clients look at them before they use a protocol: the newer one of groups, say.
-"""
+"""Finalized feature levels (KIP-584). Clients read them in ApiVersions before they use a protocol, such as
+KIP-848's."""
 
 from __future__ import annotations
 
@@ -18,41 +16,41 @@ SUPPORTED = {
     "streams.version": Versions(0, 1),
     "transaction.version": Versions(0, 2),
 }
-"""The levels of each feature. The highest is in force unless another was set."""
+"""The supported levels of each feature. The highest one is finalized unless UpdateFeatures has set another."""
 
 _LEVEL, _EPOCH = "feature", "features epoch"
 
 
 def levels(metadata: MetadataLog) -> dict[str, int]:
-    """The level of each feature that is in force, 0 for one that is off."""
+    """Return the finalized level of each feature; 0 means disabled."""
     own = metadata.get(_LEVEL)
     return {name: own.get(name, versions.highest) for name, versions in SUPPORTED.items()}
 
 
 def epoch(metadata: MetadataLog) -> int:
-    """How often they were changed."""
+    """Return the epoch of the finalized features: how often they were changed."""
     return int(metadata.get(_EPOCH).get("", 0))
 
 
 def check(metadata: MetadataLog, name: str, level: int, *, downgrade: bool) -> None:
-    """Whether a feature may get that level.
+    """Check a new level of a feature.
 
     Raises:
-        BrokerError: INVALID_UPDATE_VERSION; its detail says why.
+        BrokerError: INVALID_UPDATE_VERSION, with the reason.
     """
     wrong = ""
     if name not in SUPPORTED or level not in range(SUPPORTED[name].lowest, SUPPORTED[name].highest + 1):
-        wrong = f"feature {name!r} has no level {level} here"
+        wrong = f"feature {name!r} has no level {level}"
     elif level < levels(metadata)[name] and not downgrade:
-        wrong = f"{name} is at level {levels(metadata)[name]}, and a downgrade was not asked for"
+        wrong = f"{name} is at level {levels(metadata)[name]}, and the request does not allow a downgrade"
     elif level > levels(metadata)[name] and downgrade:
-        wrong = f"{name} is at level {levels(metadata)[name]}, below what it should be downgraded to"
+        wrong = f"{name} is at level {levels(metadata)[name]}, below the requested level of the downgrade"
     if wrong:
         raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, detail=wrong)
 
 
 def finalize(metadata: MetadataLog, wanted: Mapping[str, int]) -> None:
-    """Put levels in force, which were checked."""
+    """Finalize levels that :func:`check` has accepted."""
     changed = {name: level for name, level in wanted.items() if levels(metadata)[name] != level}
     if changed:
         metadata.put_all([(_LEVEL, name, level) for name, level in changed.items()])

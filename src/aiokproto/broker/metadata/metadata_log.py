@@ -1,7 +1,8 @@
-"""What a cluster keeps besides its logs: topics, and whatever else Kafka has in its metadata log.
+"""The metadata log: topics, options, features and ids, which Kafka stores in ``__cluster_metadata``.
 
-A JSON file of lines ``[kind, name, value]``. The last line of a name counts, and null removes it, so a change costs one
-line however much there is; lines that no longer count are dropped now and then.
+A JSON file of lines ``[kind, name, value]``. The last line of a name counts, and null removes the name, so that a
+change costs one line however many topics there are. When superseded lines outnumber the others, the file is written
+again without them.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ _FILE_OF_VERSION_1 = "cluster.json"
 
 _VERSION = ["version", "", 2]
 _SLACK = 1000
-"""Lines that may be there beyond twice those that count."""
+"""Superseded lines that are tolerated beyond the number of valid ones."""
 
 Entry = tuple[str, str, Any]
 
 
 class MetadataLog:
-    """Values by kind and name, in memory and in the file."""
+    """Values by kind and name, in memory and in the file. A change is in the file when ``put`` returns."""
 
     def __init__(self, root: Path) -> None:
-        """Read the file in ``root``, or begin with nothing.
+        """Read the file in ``root``, or create it.
 
         Raises:
-            ConfigurationError: It is not this broker's.
+            ConfigurationError: The file is invalid, or of an older release of this package.
         """
         self._path = root / FILE
         self._kinds: dict[str, dict[str, Any]] = {}
@@ -43,21 +44,21 @@ class MetadataLog:
             self._rewrite()
 
     def get(self, kind: str) -> Mapping[str, Any]:
-        """All values of a kind by name, in the order in which they came."""
+        """Return all values of a kind by name, in the order in which the names were added."""
         return self._kinds.get(kind, {})
 
     def put(self, kind: str, name: str, value: Any) -> None:
-        """Keep a value, of whatever JSON can hold; None removes it."""
+        """Store a value, of any type that JSON has; None removes the name."""
         self.put_all([(kind, name, value)])
 
     def put_all(self, entries: Iterable[Entry]) -> None:
-        """As :meth:`put`, of several at once. Nothing is written for a value that is kept already."""
+        """Store several values with one write. An unchanged value is not written again."""
         lines = []
         for entry in entries:
             kind, name, value = entry
             if self._kinds.get(kind, {}).get(name) != value:
                 line = json.dumps(entry)
-                # What is kept must not change with an object of the caller's.
+                # Store a copy: the caller's lists change later, and the comparison above must see that.
                 self._apply(kind, name, json.loads(line)[2])
                 lines.append(line)
         if not lines:
@@ -94,5 +95,6 @@ class MetadataLog:
             raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
         self._lines = len(lines) - 1
         if rest:
-            # A line that a crash cut short was not answered to anybody: the next one must not be joined to it.
+            # A crash cut the last line short. Its change was never answered, and the next line must not be appended to
+            # it.
             self._rewrite()

@@ -1,4 +1,4 @@
-"""Topics and partitions as the cluster knows them: who has a partition, who leads it, and its log."""
+"""Topics and partitions: replicas, leader, leader epoch and log of each partition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def check_topic_name(name: str) -> None:
-    """Raise :class:`BrokerError` INVALID_TOPIC_EXCEPTION unless a topic can be called that."""
+    """Raise :class:`BrokerError` INVALID_TOPIC_EXCEPTION if the topic name is invalid."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
         raise BrokerError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -33,9 +33,20 @@ def check_topic_name(name: str) -> None:
 
 @dataclass(eq=False)
 class Partition:
-    """A partition. There is one log, whoever leads: replicas and ISR are bookkeeping.
+    """A partition. All replicas share one log; replicas and ISR are bookkeeping.
 
-    ``watchers`` are called once, when something happened that a parked fetch wants to see.
+    The log is opened on first use after a clean shutdown, because opening thousands of them would delay the start.
+
+    Attributes:
+        topic: The topic's name.
+        index: The partition's index.
+        replicas: The ids of the replicas, the preferred leader first.
+        isr: The replicas that are in sync.
+        leader: The leader's id; -1 without one.
+        leader_epoch: The leader epoch.
+        open_log: Opens the log.
+        unopened_checkpoint: The log's checkpoint entries until it is opened.
+        watchers: Callbacks of waiting Fetch requests. Each is called once, at the next append or change of leader.
     """
 
     topic: str
@@ -46,21 +57,21 @@ class Partition:
     leader_epoch: int
     open_log: Callable[[], Log]
     unopened_checkpoint: LogCheckpoint
-    # A dictionary for its order: what a seed decides must not depend on addresses of objects.
+    # A dict, not a set: callbacks run in the order in which they were added, so that a simulation is deterministic.
     watchers: dict[Callable[[], None], None] = field(default_factory=dict)
     _log: Log | None = None
 
     @property
     def opened(self) -> Log | None:
-        """The log, unless nobody needed it so far: to open thousands takes longer than a start may."""
+        """The log if it is open, else None. Unlike :attr:`log`, this does not open it."""
         return self._log
 
     def open(self) -> Log:
-        """The log, opened if it is not yet.
+        """Return the log; opens it if necessary.
 
         Raises:
-            ConfigurationError: Its directory is not this partition's.
-            OSError: It cannot be read.
+            ConfigurationError: The directory has the id of another topic.
+            OSError: The directory cannot be read.
         """
         if self._log is None:
             self._log = self.open_log()
@@ -70,7 +81,7 @@ class Partition:
 
     @property
     def log(self) -> Log:
-        """The log. Raises :class:`BrokerError` KAFKA_STORAGE_ERROR if it cannot be opened."""
+        """The log; opened if necessary. Raises :class:`BrokerError` KAFKA_STORAGE_ERROR if that fails."""
         if self._log is not None:
             return self._log
         try:
@@ -84,24 +95,24 @@ class Partition:
 
     @property
     def checkpoint(self) -> LogCheckpoint:
-        """What the checkpoints are to say of it."""
+        """The log's entries for the checkpoint files."""
         return self.unopened_checkpoint if self._log is None else self._log.checkpoint
 
     def append(self, batch: Buffer, now: int) -> LogAppendInfo:
-        """Append to the log as the leader of this epoch; see :meth:`Log.append`."""
+        """Append a batch with the current leader epoch, and wake waiting Fetch requests; see :meth:`Log.append`."""
         appended = self.log.append(batch, self.leader_epoch, now)
         self.wake()
         return appended
 
     def wake(self) -> None:
-        """Call the watchers."""
+        """Call all watchers, once."""
         watchers = list(self.watchers)
         self.watchers.clear()
         for watcher in watchers:
             watcher()
 
     def change_leader(self, node_id: int) -> None:
-        """Hand over to another leader, or to none; each begins an epoch."""
+        """Change the leader, -1 for none. Every change begins a new leader epoch."""
         self.leader = node_id
         self.leader_epoch += 1
         if node_id != NO_LEADER and self._log is not None:
@@ -111,7 +122,7 @@ class Partition:
 
 @dataclass(eq=False)
 class Topic:
-    """A topic."""
+    """A topic and its partitions."""
 
     name: str
     topic_id: bytes
@@ -120,16 +131,16 @@ class Topic:
 
     @property
     def internal(self) -> bool:
-        """Whether it is one of Kafka's own."""
+        """Whether it is an internal topic."""
         return self.name in INTERNAL
 
     @property
     def replication(self) -> int:
-        """Replicas of a partition."""
+        """The replication factor."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
     def log_config(self) -> LogConfig:
-        """What its logs have to know of its options."""
+        """Return the configuration of its logs."""
         number = self.options.number
         policy = str(self.options.value("cleanup.policy"))
         deletes = "delete" in policy
@@ -153,7 +164,7 @@ class Topic:
         )
 
     def configure(self, options: TopicOptions) -> None:
-        """Take over new options."""
+        """Replace the options. Open logs use them at once."""
         self.options = options
         config = self.log_config()
         for partition in self.partitions:
@@ -162,5 +173,5 @@ class Topic:
 
 
 def partition_directory(root: Path, topic: str, index: int) -> Path:
-    """Where a partition's log is."""
+    """Return the directory of a partition's log."""
     return root / f"{topic}-{index}"

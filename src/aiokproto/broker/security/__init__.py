@@ -1,1 +1,21 @@
-"""Who may connect, who they are, and what they may do. All but :mod:`tls` and :mod:`settings` is pure."""
+"""Authentication, authorization and delegation tokens. Pure, except for :mod:`tls`, :mod:`settings` and the file of
+:mod:`security_state`.
+
+- **Connecting.** ``settings`` are the options of the ``Cluster``; ``tls`` makes the TLS context and the principal of a
+  client certificate.
+- **Authentication.** ``sasl`` is the state machine of one connection. It drives a ``sasl_server`` mechanism: ``plain``,
+  ``scram`` or ``oauthbearer``. ``credentials`` are the SCRAM credentials, ``tokens`` the delegation tokens (KIP-48).
+- **Authorization.** ``acls`` and ``authorizer`` decide as Kafka's ``StandardAuthorizer`` does. ``required_operations``
+  is the table of what each API needs, and ``authorization`` splits a request into the permitted part and refusals for
+  the rest.
+- ``session`` is what a node knows of one connection; ``security_state`` is what all nodes share.
+
+**Who writes what.** ``SecurityState`` is the only writer of ACLs, credentials, tokens and quotas. Each change rewrites
+``security.json`` before the request is answered: to a temporary file that replaces the old one, so that a crash leaves
+either of the two, never a half. Passwords given in code are never written.
+
+**What can never happen.** A handler never sees the part of a request that its client has no permission for, except for
+the APIs that the table leaves to their handlers, because Kafka's response to them has more than an error. A connection
+never changes its principal: re-authentication (KIP-368) must prove the same one with the same mechanism. An API without
+a row in the table is only for brokers (CLUSTER_ACTION), so that a new API is closed until it gets a row.
+"""
