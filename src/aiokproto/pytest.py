@@ -1,20 +1,20 @@
-"""A pytest plugin: Kafka as a fixture. It is there as soon as the package is installed.
+"""A pytest plugin with Kafka fixtures. pytest finds it as soon as the package is installed.
 
 ===================  ============================================================
 ``kafka_broker``     an embedded broker
-``kafka_cluster``    three of them
+``kafka_cluster``    a cluster of three embedded brokers
 ``kafka_topic``      the name of a new topic on ``kafka_broker``
 ===================  ============================================================
 
-Both brokers are a :class:`~aiokproto.broker.threaded.ThreadedCluster`, which runs in a thread of its own: they serve
-tests that are coroutines, whatever runs those, as well as tests that are not. Each test has its own, made with what a
-marker of the fixture's name says: any argument of :class:`~aiokproto.broker.Cluster`::
+Both are a :class:`~aiokproto.broker.threaded.ThreadedCluster`, which runs in its own thread, so they work in
+synchronous tests and with every plugin for asynchronous ones. Each test gets a new one. A marker with the fixture's
+name passes arguments to :class:`~aiokproto.broker.Cluster`::
 
     @pytest.mark.kafka_cluster(brokers=5, config={"num.partitions": 3})
     def test_something(kafka_cluster): ...
 
-With ``kafka_broker_scope = session`` in the configuration of pytest (or ``module`` and so on), several tests share one
-broker, and no marker can be given. Tests are kept apart by ``kafka_topic`` then, which is new for each.
+With ``kafka_broker_scope = session`` in pytest's configuration (or ``module`` …) tests share one broker, and markers
+have no effect. Use ``kafka_topic`` then: it is a new topic for each test.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _SCOPES = ("function", "class", "module", "package", "session")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini(_SCOPE, f"what shares one kafka_broker: {', '.join(_SCOPES)}", default=_SCOPES[0])
+    parser.addini(_SCOPE, f"scope of the fixture kafka_broker: {', '.join(_SCOPES)}", default=_SCOPES[0])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for name in ("kafka_broker", "kafka_cluster"):
         config.addinivalue_line(
-            "markers", f"{name}(**options): how the fixture {name} is made, see aiokproto's Cluster"
+            "markers", f"{name}(**options): arguments of aiokproto.broker.Cluster for the fixture {name}"
         )
 
 
@@ -58,13 +58,13 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
-    """Three embedded Kafka brokers, or as many as the marker ``kafka_cluster(brokers=…)`` says."""
+    """Three embedded Kafka brokers, or the number in the marker ``kafka_cluster(brokers=…)``."""
     yield from _run(request, brokers=3)
 
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_broker: ThreadedCluster) -> str:
-    """The name of a topic on ``kafka_broker`` which no other test has, with one partition."""
+    """The name of a new topic on ``kafka_broker`` with one partition, unique to the test."""
     return kafka_broker.new_topic(re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:80])
 
 
@@ -76,7 +76,7 @@ def _run(request: pytest.FixtureRequest, **options: Any) -> Iterator[ThreadedClu
     marker = request.node.get_closest_marker(name)
     if marker is not None:
         if marker.args:
-            raise pytest.UsageError(f"the marker {name} takes options by name alone")
+            raise pytest.UsageError(f"the marker {name} takes only keyword arguments")
         options |= marker.kwargs
     with ThreadedCluster(Cluster(**options)) as kafka:
         yield kafka

@@ -83,7 +83,7 @@ async def test_the_nth_request_fails(broker: Broker, wire: Wire) -> None:
 
 @pytest.mark.parametrize("wrong", [{"nth": 0}, {"times": 0}])
 async def test_counts_begin_at_one(broker: Broker, wrong: Any) -> None:
-    with pytest.raises(ValueError, match="count from 1"):
+    with pytest.raises(ValueError, match="start at 1"):
         broker.faults.drop(ProduceRequest, **wrong)
 
 
@@ -192,13 +192,13 @@ def test_the_name_of_a_configuration_is_no_topic() -> None:
 
 
 async def test_a_request_or_its_answer_gets_lost(broker: Broker, wire: Wire) -> None:
-    for what in ("request", "answer"):
+    for what in ("request", "response"):
         with broker.faults.drop(ProduceRequest, what, times=1):
             lost = wire.send(produce_request("t", batch([what.encode()])), 9)
             await wire.ask(ApiVersionsRequest(), 0)
             assert lost
     fetched = await wire.ask(fetch_request("t"), 11)
-    assert [record.value for record in records_of(fetched)] == [b"answer"]
+    assert [record.value for record in records_of(fetched)] == [b"response"]
 
 
 async def test_a_connection_is_cut_before_the_request_or_within_the_answer(broker: Broker) -> None:

@@ -96,7 +96,7 @@ async def test_a_directory_that_was_exchanged_is_refused(tmp_path: Path) -> None
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert (await produce(wire, "t", batch([b"v"]))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         await broker.crash()
-    with pytest.raises(ConfigurationError, match=r"t-0 is of the topic .*, not of "):
+    with pytest.raises(ConfigurationError, match=r"t-0 has topic id .*, expected "):
         await Broker(data_dir=tmp_path).start()
 
 

@@ -124,7 +124,7 @@ def test_what_is_wrong_is_said(pytester: pytest.Pytester) -> None:
     )
     result = run(pytester)
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["*did you mean 'num.partitions'*", "*options by name alone*"])
+    result.stdout.fnmatch_lines(["*did you mean 'num.partitions'*", "*only keyword arguments*"])
     pytester.makeini("[pytest]\nkafka_broker_scope = galaxy")
     run(pytester).stdout.fnmatch_lines(["*'galaxy' is none of function*"])
 

@@ -82,7 +82,7 @@ async def test_a_session_ends(mechanism: str, token: bytes, max_reauth_ms: int, 
     assert log_in(sasl, token, mechanism) == lifetime_ms
     await clock.advance(lifetime_ms / 1000)
     sasl.check_request(METADATA)
-    assert sasl.failure == "its session has expired, and it did not authenticate again"
+    assert sasl.failure == "the session has expired, and the client did not re-authenticate"
 
 
 def test_a_session_of_no_time_serves_nothing() -> None:
@@ -92,7 +92,7 @@ def test_a_session_of_no_time_serves_nothing() -> None:
     sasl = SaslAuthenticator({"OAUTHBEARER": lambda: OAuthBearerSaslServer(lambda _: expired)}, 0, clock)
     assert log_in(sasl, b"n,,\x01auth=Bearer alice\x01\x01", "OAUTHBEARER") == 0
     sasl.check_request(METADATA)
-    assert sasl.failure == "its session has expired, and it did not authenticate again"
+    assert sasl.failure == "the session has expired, and the client did not re-authenticate"
 
 
 async def test_authenticating_again_takes_a_second_at_least() -> None:
@@ -126,7 +126,7 @@ def test_the_order_of_requests() -> None:
     assert sasl.check_request(HANDSHAKE) is None
     assert sasl.failure is None
     assert sasl.check_request(VERSIONS) is None
-    assert sasl.failure == "ApiVersions came before SASL authentication"
+    assert sasl.failure == "ApiVersions was received before SASL authentication"
 
 
 @pytest.mark.parametrize("api_key", [AUTHENTICATE, METADATA])

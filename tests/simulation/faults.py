@@ -82,7 +82,7 @@ def draw(random: Random, until: float, brokers: int, partitions: int, apis: tupl
             random.choice(DRAWN[api]),
             random.randint(1, 5),
         ),
-        "drop": lambda: (api, random.choice(("request", "answer")), random.randint(1, 3)),
+        "drop": lambda: (api, random.choice(("request", "response")), random.randint(1, 3)),
         "delay_answers": lambda: (api, random.choice((0.5, 3.0))),
         "serve_twice": lambda: (api,),
         "throttle": lambda: (api, random.choice((50, 1000, 5000))),

@@ -113,7 +113,7 @@ def test_groups_of_every_broker() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_partitions_of_a_silent_leader_have_a_code(seed: int) -> None:
     async def program(cluster: Cluster, client: Client) -> None:
-        cluster.faults.drop(ListOffsetsRequest, "answer", node=SILENT)
+        cluster.faults.drop(ListOffsetsRequest, "response", node=SILENT)
         got = codes(await client.request(offsets(), timeout_ms=TIMEOUT))
         assert got == {
             index: ErrorCode.REQUEST_TIMED_OUT if cluster.leader("t", index) == SILENT else 0
@@ -138,7 +138,7 @@ def test_groups_of_a_silent_coordinator_have_a_code(seed: int) -> None:
 
 def test_a_broker_that_lists_nothing_does_not_hide_the_others() -> None:
     async def program(cluster: Cluster, client: Client) -> None:
-        cluster.faults.drop(ListGroupsRequest, "answer", node=SILENT)
+        cluster.faults.drop(ListGroupsRequest, "response", node=SILENT)
         where = await coordinators(client)
         with pytest.raises(PartialResponseError, match="1 of 3 brokers gave no answer: ListGroups") as caught:
             await client.request(ListGroupsRequest(), timeout_ms=TIMEOUT)
@@ -152,7 +152,7 @@ def test_a_broker_that_lists_nothing_does_not_hide_the_others() -> None:
 
 def test_where_all_brokers_fail_the_call_does() -> None:
     async def program(cluster: Cluster, client: Client) -> None:
-        cluster.faults.drop(ListOffsetsRequest, "answer")
+        cluster.faults.drop(ListOffsetsRequest, "response")
         with pytest.raises(DeadlineError, match="ListOffsets"):
             await client.request(offsets(), timeout_ms=TIMEOUT)
 
@@ -163,7 +163,7 @@ def test_the_others_do_not_wait_for_a_silent_broker() -> None:
     """Their answers are there at once: the silent broker's time is spent on its own part alone."""
 
     async def program(cluster: Cluster, client: Client) -> None:
-        cluster.faults.drop(ListOffsetsRequest, "answer", node=SILENT, times=1)
+        cluster.faults.drop(ListOffsetsRequest, "response", node=SILENT, times=1)
         assert set(codes(await client.request(offsets(), timeout_ms=TIMEOUT)).values()) == {0}
 
     assert simulate(program) < 1.5

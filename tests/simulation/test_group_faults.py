@@ -134,7 +134,7 @@ def test_closing_while_it_joins_does_not_wait() -> None:
         await first.start()
         while not await first.poll(1000, 1):
             pass
-        world.cluster.faults.drop(JoinGroupRequest, "answer", client_id="first")
+        world.cluster.faults.drop(JoinGroupRequest, "response", client_id="first")
         async with Consumer("t", **options):
             await asyncio.sleep(1)
             began = world.simulation.time()

@@ -64,7 +64,7 @@ def test_a_member_that_is_confirmed_after_a_silence_goes_on() -> None:
         async with subscribed(options, **events.listeners()) as consumer:
             assert await consumer.poll(5000, max_records=1)
             # The coordinator sees the session kept; this member does not hear of it.
-            silence = cluster.faults.drop(HeartbeatRequest, "answer")
+            silence = cluster.faults.drop(HeartbeatRequest, "response")
             await asyncio.sleep(2.5)
             assert await consumer.poll(100, max_records=1)
             await asyncio.sleep(1.5)
@@ -138,7 +138,7 @@ def test_nothing_is_delivered_after_a_callback_during_which_the_session_became_u
         async def assigned(partitions: list[TopicPartition]) -> None:
             await asyncio.sleep(10)
 
-        silence = cluster.faults.drop(HeartbeatRequest, "answer")
+        silence = cluster.faults.drop(HeartbeatRequest, "response")
         async with subscribed(options, on_assigned=assigned) as consumer:
             assert await consumer.poll(12_000) == []
             assert UNCONFIRMED in str(consumer.partition_state(FIRST))

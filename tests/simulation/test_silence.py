@@ -77,7 +77,7 @@ def test_a_silent_broker_is_named(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_position_that_cannot_be_found(caplog: pytest.LogCaptureFixture) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
         await anext(consumer)
-        with cluster.faults.drop(ListOffsetsRequest, "answer"):
+        with cluster.faults.drop(ListOffsetsRequest, "response"):
             consumer.seek_to_beginning()
             await wait_in_vain(consumer, 12)
 
@@ -86,7 +86,7 @@ def test_a_position_that_cannot_be_found(caplog: pytest.LogCaptureFixture) -> No
 
 def test_a_group_that_cannot_be_joined(caplog: pytest.LogCaptureFixture) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
-        with cluster.faults.drop(FindCoordinatorRequest, "answer"):
+        with cluster.faults.drop(FindCoordinatorRequest, "response"):
             await wait_in_vain(consumer, 12)
 
     said = warnings(program, caplog, group="g")

@@ -399,7 +399,7 @@ class Cluster:
         """Remove and return the server of a running node."""
         server = self._servers.pop(broker_id, None)
         if server is None:
-            raise ValueError(f"broker {broker_id} does not run; brokers {sorted(self._servers)} do")
+            raise ValueError(f"broker {broker_id} is not running; running brokers: {sorted(self._servers)}")
         return server
 
     def _new_node(self, number: int) -> Node:

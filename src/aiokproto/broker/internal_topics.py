@@ -1,4 +1,4 @@
-"""What Kafka's internal topics have in common: a key hashes to a partition, whose log is read when it is led anew."""
+"""What the internal topics have in common: how a key maps to a partition, and how a coordinator loads one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READ_BYTES = 1 << 20
 
 
 class InternalRecord(NamedTuple):
-    """A record of an internal topic. ``producer_id`` is -1 unless it belongs to a transaction that is still open."""
+    """A record of an internal topic. ``producer_id`` is -1 unless the record belongs to an open transaction."""
 
     key: bytes
     value: bytes | None
@@ -22,12 +22,12 @@ class InternalRecord(NamedTuple):
 
 
 def internal_topic_records(partition: Partition) -> Iterator[InternalRecord]:
-    """The records that count, in their order: none of aborted transactions."""
+    """Yield the records in offset order, without those of aborted transactions."""
     return (record for _, record in internal_topic_records_with_offsets(partition))
 
 
 def internal_topic_records_with_offsets(partition: Partition) -> Iterator[tuple[int, InternalRecord]]:
-    """As :func:`internal_topic_records`, with their offsets."""
+    """Yield offsets and records; see :func:`internal_topic_records`."""
     log = partition.log
     offset = log.start_offset
     while offset < log.end_offset:
@@ -49,15 +49,15 @@ def internal_topic_records_with_offsets(partition: Partition) -> Iterator[tuple[
 
 
 def partition_for(key: str, partitions: Sequence[T]) -> T:
-    """The partition that a group or a transactional id belongs to."""
-    # As ``Utils.abs``, for which the least number, having no positive counterpart, is 0.
+    """Return the partition of a group or transactional id: ``abs(hash) % partitions``, as in Kafka."""
+    # Kafka's Utils.abs returns 0 for Integer.MIN_VALUE, which has no positive counterpart.
     value = java_hash(key)
     positive = value if value < 1 << 31 else (1 << 32) - value
     return partitions[positive % (1 << 31) % len(partitions)]
 
 
 def java_hash(text: str) -> int:
-    """``String.hashCode``: over UTF-16 units, in 32 bits."""
+    """Java's ``String.hashCode``: over UTF-16 code units, in 32 bits."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(data), 2):

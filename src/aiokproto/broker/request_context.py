@@ -1,4 +1,4 @@
-"""What a handler gets besides the request."""
+"""What a handler gets besides the request (Kafka's RequestContext, and the parts of the broker it uses)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_LIMIT = 1 << 31
 
 
 class CloseConnection(Exception):
-    """The connection must be closed without an answer; the text says why. ``last_bytes`` are sent before."""
+    """Closes the connection instead of sending a response. The text is logged; ``last_bytes`` are sent first."""
 
     def __init__(self, why: str, last_bytes: bytes = b"") -> None:
         super().__init__(why)
@@ -34,25 +34,25 @@ class CloseConnection(Exception):
 
 @dataclass(frozen=True)
 class RequestContext:
-    """A request's surroundings.
+    """The context of one request.
 
     Attributes:
-        state: What the cluster's nodes share.
-        groups: The groups.
-        transactions: The transactions.
-        share_states: What is kept of share partitions.
-        shares: The share partitions.
+        state: The cluster's metadata and logs.
+        groups: The group coordinator.
+        transactions: The transaction coordinator.
+        share_states: The share coordinator.
+        shares: The share partitions in memory.
         share_sessions: This node's share sessions.
         sessions: This node's fetch sessions.
-        node: The node that was asked.
-        served: Which versions of which ApiKey are served.
-        version: The version of the request, and so of the answer.
-        client_id: What the client calls itself.
-        client_host: Where it is.
-        connection: What is known of its connection: whom it speaks for.
-        security: Who may do what.
-        quotas: What each client has used of this node.
-        mutation_quota: The topics and partitions that the request makes or removes.
+        node: The node that received the request.
+        served: The versions that are served, by ApiKey.
+        version: The version of the request and its response.
+        client_id: The request's client id; empty if it has none.
+        client_host: The client's IP address.
+        connection: The client's connection and principal.
+        security: ACLs, credentials, delegation tokens and quotas.
+        quotas: This node's quota meters.
+        mutation_quota: The meter of the partitions that this request creates or deletes.
     """
 
     state: ClusterState
@@ -73,29 +73,29 @@ class RequestContext:
     mutation_quota: ControllerMutationQuota
 
     def is_authorized(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the client may do something to a resource."""
+        """Return whether the client is authorized for an operation on a resource."""
         return self.security.is_authorized(self.connection, operation, resource_type, name)
 
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        """Refuse what the client may not do.
+        """Check that the client is authorized for an operation on a resource.
 
         Raises:
-            BrokerError: TOPIC_AUTHORIZATION_FAILED or its like.
+            BrokerError: TOPIC_AUTHORIZATION_FAILED, or the code of the other resource type.
         """
         if not self.is_authorized(operation, resource_type, name):
             raise BrokerError(REFUSALS[resource_type])
 
     def authorized_operations(self, resource_type: ResourceType, name: str) -> int:
-        """All that the client may do to a resource, a bit for each operation (KIP-430)."""
+        """Return the client's authorized operations on a resource as a bit field (KIP-430)."""
         return sum(1 << each for each in OPERATIONS[resource_type] if self.is_authorized(each, resource_type, name))
 
     def fetch_limit(self) -> int:
-        """The most bytes that the client's quota lets it have at once."""
+        """Return the most bytes that the client's quota allows in one Fetch response."""
         most = self.quotas.max_in_window("consumer_byte_rate", self.connection.principal.name, self.client_id)
         return int(min(most, _NO_LIMIT))
 
     def topic_name(self, name: str | None, topic_id: bytes, by_id: bool) -> str:
-        """The name of a topic that the request gives by name or, in later versions, by id.
+        """Return the name of a topic that the request names or, in later versions, gives by id.
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_ID.

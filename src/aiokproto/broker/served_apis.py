@@ -1,4 +1,4 @@
-"""What the broker makes of each ApiKey, as a table for people."""
+"""A table of the APIs and versions that the broker serves, for the docs and ``aiokproto broker --apis``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokproto.codec.registry import api_keys, api_name
 
 
 class Row(NamedTuple):
-    """An API: ``versions`` that are served, or ``-`` and what a client hears instead."""
+    """An API: the ``versions`` that are served, or ``-`` and how the broker answers instead."""
 
     key: int
     name: str
@@ -20,7 +20,7 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """A row for each ApiKey there is."""
+    """Yield a row for each ApiKey."""
     for key in api_keys():
         if key in SERVED:
             yield Row(key, api_name(key), str(SERVED[key]), "served")
@@ -31,6 +31,6 @@ def rows() -> Iterator[Row]:
 
 
 def markdown() -> str:
-    """The rows as Markdown."""
+    """Return the rows as a Markdown table."""
     lines = [f"| {row.key} | {row.name} | {row.versions} | {row.answer} |" for row in rows()]
     return "\n".join(["| key | API | versions | |", "|--:|---|---|---|", *lines, ""])

@@ -1,4 +1,4 @@
-"""The embedded broker for code without an event loop, or with one that should not be shared."""
+"""The embedded broker in a thread, for code without an event loop or with a loop that it should not share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class ThreadedCluster:
-    """A :class:`Cluster` that runs in a thread of its own. Every method returns when what it does is done.
+    """Runs a :class:`Cluster` in its own thread and event loop. Every method blocks until its work is done.
 
     ::
 
@@ -34,10 +34,10 @@ class ThreadedCluster:
             kafka.call(kafka.cluster.move_leader, "flights", 0)
             ...  # any client, in any thread or loop, at kafka.bootstrap_servers
 
-    It can be used from any thread but its own, and from a coroutine, whose loop stands still for the moment.
+    Use it from any thread but its own. A coroutine can call it too, but blocks its event loop meanwhile.
 
     Attributes:
-        cluster: The cluster; what is called on it must be called in its thread, by :meth:`call`.
+        cluster: The cluster. Its methods must run in its thread: use :meth:`call`.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -46,11 +46,11 @@ class ThreadedCluster:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread and the cluster in it. Raises as :meth:`Cluster.start`; then nothing is left running."""
+        """Start the thread and the cluster. Raises like :meth:`Cluster.start`, and then leaves nothing running."""
         if self._thread is not None:
             raise RuntimeError("the cluster is already started")
         ready: Future[asyncio.AbstractEventLoop] = Future()
-        # A test run that is interrupted must not wait for it.
+        # A daemon thread: an interrupted test run must not hang at exit.
         self._thread = threading.Thread(target=self._run, args=[ready], name="aiokproto-broker", daemon=True)
         self._thread.start()
         self._loop = ready.result()
@@ -61,7 +61,7 @@ class ThreadedCluster:
             raise
 
     def close(self) -> None:
-        """Close the cluster and end the thread. Does nothing the second time."""
+        """Close the cluster and end the thread. A second call does nothing."""
         if self._thread is None:
             return
         try:
@@ -83,15 +83,16 @@ class ThreadedCluster:
     @overload
     def call(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T: ...
     def call(self, function: Callable[..., object], *arguments: object, **named: object) -> object:
-        """Call a function or coroutine function in the cluster's thread, and return what it returns.
+        """Call a function or coroutine function in the cluster's thread, and return its result. Exceptions are raised
+        here.
 
         Raises:
-            RuntimeError: The cluster is not started, or this is its own thread.
+            RuntimeError: The cluster is not started, or this is its own thread, which would wait for itself.
         """
         if self._loop is None:
             raise RuntimeError("the cluster is not started")
         if threading.current_thread() is self._thread:
-            raise RuntimeError("this is the cluster's own thread, which cannot wait for itself")
+            raise RuntimeError("call() was called in the cluster's own thread, which cannot wait for itself")
 
         async def run() -> object:
             result = function(*arguments, **named)
@@ -101,18 +102,18 @@ class ThreadedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of all nodes, as clients take it."""
+        """``host:port`` of all nodes, for the client option."""
         return self.cluster.bootstrap_servers
 
     @property
     def faults(self) -> Faults:
-        """What goes wrong; may be used from any thread."""
+        """Injects faults; can be used from any thread."""
         return self.cluster.faults
 
     def create_topic(
         self, name: str, partitions: int = 1, replication: int = 1, config: Mapping[str, Value] | None = None
     ) -> None:
-        """As :meth:`Cluster.create_topic`."""
+        """See :meth:`Cluster.create_topic`."""
         self.call(self.cluster.create_topic, name, partitions, replication, config)
 
     def new_topic(
@@ -122,7 +123,7 @@ class ThreadedCluster:
         replication: int = 1,
         config: Mapping[str, Value] | None = None,
     ) -> str:
-        """Create a topic with a name that no other has; returns it."""
+        """Create a topic with a unique name, and return the name."""
         name = f"{prefix}-{secrets.token_hex(4)}"
         self.create_topic(name, partitions, replication, config)
         return name

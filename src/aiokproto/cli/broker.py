@@ -24,7 +24,7 @@ exit codes: 0 ended by SIGINT or SIGTERM, 1 it could not run, 2 the command line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Read the command line and run; returns the exit code."""
+    """Parse the command line and run the broker. Returns the exit code."""
     options = _parser().parse_args(argv)
     if options.apis:
         sys.stdout.write(markdown())
@@ -58,21 +58,41 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--data-dir", metavar="D", help="keep the data here (default: a temporary directory, removed at the end)")
-    add("--host", default="127.0.0.1", help="address to listen on, and that clients are told (default: %(default)s)")
-    add("--port", type=int, default=0, metavar="P", help="the first broker's, the others' follow (default: free ones)")
-    add("--brokers", type=int, default=1, metavar="N", help="how many brokers (default: %(default)s)")
-    add("--config", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a broker option of Kafka's")
-    add("--topic", type=_topic, action="append", default=[], metavar="NAME[:PARTITIONS]", help="create it, if missing")
+    add("--data-dir", metavar="D", help="data directory (default: a temporary one, removed at the end)")
+    add("--host", default="127.0.0.1", help="address to listen on and to advertise (default: %(default)s)")
+    add(
+        "--port",
+        type=int,
+        default=0,
+        metavar="P",
+        help="port of the first broker; the others use the next ones (default: free ports)",
+    )
+    add("--brokers", type=int, default=1, metavar="N", help="number of brokers (default: %(default)s)")
+    add(
+        "--config",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a broker option by Kafka's name",
+    )
+    add(
+        "--topic",
+        type=_topic,
+        action="append",
+        default=[],
+        metavar="NAME[:PARTITIONS]",
+        help="create this topic if it does not exist",
+    )
     add(
         "--auto-create-topics",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="create a topic when a client requests its metadata (default: yes, as Kafka does)",
     )
-    add("--as-version", metavar="RELEASE", help='serve the versions of this release of Kafka alone, "2.8" say')
-    add("--apis", action="store_true", help="print what is served of which API, and end")
-    add("--until-stdin-closes", action="store_true", help="end with the process that started this one")
+    add("--as-version", metavar="RELEASE", help='serve only the API versions of this Kafka release, such as "2.8"')
+    add("--apis", action="store_true", help="print the served APIs and versions, and exit")
+    add("--until-stdin-closes", action="store_true", help="exit when stdin is closed, as when the parent process ends")
     return parser
 
 
@@ -95,7 +115,7 @@ async def _serve(cluster: Cluster, topics: Sequence[tuple[str, int]], until_stdi
     loop = asyncio.get_running_loop()
     end = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        # Windows has no such handlers; there Ctrl-C interrupts the loop itself.
+        # asyncio has no signal handlers on Windows; Ctrl-C raises KeyboardInterrupt there.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, end.set)
     if until_stdin_closes:
@@ -111,7 +131,7 @@ async def _serve(cluster: Cluster, topics: Sequence[tuple[str, int]], until_stdi
 
 
 class _Parent(asyncio.Protocol):
-    """Notices that the other end of the pipe is gone."""
+    """Sets an event when the other end of the pipe is closed."""
 
     def __init__(self, end: asyncio.Event) -> None:
         self._end = end

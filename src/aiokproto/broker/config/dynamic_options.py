@@ -1,4 +1,4 @@
-"""Options of brokers that are changed while they run (KIP-226)."""
+"""Dynamic broker options: those that can be changed while brokers run (KIP-226)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RATE = Option((1 << 63) - 1, LONG, 0)
 
 
 class NodeOptions(ConfigOverrides):
-    """What can be changed for one broker alone while it runs: rates for copying replicas, which is not done here."""
+    """Dynamic options of a single broker: only replication throttles, which have no effect here."""
 
     KIND = "broker"
     TABLE: ClassVar[Mapping[str, Option]] = {
@@ -38,7 +38,7 @@ class NodeOptions(ConfigOverrides):
 
 
 class ClusterOptions(NodeOptions):
-    """What can be changed for all brokers while they run: whatever is looked at anew when it matters."""
+    """Dynamic options of all brokers: those that are read on each use, so that a new value takes effect at once."""
 
     TABLE: ClassVar[Mapping[str, Option]] = {
         **NodeOptions.TABLE,
@@ -48,9 +48,9 @@ class ClusterOptions(NodeOptions):
     }
 
     def inherited(self, name: str) -> Value:
-        """The value that was given to the brokers, or its default."""
+        """Return the static value, or the default."""
         return self._broker.value(name) if name in BROKER else super().inherited(name)
 
     def changes(self) -> dict[str, Value]:
-        """What these are for :attr:`BrokerOptions.dynamic`."""
+        """Return the values for :attr:`BrokerOptions.dynamic`."""
         return {name: self.value(name) for name in self.overrides if name in BROKER}

@@ -1,4 +1,4 @@
-"""The broker's and the topics' configuration: Kafka's names, types and defaults for what this broker knows."""
+"""Broker, topic and group options: Kafka's names, types and defaults, for the options that this broker implements."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _INT = (1 << 31) - 1
 
 
 class Option(NamedTuple):
-    """An option.
+    """The definition of an option (Kafka's ConfigDef.ConfigKey).
 
     Attributes:
-        default: Its default, of the type that it takes.
-        code: The type as DescribeConfigs numbers it.
-        lowest: The smallest number it takes.
-        choices: The words it takes; with ``many``, a list of them.
-        many: Whether it is a comma-separated list.
-        broker: For a topic's option, the broker option that gives its default.
-        pattern: What its text has to be like.
+        default: The default value, which also determines the Python type.
+        code: The type's number in DescribeConfigs.
+        lowest: The smallest valid number.
+        choices: The valid words; with ``many``, of each element.
+        many: Whether the value is a comma-separated list.
+        broker: For a topic or group option, the broker option that it inherits from.
+        pattern: A regular expression that the text must match.
     """
 
     default: Value
@@ -38,10 +38,10 @@ class Option(NamedTuple):
     pattern: str = ""
 
     def parse(self, name: str, text: Value) -> Value:
-        """The value in its own type.
+        """Validate a value, and return it in the option's type.
 
         Raises:
-            ConfigurationError: It cannot be used.
+            ConfigurationError: The value is invalid.
         """
         if self.choices:
             words = [word.strip() for word in str(text).split(",")] if self.many else [str(text)]
@@ -49,7 +49,7 @@ class Option(NamedTuple):
                 raise ConfigurationError(f"{name}: {text!r} is none of {', '.join(self.choices)}")
             return ",".join(words)
         if self.pattern and not re.fullmatch(self.pattern, str(text)):
-            raise ConfigurationError(f"{name}: {text!r} is not like {self.pattern}")
+            raise ConfigurationError(f"{name}: {text!r} does not match {self.pattern}")
         if isinstance(self.default, bool):
             if str(text).lower() not in ("true", "false"):
                 raise ConfigurationError(f"{name}: {text!r} is neither true nor false")
@@ -80,9 +80,9 @@ _CLEANUP = ("delete", "compact")
 _MIGRATION = ("disabled", "upgrade", "downgrade", "bidirectional")
 _ISOLATION = ("read_committed", "read_uncommitted")
 _RESET = r"earliest|latest|by_duration:P(?!$)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?"
-"""Where to begin; the duration is ISO 8601's, of days at most, as Java writes it."""
+"""The start of a share group. The duration is ISO 8601 with days as its largest unit, as Java's Duration prints it."""
 _REPLICAS = r"\*|none|(\d+:\d+(,\d+:\d+)*)?"
-"""Partitions with a node each, all, or none."""
+"""Pairs of partition and broker id, all (``*``), or none."""
 
 _STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -111,7 +111,7 @@ BROKER: dict[str, Option] = {
     "group.consumer.min.heartbeat.interval.ms": _integer(5_000, 1),
     "group.consumer.min.session.timeout.ms": _integer(45_000, 1),
     "group.consumer.session.timeout.ms": _integer(45_000, 1),
-    # Kafka's own default is 3000, and its sample configuration says 0: nobody who tests wants to wait.
+    # Kafka's default is 3000 (its sample server.properties has 0): a test would wait this long for every new group.
     "group.initial.rebalance.delay.ms": _integer(0, 0),
     "group.max.session.timeout.ms": _integer(1_800_000, 1),
     "group.max.size": _integer(_INT, 1),
@@ -173,7 +173,7 @@ BROKER: dict[str, Option] = {
     "producer.id.expiration.ms": _integer(86_400_000, 1),
     "quota.window.num": _integer(11, 2),
     "quota.window.size.seconds": _integer(1, 1),
-    # Kafka's own default is GSSAPI, of which this broker knows nothing.
+    # Kafka's default is GSSAPI, which this broker does not implement.
     "sasl.enabled.mechanisms": Option(",".join(_MECHANISMS), LIST, choices=_MECHANISMS, many=True),
     "sasl.server.max.receive.size": _integer(524_288, 1),
     "share.coordinator.cold.partition.snapshot.interval.ms": _integer(300_000, 1),
@@ -242,22 +242,22 @@ GROUP: dict[str, Option] = {
 
 
 DYNAMIC_DEFAULT_BROKER_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 3, 4, 5
-"""Where a broker's option has its value from, as DescribeConfigs numbers it: set while it runs, at its start, never."""
+"""Sources of a broker option's value, with DescribeConfigs' numbers: changed at run time, set at the start, default."""
 
 
 class BrokerOptions:
-    """The broker's configuration: what was changed since (KIP-226), over what was given, over the defaults.
+    """The brokers' options: dynamic values (KIP-226) override static ones, and these override the defaults.
 
     Attributes:
-        given: What was given.
-        changed: What was changed while the broker ran. Who changes it has checked it.
+        static: The options given at the start.
+        dynamic: The options changed at run time. Its writer validates them.
     """
 
     def __init__(self, given: Mapping[str, Value]) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
-            ConfigurationError: One is unknown, or its value cannot be used.
+            ConfigurationError: An option is unknown or its value is invalid.
         """
         self.static: dict[str, Value] = {}
         self.dynamic: dict[str, Value] = {}
@@ -269,11 +269,11 @@ class BrokerOptions:
             self.static[name] = BROKER[name].parse(name, value)
 
     def value(self, name: str) -> Value:
-        """The value of a broker option."""
+        """Return the effective value of an option."""
         return self.dynamic[name] if name in self.dynamic else self.static.get(name, BROKER[name].default)
 
     def sources(self, name: str) -> list[tuple[int, Value]]:
-        """Every value that a broker option was given, with where it is from; the first is in force."""
+        """Return all values of an option with their sources. The first one is effective."""
         layers = [
             (DYNAMIC_DEFAULT_BROKER_CONFIG, self.dynamic),
             (STATIC_BROKER_CONFIG, self.static),
@@ -282,18 +282,18 @@ class BrokerOptions:
         return [(source, values[name]) for source, values in layers if name in values]
 
     def number(self, name: str) -> int:
-        """The value of a broker option that is a whole number."""
+        """Return the effective value of an integer option."""
         value = self.value(name)
         assert isinstance(value, int)
         return value
 
     def seconds(self, name: str) -> float:
-        """The value of a broker option in ms, in seconds."""
+        """Return the effective value of an option in ms as seconds."""
         return self.number(name) / 1000
 
 
 class ConfigOverrides:
-    """What a topic or a group has for options: its own, over the broker's, over the defaults.
+    """The options of a topic or group: overrides, then the broker's value, then the default.
 
     Attributes:
         own: What was set for it, as text.
@@ -303,10 +303,10 @@ class ConfigOverrides:
     TABLE: ClassVar[Mapping[str, Option]]
 
     def __init__(self, own: Mapping[str, str | None], broker: BrokerOptions) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
-            BrokerError: INVALID_CONFIG; its detail says which and why.
+            BrokerError: INVALID_CONFIG, with the option and the reason.
         """
         self.overrides: dict[str, str] = {}
         self._parsed: dict[str, Value] = {}
@@ -325,44 +325,44 @@ class ConfigOverrides:
             self.overrides[name] = text
 
     def value(self, name: str) -> Value:
-        """The value in force."""
+        """Return the effective value."""
         return self._parsed[name] if name in self._parsed else self.inherited(name)
 
     def inherited(self, name: str) -> Value:
-        """The value if it had none of its own."""
+        """Return the value without the override."""
         option = self.TABLE[name]
         return self._broker.value(option.broker) if option.broker else option.default
 
     def sources(self, name: str) -> list[tuple[int, Value]]:
-        """What it inherits from, as :meth:`BrokerOptions.sources`."""
+        """Return the inherited values with their sources; see :meth:`BrokerOptions.sources`."""
         option = self.TABLE[name]
         return self._broker.sources(option.broker) if option.broker else [(DEFAULT_CONFIG, option.default)]
 
     def number(self, name: str) -> int:
-        """The value in force of an option that is a whole number."""
+        """Return the effective value of an integer option."""
         value = self.value(name)
         assert isinstance(value, int)
         return value
 
 
 class TopicOptions(ConfigOverrides):
-    """A topic's options."""
+    """The options of a topic."""
 
     KIND = "topic"
     TABLE = TOPIC
 
 
 class GroupOptions(ConfigOverrides):
-    """A group's options. The broker limits what a group may choose."""
+    """The options of a group, within the broker's ``group.*.min.*`` and ``group.*.max.*``."""
 
     KIND = "group"
     TABLE = GROUP
 
     def __init__(self, own: Mapping[str, str | None], broker: BrokerOptions) -> None:
-        """Check the options.
+        """Validate the options.
 
         Raises:
-            BrokerError: INVALID_CONFIG; its detail says which and why.
+            BrokerError: INVALID_CONFIG, with the option and the reason.
         """
         super().__init__(own, broker)
         for name in self.overrides:
@@ -383,5 +383,5 @@ class GroupOptions(ConfigOverrides):
 
 
 def as_text(value: Value) -> str:
-    """A value as Kafka writes it."""
+    """Return a value as Kafka prints it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Damage to the data of a running broker: what a bad disk, or a leader that had not everything, does to a log."""
+"""Damages the log of a running broker, as a bad disk or an unclean leader election does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokproto.records import BatchBuilder, decode
 
 
 def corrupt_batch(partition: Partition, offset: int) -> None:
-    """Change a byte of the stored batch with the record at ``offset``, whose checksum is wrong from then on.
+    """Flip a byte of the stored batch that contains ``offset``, so that its CRC is wrong.
 
     Raises:
         BrokerError: OFFSET_OUT_OF_RANGE: there is no such record.
@@ -29,23 +29,22 @@ def corrupt_batch(partition: Partition, offset: int) -> None:
 
 
 def diverge_log(topic: Topic, partition: Partition, to_offset: int, values: Iterable[bytes], now: int) -> None:
-    """Cut the log off at ``to_offset``, and write other records there in a new leader epoch (KIP-320).
+    """Truncate the log to ``to_offset``, and append other records in a new leader epoch (KIP-320).
 
     Args:
         topic: The topic.
         partition: The partition.
-        to_offset: The first offset that is lost, which must begin a batch.
-        values: What is written instead, one batch of records without keys; may be nothing.
+        to_offset: The first offset that is lost. It must be a batch's base offset.
+        values: The values of the new records, one batch without keys; may be empty.
         now: The time (ms).
 
     Raises:
-        BrokerError: OFFSET_OUT_OF_RANGE, if the log does not reach that far; INVALID_REQUEST, if the offset lies within
-            a batch.
+        BrokerError: OFFSET_OUT_OF_RANGE: the offset is beyond the log's end. INVALID_REQUEST: it is inside of a batch.
     """
     log = partition.log
     span = log.find(to_offset, 0)
     if span.size and next(decode(span.read(), check_crc=False)).base_offset != to_offset:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"offset {to_offset} lies within a batch")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"offset {to_offset} is inside of a batch")
     if to_offset < log.end_offset:
         partition.log = _truncated(topic, log, to_offset, span.segment.base_offset, span.position, now)
     partition.change_leader(partition.leader)
@@ -69,7 +68,7 @@ def _truncated(topic: Topic, log: Log, to_offset: int, base_offset: int, size: i
             with path.open("r+b") as file:
                 file.truncate(size)
         elif int(path.stem) == base_offset and path.suffix != ".snapshot":
-            # Of what is gone too; made anew when the log is opened.
+            # The indexes also cover truncated batches. Opening the log rebuilds them.
             path.unlink()
     truncated = Log(log.directory, topic.log_config(), now, LogCheckpoint(start_offset=start), topic.topic_id)
     truncated.on_roll = log.on_roll

@@ -1,4 +1,4 @@
-"""Which requests a fault happens to."""
+"""A fault rule: the requests that it matches, and how often it applies."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Apis = type[Request[Any]] | int | Collection["type[Request[Any]] | int"] | None
-"""Requests by their classes or ApiKeys; None: all of them."""
+"""Request classes or ApiKeys; None for all."""
 
 
 @dataclass(frozen=True)
 class RequestMatcher:
-    """The requests that a fault may happen to: those that are all of what is given."""
+    """Matches requests by all the conditions that are given."""
 
     apis: frozenset[int] | None = None
     node: int | None = None
@@ -29,19 +29,19 @@ class RequestMatcher:
     subject: Subject = ANYTHING
     when: Callable[[RequestInfo], bool] | None = None
 
-    def matches(self, call: RequestInfo) -> bool:
-        """Whether this is one of them."""
-        if self.apis is not None and call.request.api_key not in self.apis:
+    def matches(self, info: RequestInfo) -> bool:
+        """Return whether a request matches."""
+        if self.apis is not None and info.request.api_key not in self.apis:
             return False
-        if self.node not in (None, call.node_id) or self.client_id not in (None, call.client_id):
+        if self.node not in (None, info.node_id) or self.client_id not in (None, info.client_id):
             return False
-        if self.subject != ANYTHING and split(call.expanded, self.subject, call.name_of)[1] is None:
+        if self.subject != ANYTHING and split(info.expanded, self.subject, info.name_of)[1] is None:
             return False
-        return self.when is None or self.when(call)
+        return self.when is None or self.when(info)
 
 
 def keys(apis: Apis) -> frozenset[int] | None:
-    """The ApiKeys that were named."""
+    """Return the ApiKeys of some APIs; None for all."""
     if apis is None:
         return None
     named = apis if isinstance(apis, Collection) else [apis]
@@ -49,11 +49,11 @@ def keys(apis: Apis) -> frozenset[int] | None:
 
 
 class FaultRule:
-    """A fault that is to happen. It holds from its making until :meth:`remove`, or the end of a ``with`` block.
+    """A fault to inject. It is active from its creation until :meth:`remove`, or the end of a ``with`` block.
 
     Attributes:
-        kind: What is done: ``"fail"``, ``"delay"``, …
-        happened: How often it was done so far.
+        kind: What it does: ``"fail"``, ``"delay"``, …
+        count: How often it has been applied.
     """
 
     def __init__(
@@ -77,11 +77,12 @@ class FaultRule:
         self._removed = False
         self._waiting: list[asyncio.Future[None]] = []
 
-    def applies_to(self, call: RequestInfo) -> bool:
-        """Whether it happens to this request; each that fits is counted."""
+    def applies_to(self, info: RequestInfo) -> bool:
+        """Return whether to apply the rule to a request, and count the request for ``nth`` and ``times`` if it
+        matches."""
         if self._times is not None and self._taken >= self._times:
             return False
-        if not self._where.matches(call):
+        if not self._where.matches(info):
             return False
         self._seen += 1
         if self._seen < self._nth:
@@ -89,29 +90,30 @@ class FaultRule:
         self._taken += 1
         return True
 
-    def note(self) -> None:
-        """It happens."""
+    def record(self) -> None:
+        """Count one application, and wake the waiters."""
         self.count += 1
         self._wake()
 
     async def wait(self, times: int = 1) -> None:
-        """Return once it has happened so often since the rule was made; to be awaited in the cluster's loop.
+        """Wait until the rule has been applied ``times`` times since its creation. Call it in the cluster's event loop.
 
-        Cancelling it changes nothing.
+        Has no deadline: wrap it in ``asyncio.timeout``. Cancelling it changes nothing.
 
         Raises:
-            RuntimeError: The rule was removed before.
+            RuntimeError: The rule was removed before that.
         """
         while self.count < times:
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
-            # Only now: another thread that removes the rule wakes those whom it finds waiting.
+            # Checked after the waiter is in the list: remove(), in another thread, sets the flag before it wakes the
+            # list.
             if self._removed:
-                raise RuntimeError(f"the rule was removed after it had happened {self.count} times, not {times}")
+                raise RuntimeError(f"the rule was removed after {self.count} of {times} requests")
             await waiter
 
     def remove(self) -> None:
-        """Let it happen no more."""
+        """Deactivate the rule. Requests that it has matched already are not affected."""
         self._forget(self)
         self._removed = True
         self._wake()
@@ -119,7 +121,7 @@ class FaultRule:
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
-            # Rules may be removed in any thread.
+            # remove() can be called in any thread.
             waiter.get_loop().call_soon_threadsafe(_release, waiter)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Faults that a test asks for: requests that fail, come late or get lost, and connections that break."""
+"""Fault injection: requests that fail, are delayed or get lost, and connections that break."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Fault(NamedTuple):
-    """A fault that happened.
+    """A fault that was injected.
 
     Attributes:
-        kind: What was done: ``"fail"``, ``"delay"``, ``"drop"``, ``"cut"``, ``"intercept"``, or ``"watch"``: nothing.
-        api: Kafka's name of the API.
+        kind: ``"fail"``, ``"delay"``, ``"drop"``, ``"cut"``, ``"intercept"`` or ``"watch"``.
+        api: The name of the API.
         version: The request's version.
-        node_id: The broker that was asked.
-        client_id: The client that asked.
+        node_id: The broker that received it.
+        client_id: The client id.
     """
 
     kind: str
@@ -41,17 +41,17 @@ class Fault(NamedTuple):
 
 
 class RequestFilter(TypedDict, total=False):
-    """Which of the requests a fault happens to; all that is given must be so.
+    """Selects the requests that a fault applies to. All given conditions must hold.
 
     Attributes:
-        times: How often it happens; by default always, or once if ``nth`` is given.
-        nth: The first to which it happens, counted from 1 among those that fit.
-        node: Sent to this broker.
-        client_id: Sent by this client.
-        topic: About this topic.
-        partition: About this partition.
-        group: About this group.
-        when: Of which this is true. It is called in the broker's loop.
+        times: How often to apply it; by default always, or once if ``nth`` is given.
+        nth: The first matching request to apply it to, counted from 1.
+        node: Requests to this broker.
+        client_id: Requests of this client.
+        topic: Requests about this topic.
+        partition: Requests about this partition.
+        group: Requests about this group.
+        when: Requests for which this returns True. It is called in the cluster's event loop.
     """
 
     times: int
@@ -65,112 +65,114 @@ class RequestFilter(TypedDict, total=False):
 
 
 class Faults:
-    """What goes wrong in a cluster, and what did.
+    """Injects faults into a cluster, and logs those that were injected.
 
     ::
 
         with cluster.faults.fail(ProduceRequest, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=2, topic="t", partition=0):
-            ...                                          # the next two produce requests for t-0 are refused
-        cluster.faults.delay(FetchRequest, 0.5)          # until the rule that this returns is removed, or clear()
+            ...                                          # the next two Produce requests for t-0 fail
+        cluster.faults.delay(FetchRequest, 0.5)          # until the returned rule is removed, or clear()
 
-    Each method returns the :class:`FaultRule`, which holds at once; as a context manager it is removed at the end. When
-    several rules fit a request all happen, the one made last outermost. Rules may be made and removed in any thread.
+    Each method returns a :class:`FaultRule` that is active at once; as a context manager it is removed at the end of
+    the block. If several rules match a request, all apply, the newest outermost. Rules can be added and removed in any
+    thread.
 
     Attributes:
-        log: Every fault that happened, in order.
+        log: Every injected fault, in order.
+        network: The simulated network; :meth:`partition` and :meth:`slow` change it.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.log: list[Fault] = []
         self.network = Network(clock)
         self._clock = clock
-        # Replaced as a whole: another thread may be making one while a request looks through them.
+        # An immutable tuple, replaced as a whole: another thread can add a rule while a request iterates over it.
         self._rules: tuple[FaultRule, ...] = ()
 
     # ---- requests
 
     def fail(self, api: Apis, error: ErrorCode, **where: Unpack[RequestFilter]) -> FaultRule:
-        """Refuse requests, or what of them is about the topic, partition or group given; the rest is served.
+        """Fail requests. With ``topic``, ``partition`` or ``group`` only that part of a request fails, and the rest is
+        served.
 
-        The answer has the API's own form, with the error wherever there is a place for one. An answer without any
-        place is no answer: then the connection is closed. Of a Fetch session (KIP-227) the broker forgets while the
-        rule holds and names a topic, since only a full request says which partitions it is about.
+        The response is the API's own, with the error in all its error code fields. If it has none, the connection is
+        closed. A rule with a topic ends fetch sessions (KIP-227), because only a full Fetch names all its partitions.
 
         Args:
-            api: The requests: a class or an ApiKey, several of them, or None for all.
-            error: The error.
+            api: A request class or ApiKey, several of them, or None for all.
+            error: The error code.
             **where: See :class:`RequestFilter`.
         """
         subject = _subject(where)
         return self._add("fail", api, partial(fail_request, error, subject), where)
 
     def delay(self, api: Apis, seconds: float, **where: Unpack[RequestFilter]) -> FaultRule:
-        """Serve requests that much later, on the cluster's clock. What came behind on the same connection waits too."""
+        """Delay requests, on the cluster's clock. Later requests of the same connection wait too."""
 
-        async def act(call: RequestInfo, serve: Serve) -> Response | None:
+        async def act(info: RequestInfo, serve: Serve) -> Response | None:
             await sleep(self._clock, seconds)
-            return await serve(call.request)
+            return await serve(info.request)
 
         return self._add("delay", api, act, where)
 
     def drop(
-        self, api: Apis, what: Literal["request", "answer"] = "request", **where: Unpack[RequestFilter]
+        self, api: Apis, what: Literal["request", "response"] = "request", **where: Unpack[RequestFilter]
     ) -> FaultRule:
-        """Lose requests before they are served, or the answers of those that were. The connection stays."""
+        """Drop requests before they are served, or the responses of served ones. The connection stays open."""
 
-        async def act(call: RequestInfo, serve: Serve) -> Response | None:
-            if what == "answer":
-                await serve(call.request)
+        async def act(info: RequestInfo, serve: Serve) -> Response | None:
+            if what == "response":
+                await serve(info.request)
             return None
 
         return self._add("drop", api, act, where)
 
     def cut(self, api: Apis, *, after: int | None = None, **where: Unpack[RequestFilter]) -> FaultRule:
-        """Close the connection instead of answering.
+        """Close the connection instead of sending a response.
 
         Args:
-            api: The requests.
-            after: How many bytes of the answer are sent before, its length's four included; the request is served then.
-                None: it is not even served.
+            api: See :meth:`fail`.
+            after: Serve the request and send this many bytes of the response, including its four bytes of length. None
+                closes the connection before the request is served.
             **where: See :class:`RequestFilter`.
         """
 
-        async def act(call: RequestInfo, serve: Serve) -> Response | None:
+        async def act(info: RequestInfo, serve: Serve) -> Response | None:
             if after is None:
-                raise CloseConnection("cut before the request was served, as told")
-            response = await serve(call.request)
+                raise CloseConnection("fault injection: cut before the request was served")
+            response = await serve(info.request)
             if response is None:
-                raise CloseConnection("cut after the request was served, as told")
+                raise CloseConnection("fault injection: cut after the request was served")
             raise TruncatedResponse(response, after)
 
         return self._add("cut", api, act, where)
 
     def watch(self, api: Apis, **where: Unpack[RequestFilter]) -> FaultRule:
-        """Do nothing but count requests, and tell of them: see :meth:`FaultRule.wait`.
+        """Count requests without changing anything, and wait for them with :meth:`FaultRule.wait`.
 
         ::
 
             with cluster.faults.watch(HeartbeatRequest, group="report") as seen:
-                await seen.wait(2)                           # until two heartbeats have come
+                await seen.wait(2)                           # until two heartbeats were received
         """
 
-        async def act(call: RequestInfo, serve: Serve) -> Response | None:
-            return await serve(call.request)
+        async def act(info: RequestInfo, serve: Serve) -> Response | None:
+            return await serve(info.request)
 
         return self._add("watch", api, act, where)
 
     def intercept(self, api: Apis, function: Intercept, **where: Unpack[RequestFilter]) -> FaultRule:
-        """Have a function of your own stand before the broker.
+        """Call your own function instead of serving requests.
 
         ::
 
-            async def slow_down(call: RequestInfo, serve: Serve) -> Response | None:
-                response = await serve(call.request)      # or of another request of the same version
+            async def slow_down(info: RequestInfo, serve: Serve) -> Response | None:
+                response = await serve(info.request)      # or serve another request of the same version
                 response.throttle_time_ms = 100
-                return response                           # or another one; None: no answer is sent
+                return response                           # or another response; None sends none
 
-        It runs in the broker's loop. An exception closes the connection, and has a line in the log unless it is
-        :class:`~aiokproto.broker.request_context.CloseConnection`.
+        It runs in the cluster's event loop. An exception closes the connection; it is logged with its traceback unless
+        it is :class:`~aiokproto.broker.request_context.CloseConnection`.
         """
         return self._add("intercept", api, function, where)
 
@@ -181,41 +183,42 @@ class Faults:
         kinds: Collection[Kind] = ("fail", "delay", "drop", "cut"),
         **where: Unpack[RequestFilter],
     ) -> FaultRule:
-        """Have faults happen to a part of all requests, at random.
+        """Inject random faults into a share of the requests, reproducibly.
 
-        Whether and what is drawn from the seed, the broker, the client's id, the API and how manieth request of that
-        API it is for that client there: a seed does the same again in however an order the clients come.
+        Each draw depends only on the seed, the broker, the client id, the API, and the number of the request among
+        those: the same seed gives the same faults however the requests of several clients interleave.
 
         Args:
             seed: The seed.
-            rate: The part of the requests to which something happens, 0 to 1. ApiVersions is left alone.
-            kinds: What may happen. ``"fail"`` is with an error that Kafka gives after an election, where there is one.
-            **where: See :class:`RequestFilter`; ``times`` and ``nth`` count the requests that are drawn for.
+            rate: The share of requests with a fault, 0 to 1. ApiVersions is excluded.
+            kinds: The faults to choose from. ``"fail"`` uses the error that Kafka returns after an election, if the API
+                has one.
+            **where: See :class:`RequestFilter`; ``times`` and ``nth`` count draws, not faults.
 
         Raises:
-            ValueError: ``rate`` is not within 0 to 1, or ``kinds`` is empty or has an unknown one.
+            ValueError: ``rate`` is outside of 0 to 1, or ``kinds`` is empty or has an unknown value.
         """
         faults = RandomFaults(seed, rate, kinds)
 
-        async def act(call: RequestInfo, serve: Serve) -> Response | None:
-            drawn = faults.draw(call)
+        async def act(info: RequestInfo, serve: Serve) -> Response | None:
+            drawn = faults.draw(info)
             if drawn is None:
-                return await serve(call.request)
-            self._note(rule, drawn.kind, call)
+                return await serve(info.request)
+            self._record(rule, drawn.kind, info)
             if drawn.kind == "fail":
-                return await fail_request(drawn.error, ANYTHING, call, serve)
+                return await fail_request(drawn.error, ANYTHING, info, serve)
             if drawn.kind == "delay":
                 await sleep(self._clock, drawn.seconds)
-                return await serve(call.request)
+                return await serve(info.request)
             if drawn.kind == "drop":
                 return None
-            raise CloseConnection("cut before the request was served, at random")
+            raise CloseConnection("fault injection: cut before the request was served (random)")
 
         rule = self._add("random", None, act, where)
         return rule
 
     def clear(self) -> None:
-        """Remove all rules, and have the network whole again. The log stays."""
+        """Remove all rules and network faults. The log is retained."""
         for rule in self._rules:
             rule.remove()
         self.network.clear()
@@ -223,37 +226,37 @@ class Faults:
     # ---- the network
 
     def partition(self, nodes: int | Iterable[int]) -> AbstractContextManager[None]:
-        """Part brokers from their clients: nothing passes either way, and connections stay open, until it is over.
+        """Isolate brokers: no frame passes in either direction, and connections stay open, until the context ends.
 
-        A connection can still be made, since the operating system does that; but nobody speaks on it. What was on its
-        way arrives when the network is whole again.
+        New connections are still accepted, by the operating system, but get no response. Frames in flight are delivered
+        when the partition ends.
         """
         return self.network.partition([nodes] if isinstance(nodes, int) else nodes)
 
     def slow(
         self, node: int | None = None, *, latency: float = 0.0, bytes_per_second: float | None = None
     ) -> AbstractContextManager[None]:
-        """Make the way to a broker (None: to all) long or narrow.
+        """Add latency to a broker (None for all), or limit its bandwidth.
 
         Args:
             node: The broker.
-            latency: Seconds that each request and each answer takes longer.
-            bytes_per_second: How much passes a connection, each way.
+            latency: Seconds added to each request and each response.
+            bytes_per_second: The bandwidth of a connection, in each direction.
         """
         return self.network.slow(node, latency, bytes_per_second)
 
-    # ---- what the broker calls
+    # ---- called by the dispatcher
 
-    async def serve(self, call: RequestInfo, serve: Serve) -> Response | None:
-        """Serve a request, with whatever is to happen to it."""
+    async def serve(self, info: RequestInfo, serve: Serve) -> Response | None:
+        """Serve a request with all matching rules applied."""
         for rule in self._rules:
-            if rule.applies_to(call):
-                serve = partial(self._step, rule, call, serve)
-        return await serve(call.request)
+            if rule.applies_to(info):
+                serve = partial(self._step, rule, info, serve)
+        return await serve(info.request)
 
     @property
     def idle(self) -> bool:
-        """Whether there is no rule."""
+        """Whether there are no rules."""
         return not self._rules
 
     # ---- inside
@@ -262,7 +265,7 @@ class Faults:
         nth = where.get("nth", 1)
         times = where.get("times", 1 if "nth" in where else None)
         if nth < 1 or (times is not None and times < 1):
-            raise ValueError(f"nth and times count from 1, not nth={nth}, times={times}")
+            raise ValueError(f"nth and times start at 1, got nth={nth}, times={times}")
         place = RequestMatcher(keys(api), where.get("node"), where.get("client_id"), _subject(where), where.get("when"))
         rule = FaultRule(kind, place, act, nth, times, self._forget)
         self._rules = (*self._rules, rule)
@@ -271,15 +274,15 @@ class Faults:
     def _forget(self, rule: FaultRule) -> None:
         self._rules = tuple(each for each in self._rules if each is not rule)
 
-    async def _step(self, rule: FaultRule, call: RequestInfo, serve: Serve, request: Request[Any]) -> Response | None:
-        call = call.with_request(request)
+    async def _step(self, rule: FaultRule, info: RequestInfo, serve: Serve, request: Request[Any]) -> Response | None:
+        info = info.with_request(request)
         if rule.kind != "random":
-            self._note(rule, rule.kind, call)
-        return await rule.act(call, serve)
+            self._record(rule, rule.kind, info)
+        return await rule.act(info, serve)
 
-    def _note(self, rule: FaultRule, kind: str, call: RequestInfo) -> None:
-        rule.note()
-        self.log.append(Fault(kind, call.api, call.version, call.node_id, call.client_id))
+    def _record(self, rule: FaultRule, kind: str, info: RequestInfo) -> None:
+        rule.record()
+        self.log.append(Fault(kind, info.api, info.version, info.node_id, info.client_id))
 
 
 def _subject(where: RequestFilter) -> Subject:

@@ -1,4 +1,4 @@
-"""The way between clients and brokers: whole, parted, long or narrow."""
+"""The simulated network between clients and brokers: partitions, latency and bandwidth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class _Slow(NamedTuple):
 
 
 class _Until:
-    """Undoes at the end of a ``with`` block what was done before it."""
+    """Undoes a change at the end of a ``with`` block. The change was made before, so that it also works without
+    ``with``."""
 
     def __init__(self, undo: Callable[[], None]) -> None:
         self._undo = undo
@@ -33,7 +34,11 @@ class _Until:
 
 
 class Network:
-    """What lies between the brokers' sockets and the brokers. It may be changed in any thread."""
+    """Delays or holds back frames between the brokers' sockets and the brokers. Can be changed from any thread.
+
+    The operating system still accepts connections and acknowledges bytes: only whole frames are held back, after they
+    were read and before they are sent.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -42,13 +47,13 @@ class Network:
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     def partition(self, nodes: Iterable[int]) -> AbstractContextManager[None]:
-        """Let nothing pass to and from these brokers, from now on until the end of the context."""
-        cut = frozenset(nodes)
-        self._partitioned |= cut
-        return _Until(lambda: self._heal(cut))
+        """Hold back all frames to and from these brokers until the end of the context."""
+        isolated = frozenset(nodes)
+        self._partitioned |= isolated
+        return _Until(lambda: self._heal(isolated))
 
     def slow(self, node: int | None, latency: float, bytes_per_second: float | None) -> AbstractContextManager[None]:
-        """Have all take longer, from now on until the end of the context."""
+        """Add latency, or limit the bandwidth, until the end of the context."""
         if latency < 0 or (bytes_per_second is not None and bytes_per_second <= 0):
             raise ValueError(f"latency={latency} and bytes_per_second={bytes_per_second} must be positive")
         link = _Slow(node, latency, bytes_per_second)
@@ -56,12 +61,12 @@ class Network:
         return _Until(lambda: self._remove_link(link))
 
     def clear(self) -> None:
-        """Be whole and quick again."""
+        """Remove all partitions, latency and limits."""
         self._slow = ()
         self._heal(self._partitioned)
 
     async def transfer(self, node: int, size: int) -> None:
-        """Return when ``size`` bytes have come through, to or from a broker."""
+        """Return when ``size`` bytes have passed to or from a broker."""
         for link in self._slow:
             if link.node in (None, node):
                 await sleep(self._clock, link.seconds(size))

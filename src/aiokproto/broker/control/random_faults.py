@@ -1,4 +1,4 @@
-"""Faults at random, the same ones again for the same seed."""
+"""Random faults, the same ones for the same seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AFTER_ELECTION = {
 
 
 class Drawn(NamedTuple):
-    """What happens to a request. ``error`` goes with ``"fail"``, ``seconds`` with ``"delay"``."""
+    """The fault drawn for a request. ``error`` is for ``"fail"``, ``seconds`` for ``"delay"``."""
 
     kind: Kind
     error: ErrorCode
@@ -33,7 +33,11 @@ class Drawn(NamedTuple):
 
 
 class RandomFaults:
-    """What happens to which request."""
+    """Draws faults.
+
+    Each draw has its own generator, seeded by the seed, node, client id, API and the number of this request among
+    those. So the faults of one client do not depend on how its requests interleave with those of other clients.
+    """
 
     def __init__(self, seed: int, rate: float, kinds: Collection[Kind]) -> None:
         unknown = set(kinds) - set(get_args(Kind))
@@ -44,18 +48,18 @@ class RandomFaults:
         self._kinds: list[Kind] = sorted(kinds)
         self._seen: Counter[tuple[int, str, int]] = Counter()
 
-    def draw(self, call: RequestInfo) -> Drawn | None:
-        """What happens to this request; None: nothing."""
-        key = call.request.api_key
-        # Without it no client gets anywhere, and the connection says as much when it is cut.
+    def draw(self, info: RequestInfo) -> Drawn | None:
+        """Draw the fault of a request; None for no fault."""
+        key = info.request.api_key
+        # Every connection begins with ApiVersions: a fault there is the same as a connection that is cut later.
         if key == ApiVersionsRequest.api_key:
             return None
-        who = (call.node_id, call.client_id, key)
+        who = (info.node_id, info.client_id, key)
         self._seen[who] += 1
         random = Random(f"{self._seed} {who} {self._seen[who]}")
         if random.random() >= self._rate:
             return None
-        error = _AFTER_ELECTION.get(call.request.route, ErrorCode.NONE)
+        error = _AFTER_ELECTION.get(info.request.route, ErrorCode.NONE)
         kinds: list[Kind] = [kind for kind in self._kinds if kind != "fail" or error]
         if not kinds:
             return None

@@ -1,4 +1,4 @@
-"""Refusing a request, or a part of it while the rest is served."""
+"""Fails a request, or a part of it while the rest is served."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from aiokproto.error_codes import ErrorCode
 _NEW_SESSION = 0
 
 
-async def fail_request(error: ErrorCode, subject: Subject, call: RequestInfo, serve: Serve) -> Response | None:
-    """The answer to a request of which what is about ``subject`` fails with ``error``."""
-    request = call.request
+async def fail_request(error: ErrorCode, subject: Subject, info: RequestInfo, serve: Serve) -> Response | None:
+    """Return the response to a request whose part about ``subject`` fails with ``error``."""
+    request = info.request
     if isinstance(request, MetadataRequest):
-        request = call.expanded
+        request = info.expanded
     if isinstance(request, FetchRequest) and subject != ANYTHING and request.session_id != _NEW_SESSION:
+        # An incremental Fetch names only some partitions: the error makes the client send a full one.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-    kept, hit = split(request, subject, call.name_of)
-    if isinstance(request, MetadataRequest) and kept is None:
-        # An answer has to name the brokers all the same.
-        kept = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-    response = refuse(hit, call.version, error) if hit is not None else None
+    rest, hit = split(request, subject, info.name_of)
+    if isinstance(request, MetadataRequest) and rest is None:
+        # A Metadata response must list the brokers even if all its topics fail.
+        rest = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    response = refuse(hit, info.version, error) if hit is not None else None
     if response is None and hit is not None:
-        raise CloseConnection(f"{call.api} v{call.version} failed with {error.name}, as told")
-    if kept is None:
+        raise CloseConnection(f"{info.api} v{info.version} failed with {error.name} (fault injection)")
+    if rest is None:
         if isinstance(request, ProduceRequest) and request.acks == 0:
-            raise CloseConnection(f"Produce with acks=0 failed with {error.name}, as told")
+            raise CloseConnection(f"Produce with acks=0 failed with {error.name} (fault injection)")
         return response
-    if isinstance(kept, FetchRequest):
-        # The error has to be told now, whatever the rest of the partitions wait for.
-        kept.max_wait_ms = 0
-    served = await serve(kept)
+    if isinstance(rest, FetchRequest):
+        # The error must be returned now, not after the other partitions have waited for records.
+        rest.max_wait_ms = 0
+    served = await serve(rest)
     if served is None or response is None:
         return served
-    merge(served, response, call.name_of)
+    merge(served, response, info.name_of)
     return served

@@ -1,4 +1,4 @@
-"""Which versions of which API a broker of each Kafka release took from clients."""
+"""The API versions that each Kafka release served to clients, for ``as_version``."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ _CHANGES = {
     "4.3": "35:1-5",
     "4.4": "18:5 28:6 42:3 88:1 89:1 93:0 94:0",
 }
-"""What each release changed of the one before: ApiKey, and the versions since, counted from 0 where only one is given.
+"""The changes of each release: ApiKey, and its versions from then on; a single number is the highest of versions from
+0.
 
-Inter-broker APIs are left out, as are versions that a release knew but did not turn on.
+Inter-broker APIs and versions that were unstable in a release are left out.
 """
 
 RELEASES = tuple(_CHANGES)
@@ -62,19 +63,21 @@ RELEASES = tuple(_CHANGES)
 
 
 def versions_of_release(release: str, served: Mapping[int, Versions]) -> dict[int, Versions]:
-    """Of what is served, what a broker of that release did.
+    """Return the versions that both this broker and a release of Kafka serve.
 
     Args:
-        release: A release, also with its patch number: ``"2.8"`` and ``"2.8.1"`` are the same.
-        served: What there is.
+        release: A release, with or without its patch number: ``"2.8"`` and ``"2.8.1"`` are the same.
+        served: The versions that this broker serves.
 
     Raises:
-        ConfigurationError: There is no such release.
+        ConfigurationError: The release is unknown.
     """
     number = release.split(".")
     name = ".".join(number[: 3 if number[:2] in (["0", "8"], ["0", "10"]) else 2])
     if name not in _CHANGES:
-        raise ConfigurationError(f"as_version: {release!r} is no release of Kafka among {', '.join(RELEASES)}")
+        raise ConfigurationError(
+            f"as_version: {release!r} is no release of Kafka; expected one of {', '.join(RELEASES)}"
+        )
     theirs: dict[int, Versions] = {}
     for each, changes in _CHANGES.items():
         for change in changes.split():

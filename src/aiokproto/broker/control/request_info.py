@@ -1,4 +1,4 @@
-"""A request on its way through the broker, as a fault sees it."""
+"""What a fault rule sees of a request."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from aiokproto.codec.schema import Request, Response
 
 @dataclass(frozen=True)
 class RequestInfo:
-    """A request to one of the brokers.
+    """A request to one of the brokers, before it is served.
 
     Attributes:
-        request: What was asked.
-        version: Its version, which the answer must be of too.
-        client_id: What the client calls itself.
-        client_host: Where it is.
-        node_id: The broker that was asked.
-        name_of: The name of the topic with an id, or None.
-        topics: The names of all topics there are.
-        session: The topic, topic id and partition of all that a fetch session is about.
+        request: The decoded request.
+        version: Its version, which the response must have too.
+        client_id: The client id.
+        client_host: The client's IP address.
+        node_id: The broker that received it.
+        name_of: Returns the name of a topic id, or None.
+        topics: Returns the names of all topics.
+        session: Returns the partitions of a fetch session: topic, topic id and index.
     """
 
     request: Request[Any]
@@ -41,14 +41,14 @@ class RequestInfo:
 
     @property
     def api(self) -> str:
-        """Kafka's name of the API, ``"Produce"`` for one."""
+        """The API's name, such as ``"Produce"``."""
         return api_name(self.request.api_key)
 
     @property
     def expanded(self) -> Request[Any]:
-        """The request with the name of everything it is about.
+        """The request with all its topics and partitions spelled out, for matching.
 
-        A Metadata request for all topics names none, and a Fetch of a session (KIP-227) only what changed.
+        A Metadata request for all topics names none, and a Fetch in a session (KIP-227) names only what changed.
         """
         request = self.request
         if isinstance(request, MetadataRequest) and (
@@ -65,7 +65,7 @@ class RequestInfo:
         return request
 
     def with_request(self, request: Request[Any]) -> RequestInfo:
-        """The same with another request."""
+        """Return this with another request."""
         return self if request is self.request else replace(self, request=request)
 
 
@@ -74,16 +74,17 @@ def _partition(index: int) -> FetchPartition:
 
 
 Serve = Callable[[Request[Any]], Awaitable["Response | None"]]
-"""Serves a request: the handler, or the next fault before it. None: no answer is sent."""
+"""Serves a request: the handler, or the next matching rule. Returns None if no response is sent."""
 
 Intercept = Callable[[RequestInfo, Serve], Awaitable["Response | None"]]
-"""Takes the place of serving a request, which it can do with the second argument: before, after, or not at all."""
+"""Called instead of serving a request. It can call the second argument to serve it: before or after something else, or
+not at all."""
 
 
 class TruncatedResponse(CloseConnection):
-    """The connection must be closed in the middle of the answer, of which ``size`` bytes are sent."""
+    """Closes the connection after ``size`` bytes of the response."""
 
     def __init__(self, response: Response, size: int) -> None:
-        super().__init__(f"cut after {size} bytes of the answer, as told")
+        super().__init__(f"fault injection: cut after {size} bytes of the response")
         self.response = response
         self.size = size

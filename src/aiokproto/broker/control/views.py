@@ -1,4 +1,4 @@
-"""What a test can look at in one step, which takes a client several requests, or which no request tells."""
+"""Snapshots of groups and partitions for assertions, without the several requests that a client would need."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from aiokproto.broker.metadata.topics import Partition
 
 
 class GroupView(NamedTuple):
-    """A group, at one moment.
+    """A snapshot of a group.
 
     Attributes:
-        group_id: Its name.
-        type: ``"classic"``, ``"consumer"``, ``"share"`` or ``"streams"``, as ListGroups names it.
-        state: ``"Stable"``, ``"PreparingRebalance"``, …, as its kind's Describe request names it.
-        epoch: How manieth generation or, of the newer kinds, epoch this is.
+        group_id: The group id.
+        type: ``"classic"``, ``"consumer"``, ``"share"`` or ``"streams"``, as in ListGroups.
+        state: ``"Stable"``, ``"PreparingRebalance"``, …, as in the Describe response of its type.
+        epoch: The generation of a classic group, the group epoch of the other types.
         members: The ids of the members.
     """
 
@@ -28,30 +28,30 @@ class GroupView(NamedTuple):
 
     @classmethod
     def of(cls, group: AnyGroup) -> GroupView:
-        """A group as it is now."""
+        """Take a snapshot of a group."""
         members = frozenset(group.members)
         if isinstance(group, ClassicGroup):
             return cls(group.group_id, group.type, group.state.value, group.generation, members)
         return cls(group.group_id, group.type, group.state, group.epoch, members)
 
     def is_stable(self, members: int | None) -> bool:
-        """Whether it is stable with so many members (None: one or more), or empty if that is to be none."""
+        """Return whether it is stable with this number of members (None: one or more); 0 means that it has none."""
         if members == 0:
             return not self.members
         return self.state == "Stable" and len(self.members) == (members or len(self.members))
 
 
 class PartitionView(NamedTuple):
-    """A partition, at one moment.
+    """A snapshot of a partition.
 
     Attributes:
-        leader: The node that leads it; -1 if none does.
-        leader_epoch: Grows with each change of leader.
-        replicas: The nodes that have it, the preferred leader first.
-        isr: Those that are in sync.
-        start_offset: The first offset that can be read.
-        stable_offset: The end of what is read with ``read_committed``.
-        end_offset: The offset that the next record gets; also the high watermark.
+        leader: The id of the leader; -1 without one.
+        leader_epoch: The leader epoch.
+        replicas: The ids of the replicas, the preferred leader first.
+        isr: The ids of the in-sync replicas.
+        start_offset: The log start offset.
+        stable_offset: The last stable offset, up to which ``read_committed`` consumers read.
+        end_offset: The offset of the next record; also the high watermark.
         size: The size of its segments, in bytes.
     """
 
@@ -66,7 +66,7 @@ class PartitionView(NamedTuple):
 
     @classmethod
     def of(cls, partition: Partition) -> PartitionView:
-        """A partition as it is now."""
+        """Take a snapshot of a partition."""
         log = partition.log
         return cls(
             partition.leader,

@@ -1,4 +1,4 @@
-"""Long polls: until something happens to a partition, or the time is over."""
+"""Long polls: waiting for an append or a new leader, with a deadline."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from aiokproto.broker.metadata.topics import Partition
 
 
 async def wait_for_change(partitions: Sequence[Partition], deadline: float) -> bool:
-    """Wait until something happens to one of some partitions, but no longer than to a time of the loop's.
+    """Wait until one of some partitions has an append or a new leader, or until a deadline on the event loop's clock.
+
+    If cancelled, no watcher is left behind.
 
     Returns:
-        Whether the time is over. Use this, not the clock: the loop may end a wait early by its clock's resolution, and
-        a caller that waited for the rest would spin.
+        Whether the deadline has passed. Callers must use this instead of the clock: the loop can end a wait early by
+        its clock's resolution, and a caller that waited for the remaining time would spin.
     """
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()

@@ -1,4 +1,10 @@
-"""Fetch sessions (KIP-227): the broker remembers what a client fetches, and each side sends only what changed."""
+"""Fetch sessions (KIP-227): the broker caches the partitions that a client fetches, and each side sends only changes.
+
+A full Fetch (epoch 0) creates a session. Incremental ones (epoch 1 and up) name partitions that were added, changed or
+forgotten, and their responses contain only partitions with records, an error, or a moved high watermark or log start
+offset. Epochs increase by one with each request, so a lost or repeated request is detected: the client then sends a
+full Fetch again.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +23,20 @@ NO_SESSION = 0
 _MAX_EPOCH = (1 << 31) - 1
 
 Key = tuple[str, bytes, int]
-"""Topic name (before v13) or id (since), and partition: what of both is not used is empty."""
+"""Topic name (before v13), topic id (from v13 on), and partition index. The unused one of the first two is empty."""
 
 
 @dataclass
 class CachedPartition:
-    """A partition in a session: what to fetch, and what the client was last told."""
+    """A partition in a session: what to fetch, and the high watermark and log start offset that were reported last."""
 
     request: FetchPartition
-    told: tuple[int, int] | None = None
+    reported: tuple[int, int] | None = None
 
 
 @dataclass
 class FetchSession:
-    """A session; with id 0, a single full fetch that nobody remembers."""
+    """A fetch session. Id 0 is a full Fetch without a session."""
 
     session_id: int
     by_id: bool
@@ -39,7 +45,7 @@ class FetchSession:
     partitions: OrderedDict[Key, CachedPartition] = field(default_factory=OrderedDict)
 
     def update(self, request: FetchRequest) -> None:
-        """Take over what a request adds, changes and removes."""
+        """Apply a request: partitions that it adds, changes and forgets."""
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
@@ -53,18 +59,21 @@ class FetchSession:
                     known.request = partition
 
     def select(self, answers: Iterable[tuple[Key, PartitionData]]) -> list[tuple[Key, PartitionData]]:
-        """The answers that the client has to be told: if incremental, what has data, an error or moved marks."""
+        """Return the partitions to include in the response: all of a full Fetch, the changed ones of an incremental
+        one."""
         selected = []
         for key, answer in answers:
             known = self.partitions[key]
-            marks = (answer.high_watermark, answer.log_start_offset)
-            news = answer.records or answer.error_code or answer.diverging_epoch.epoch >= 0 or known.told != marks
-            if news or not self.incremental:
+            offsets = (answer.high_watermark, answer.log_start_offset)
+            changed = (
+                answer.records or answer.error_code or answer.diverging_epoch.epoch >= 0 or known.reported != offsets
+            )
+            if changed or not self.incremental:
                 selected.append((key, answer))
-            # After an error the client must hear of the partition again, even if nothing moved meanwhile.
-            known.told = None if answer.error_code else marks
+            # After an error the next response must include the partition, even if its offsets have not moved.
+            known.reported = None if answer.error_code else offsets
         if self.session_id:
-            # Who got data goes to the end, so that a small max_bytes does not starve the others.
+            # Partitions with records move to the end, so that a small max_bytes does not starve the others.
             for key, answer in selected:
                 if answer.records:
                     self.partitions.move_to_end(key)
@@ -72,14 +81,14 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The sessions of one node; when they are too many, the one longest unused goes."""
+    """The fetch sessions of one node. When all slots are used, the least recently used session is evicted."""
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def begin(self, request: FetchRequest, version: int) -> FetchSession:
-        """The session that a request belongs to, with the request applied to it.
+        """Return the session of a request, with the request applied to it.
 
         Raises:
             BrokerError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
@@ -99,12 +108,12 @@ class FetchSessionCache:
         return session
 
     def partitions(self, session_id: int) -> list[Key]:
-        """What a session fetches, nothing if it is unknown."""
+        """Return the partitions of a session; empty for an unknown one."""
         session = self._sessions.get(session_id)
         return list(session.partitions) if session is not None else []
 
     def end(self, session_id: int) -> None:
-        """Forget a session of which the client was not told."""
+        """Remove a session whose id was not sent to the client."""
         self._sessions.pop(session_id, None)
 
     def _continue(self, request: FetchRequest, by_id: bool) -> FetchSession:

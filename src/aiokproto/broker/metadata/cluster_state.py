@@ -1,8 +1,4 @@
-"""What all nodes of the cluster share: nodes, topics, leaders. Its only writer; no asyncio.
-
-There is one copy of the data, and any node could serve it, but each serves only the partitions it leads, so that
-clients have to find the leader and to follow it, as with a real cluster.
-"""
+"""The cluster's metadata in memory, and its only writer: nodes, topics, leaders, dynamic options. No asyncio."""
 
 from __future__ import annotations
 
@@ -31,19 +27,20 @@ from aiokproto.errors import BrokerError
 from aiokproto.runtime import current
 
 MAX_PARTITIONS = 10_000
-"""Most partitions that one request may add: each costs memory here, and a directory when it is written to."""
+"""Most partitions per CreateTopics or CreatePartitions entry: each one costs memory, and a directory once written
+to."""
 
 _PRODUCER_ID_BLOCK = 1000
 
 _CLUSTER, _TOPIC, _BROKER = "cluster", "topic", "broker"
-"""Kinds of metadata."""
+"""Kinds of entries in the metadata log."""
 
 _CHECKPOINTS = (checkpoints.LOG_START, checkpoints.RECOVERY_POINT, checkpoints.CLEANED)
 
 
 @dataclass
 class Node:
-    """A broker of the cluster. The port is 0 until it was started for the first time, and kept from then on."""
+    """A broker. The port is 0 until the first start if a free one is picked, and does not change from then on."""
 
     node_id: int
     host: str
@@ -52,29 +49,30 @@ class Node:
 
 
 class ClusterState:
-    """The shared state.
+    """The metadata of the cluster.
 
     Attributes:
         root: The data directory.
-        options: The broker's options.
+        options: The brokers' options.
         nodes: The nodes by id.
         topics: The topics by name.
         cluster_id: The cluster's id.
-        metadata: What is kept besides the logs.
-        clock: What time it is for the brokers.
-        on_leader_change: Called with a partition whose leader changed.
-        on_delete: Called with a topic that was deleted.
-        on_roll: Called with a log that has begun another segment.
+        metadata: The metadata log.
+        clock: The brokers' clock.
+        on_leader_change: Called with a partition after its leader changed.
+        on_delete: Called with a topic after it was deleted.
+        on_roll: Called with a log after it rolled a new segment.
     """
 
     def __init__(self, root: Path, nodes: dict[int, Node], options: BrokerOptions, clock: Clock | None = None) -> None:
-        """Begin, or go on from what is in ``root``. Nodes may come to ``nodes`` and go from it later."""
+        """Load the metadata in ``root``, or start empty. ``nodes`` is shared with the caller, who adds and removes
+        nodes."""
         self.root = root
         self.options = options
         self.clock: Clock = clock or SystemClock()
         self.nodes = nodes
         self.topics: dict[str, Topic] = {}
-        # As Kafka does, none that begins with a dash: command lines would take it for an option.
+        # Kafka's ids do not begin with a dash, which command line tools would parse as an option.
         self.cluster_id = base64.urlsafe_b64encode(bytes([0]) + current().uuid().bytes[1:]).decode().rstrip("=")
         self.on_leader_change: Callable[[Partition], None] = lambda partition: None
         self.on_delete: Callable[[Topic], None] = lambda topic: None
@@ -90,60 +88,64 @@ class ClusterState:
             shutil.rmtree(leftover, ignore_errors=True)
         self.metadata = MetadataLog(root)
         self._load()
-        # What is opened from now on was not there before, whatever directories there are.
+        # The clean shutdown covers only the logs that were open then. Directories of topics that are created from now
+        # on may have been copied here, so they are recovered.
         self._closed = False
 
-    # ---- questions
+    # ---- queries
 
     @property
     def alive(self) -> list[Node]:
-        """The nodes that are up."""
+        """The running nodes."""
         return [node for node in self.nodes.values() if node.alive]
 
     @property
     def controller_id(self) -> int:
-        """The node that acts as controller: the first that is up."""
+        """The id of the controller, which is the first running node; -1 without one."""
         return self.alive[0].node_id if self.alive else NO_LEADER
 
     def partitions(self) -> Iterator[Partition]:
-        """Every partition of every topic."""
+        """Yield every partition of every topic."""
         for topic in self.topics.values():
             yield from topic.partitions
 
     def logs(self) -> Iterator[Log]:
-        """Every log that is open."""
+        """Yield every open log."""
         return (partition.opened for partition in self.partitions() if partition.opened is not None)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic with that id."""
+        """Return the topic with an id, or None."""
         return self._by_id.get(topic_id)
 
     def find_partition(self, topic: str, index: int) -> Partition | None:
-        """A partition, or None."""
+        """Return a partition, or None."""
         found = self.topics.get(topic)
         if found is None or not 0 <= index < len(found.partitions):
             return None
         return found.partitions[index]
 
     def partition(self, topic: str, index: int) -> Partition:
-        """A partition.
+        """Return a partition.
 
         Raises:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         found = self.find_partition(topic, index)
         if found is None:
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail=f"there is no partition {topic}-{index}")
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail=f"partition {topic}-{index} does not exist")
         return found
 
     def led_partition(self, topic: str, index: int, node_id: int, leader_epoch: int = -1) -> Partition:
-        """A partition that this node leads, in the epoch which the client believes it is in (-1: it did not say).
+        """Return a partition that a node leads. ``leader_epoch`` is the client's current leader epoch, -1 if it sent
+        none.
 
         Raises:
-            BrokerError: The partition is unknown or led by another node, or the client's epoch is not the current one.
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH
+                if the epoch is older or newer than the partition's (KIP-320).
         """
         partition = self.partition(topic, index)
-        # Before the leader: a client that is behind must refresh, one that is ahead must wait for this broker.
+        # The epoch is checked before the leader, as in Kafka: a client with an older epoch must refresh its metadata,
+        # one with a newer epoch must wait until this broker has caught up.
         if 0 <= leader_epoch < partition.leader_epoch:
             raise BrokerError(ErrorCode.FENCED_LEADER_EPOCH)
         if leader_epoch > partition.leader_epoch:
@@ -153,7 +155,7 @@ class ClusterState:
         return partition
 
     def check_in_sync(self, partition: Partition) -> None:
-        """Whether as many replicas are in sync as ``min.insync.replicas`` asks for.
+        """Check that ``min.insync.replicas`` replicas are in sync.
 
         Raises:
             BrokerError: NOT_ENOUGH_REPLICAS.
@@ -166,11 +168,11 @@ class ClusterState:
             )
 
     def new_producer_id(self) -> int:
-        """A producer id that was never given before."""
+        """Return a producer id that was never assigned before."""
         producer_id = self._next_producer_id
         self._next_producer_id += 1
         if producer_id >= self._saved_producer_id:
-            # Reserved in blocks: ids may be lost in a crash, but none is given twice.
+            # Reserved in blocks, written before the first id of the block is used: a crash loses ids but repeats none.
             self._saved_producer_id = producer_id + _PRODUCER_ID_BLOCK
             self.metadata.put(_CLUSTER, "next_producer_id", self._saved_producer_id)
         return producer_id
@@ -190,15 +192,16 @@ class ClusterState:
         """Create a topic.
 
         Args:
-            name: Its name.
-            partitions: Number of partitions; -1 for the broker's default.
-            replication: Replicas of each; -1 for the broker's default.
-            configs: Its options.
-            assignment: The replicas of each partition, instead of both numbers; the first of each leads.
-            dry_run: Only check, and return what would be created.
+            name: The topic's name.
+            partitions: The number of partitions; -1 for ``num.partitions``.
+            replication: The replication factor; -1 for ``default.replication.factor``.
+            configs: The topic's options.
+            assignment: The replicas of each partition, instead of the two numbers. The first one is the preferred
+                leader.
+            dry_run: Only check, and return the topic that would be created (``validate_only``).
 
         Raises:
-            BrokerError: It cannot be created; the code says why.
+            BrokerError: The topic cannot be created, with CreateTopics' error code.
         """
         check_topic_name(name)
         if name in self.topics:
@@ -226,7 +229,10 @@ class ClusterState:
         return topic
 
     def _topic_id_on_disk(self, name: str, partitions: int) -> bytes | None:
-        """The topic that partitions' directories which are there already are of: they were put there to be served."""
+        """Return the topic id in existing directories of this name, None without any.
+
+        Directories copied from a real broker keep tsuccessor topic id when the topic is created.
+        """
         directories = [partition_directory(self.root, name, index) for index in range(partitions)]
         found = {topic_id for directory in directories if (topic_id := partition_metadata.read(directory)) is not None}
         taken = found & self._by_id.keys()
@@ -234,12 +240,13 @@ class ClusterState:
             others = f", also of {self._by_id[taken.pop()].name!r}" if taken else ""
             raise BrokerError(
                 ErrorCode.INCONSISTENT_TOPIC_ID,
-                detail=f"there are directories of partitions of {name!r}, of {len(found)} topic ids{others}",
+                detail=f"existing directories of {name!r} have {len(found)} topic ids{others}",
             )
         return next(iter(found), None)
 
     def offsets_topic(self) -> Topic:
-        """The topic that holds groups and their offsets; created when first asked for."""
+        """Return ``__consumer_offsets``, which is created on first use with at most as many replicas as there are
+        nodes."""
         topic = self.topics.get(OFFSETS_TOPIC)
         if topic is None:
             factor = min(self.options.number("offsets.topic.replication.factor"), len(self.nodes))
@@ -252,25 +259,25 @@ class ClusterState:
     def add_partitions(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None = None, *, dry_run: bool = False
     ) -> None:
-        """Grow a topic to ``count`` partitions.
+        """Increase a topic's number of partitions to ``count``.
 
         Raises:
-            BrokerError: It cannot be done; the code says why.
+            BrokerError: The partitions cannot be added, with CreatePartitions' error code.
         """
         topic = self.topics.get(name)
         if topic is None:
-            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail=f"there is no topic {name!r}")
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail=f"topic {name!r} does not exist")
         have = len(topic.partitions)
         if count <= have or count - have > MAX_PARTITIONS:
-            raise BrokerError(ErrorCode.INVALID_PARTITIONS, detail=f"{name!r} has {have} partitions, {count} asked for")
+            raise BrokerError(ErrorCode.INVALID_PARTITIONS, detail=f"{name!r} has {have} partitions, {count} requested")
         if assignments is not None and len(assignments) != count - have:
-            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail="one assignment for each new partition")
+            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail="expected one assignment per new partition")
         for nodes in assignments or ():
             self._check_replicas(nodes)
         for index in range(have, count):
             found = partition_metadata.read(partition_directory(self.root, name, index))
             if found not in (None, topic.topic_id):
-                detail = f"there is a directory of {name}-{index}, of another topic"
+                detail = f"the existing directory {name}-{index} belongs to another topic id"
                 raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID, detail=detail)
         if dry_run:
             return
@@ -284,7 +291,8 @@ class ClusterState:
         if not self.options.value("delete.topic.enable"):
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
         del self.topics[topic.name], self._by_id[topic.topic_id], self._by_metric_name[_metric_name(topic.name)]
-        # Before the topic: after a crash in between, another one of that name must not find these.
+        # Directories go before the metadata entry: if a crash comes in between, a topic that is created again under
+        # this name must not find them.
         for partition in topic.partitions:
             partition.log.delete()
         self.metadata.put(_TOPIC, topic.name, None)
@@ -295,29 +303,30 @@ class ClusterState:
         self.on_delete(topic)
 
     def configure_topic(self, topic: Topic, configs: Mapping[str, str | None]) -> None:
-        """Replace a topic's own options. Raises :class:`BrokerError` INVALID_CONFIG."""
+        """Replace a topic's config overrides. Raises :class:`BrokerError` INVALID_CONFIG."""
         topic.configure(TopicOptions(configs, self.options))
         self._save_topics([topic])
 
-    # ---- options of brokers
+    # ---- dynamic options of brokers (KIP-226)
 
     def dynamic_options(self, name: str) -> NodeOptions:
-        """What was changed for one node, by its id as text, or for all, by the empty name."""
+        """Return the dynamic options of one node, by its id as text, or of all nodes, by the empty name."""
         kind = NodeOptions if name else ClusterOptions
         return kind(self.metadata.get(_BROKER).get(name, {}), self.options)
 
     def set_dynamic_options(self, name: str, options: NodeOptions) -> None:
-        """Replace what was changed for one node, or for all. Every topic has the new defaults at once."""
+        """Replace the dynamic options of one node, or of all. Topics that inherit an option use the new value at
+        once."""
         self.metadata.put(_BROKER, name, options.overrides or None)
         if isinstance(options, ClusterOptions):
             self.options.dynamic = options.changes()
         for topic in self.topics.values():
             topic.configure(topic.options)
 
-    # ---- leaders
+    # ---- leaders and replicas
 
     def nodes_up(self, node_ids: Collection[int]) -> None:
-        """These nodes are up: they are in sync at once, and lead what nobody leads."""
+        """Mark nodes as running. Tsuccessor replicas join the ISR at once, and lead partitions that have no leader."""
         for node_id in node_ids:
             self.nodes[node_id].alive = True
         for partition in self.partitions():
@@ -328,10 +337,11 @@ class ClusterState:
         self._save_topics(self.topics.values())
 
     def node_down(self, node_id: int) -> None:
-        """A node is gone: its partitions go to replicas that are up."""
+        """Mark a node as stopped, and elect new leaders for its partitions."""
         self.nodes[node_id].alive = False
         for partition in self.partitions():
-            # The last replica in sync stays so: it is the one that has to come back.
+            # The last in-sync replica stays in the ISR, as in Kafka: only it can lead again without an unclean
+            # election.
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
             if partition.leader == node_id:
@@ -339,14 +349,14 @@ class ClusterState:
         self._save_topics(self.topics.values())
 
     def remove_node(self, node_id: int) -> None:
-        """Forget a node that is down; others get the replicas that it had."""
+        """Remove a stopped node. Other nodes replace it in the replica lists."""
         del self.nodes[node_id]
         for partition in self.partitions():
             if node_id not in partition.replicas:
                 continue
             free = [each for each in self.nodes if each not in partition.replicas]
-            heir = free[partition.index % len(free)] if free else None
-            replicas = [heir if each == node_id else each for each in partition.replicas]
+            successor = free[partition.index % len(free)] if free else None
+            replicas = [successor if each == node_id else each for each in partition.replicas]
             partition.replicas = [each for each in replicas if each is not None]
             partition.isr = [each for each in partition.replicas if self.nodes[each].alive] or partition.replicas[:]
             if partition.leader == NO_LEADER:
@@ -354,10 +364,10 @@ class ClusterState:
         self._save_topics(self.topics.values())
 
     def move_leader(self, topic: str, index: int, to_node: int | None = None) -> int:
-        """Have another replica lead a partition; a node that has no replica gets one. Returns the new leader's id.
+        """Elect another leader, and return its id. A node that is not a replica becomes one.
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; ELIGIBLE_LEADERS_NOT_AVAILABLE, if no other node can lead.
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; ELIGIBLE_LEADERS_NOT_AVAILABLE: no other node runs.
         """
         partition = self.partition(topic, index)
         if to_node is None:
@@ -377,10 +387,11 @@ class ClusterState:
         return to_node
 
     def elect(self, topic: str, index: int, *, unclean: bool = False) -> None:
-        """Have the preferred replica lead a partition; or if ``unclean``, any that is up lead one that has no leader.
+        """Elect the preferred replica, or if ``unclean`` any running replica of a partition without a leader (KIP-460).
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, or that no such replica can lead.
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE or
+                ELIGIBLE_LEADERS_NOT_AVAILABLE.
         """
         partition = self.partition(topic, index)
         preferred = partition.replicas[0]
@@ -399,22 +410,22 @@ class ClusterState:
         self._save_topics([self.topics[topic]])
 
     def reassign(self, topic: str, index: int, replicas: Sequence[int], *, may_resize: bool = True) -> None:
-        """Have a partition on other nodes, which is done at once: they share the data.
+        """Replace a partition's replicas (KIP-455). It completes at once, because all nodes share the data.
 
         Raises:
-            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT, also if none of the nodes is up;
-                INVALID_REPLICATION_FACTOR, if there are more or fewer than before and that is not wanted.
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT, also if none of the nodes runs;
+                INVALID_REPLICATION_FACTOR: the number of replicas changes and ``may_resize`` is False (KIP-860).
         """
         partition = self.partition(topic, index)
         self._check_replicas(replicas)
         if not may_resize and len(replicas) != len(partition.replicas):
             raise BrokerError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                detail=f"{topic}-{index} has {len(partition.replicas)} replicas, {len(replicas)} asked for",
+                detail=f"{topic}-{index} has {len(partition.replicas)} replicas, {len(replicas)} requested",
             )
         in_sync = [node_id for node_id in replicas if self.nodes[node_id].alive]
         if not in_sync:
-            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail=f"none of {list(replicas)} is up")
+            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail=f"none of the brokers {list(replicas)} runs")
         partition.replicas, partition.isr = list(replicas), in_sync
         if partition.leader not in in_sync:
             self._change_leader(partition, in_sync[0])
@@ -442,7 +453,8 @@ class ClusterState:
         replicas = [assignment[index] for index in sorted(assignment)]
         if sorted(assignment) != list(range(len(assignment))) or len({len(nodes) for nodes in replicas}) != 1:
             raise BrokerError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail="partitions must count from 0, with equally many replicas"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                detail="partitions must be numbered from 0 and have the same number of replicas",
             )
         self._check_counts(len(replicas), max(len(replicas[0]), 1))
         for nodes in replicas:
@@ -472,14 +484,14 @@ class ClusterState:
             checkpoint,
         )
         topic.partitions.append(partition)
-        # What was closed in good order can wait until it is needed.
+        # Recovery happens at the start, so that its time is not part of the first request.
         if not checkpoint.clean_shutdown:
             partition.open()
 
     def _add_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = self._by_id[topic.topic_id] = self._by_metric_name[_metric_name(topic.name)] = topic
 
-    # ---- on disk
+    # ---- persistence
 
     def _save_topics(self, topics: Iterable[Topic]) -> None:
         self.metadata.put_all((_TOPIC, topic.name, _as_json(topic)) for topic in topics)
@@ -507,7 +519,7 @@ class ClusterState:
         return log
 
     def checkpoint(self) -> None:
-        """Write down how far logs are on disk and compacted, and where they begin."""
+        """Write the checkpoint files: start offset, recovery point and cleaner offset of every log."""
         logs = {(each.topic, each.index): each.checkpoint for each in self.partitions()}
         offsets = {
             checkpoints.LOG_START: {key: log.start_offset for key, log in logs.items() if log.start_offset},
@@ -519,14 +531,14 @@ class ClusterState:
         self._checkpointed = {key for known in offsets.values() for key in known}
 
     def close(self) -> None:
-        """Flush and close every log."""
+        """Flush and close every log, and mark a clean shutdown."""
         for log in self.logs():
             log.close()
         self.checkpoint()
         checkpoints.mark_clean_shutdown(self.root)
 
     def close_handlers(self) -> None:
-        """Close every log, of which nothing has to stay."""
+        """Close the files of every log without flushing: a crash, or a temporary directory."""
         for log in self.logs():
             log.close_handlers()
 
@@ -542,5 +554,5 @@ def _as_json(topic: Topic) -> dict[str, object]:
 
 
 def _metric_name(topic: str) -> str:
-    """Kafka keeps topics apart by their metrics, where dots and underscores are the same."""
+    """Return the name in metrics, where Kafka replaces dots by underscores: two topics must not collide there."""
     return topic.replace(".", "_")

@@ -1,4 +1,8 @@
-"""The quotas that were set, and which of them is whose."""
+"""The configured quotas, and which of them applies to a client (KIP-546).
+
+The most specific quota applies: user and client id, user and default client id, user; then the same for the default
+user; then client id, default client id.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +32,16 @@ _MOST = {
 }
 
 MAX_ENTITIES = 100_000
-"""Most entities that can have quotas."""
+"""Most entities with quotas."""
 
 Entity = frozenset[tuple[str, "str | None"]]
-"""Whose quota it is: types and names; the name None is whoever has no quota of its own."""
+"""The entity of a quota: pairs of type and name. The name None is the default for names without their own quota."""
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 
 
 class FilterComponent(NamedTuple):
-    """What a question says about one type: of whom (EXACT), the default (DEFAULT), or anybody (ANY)."""
+    """One component of a DescribeClientQuotas filter: an entity type with a name (EXACT), the default, or any name."""
 
     kind: str
     match: int
@@ -45,12 +49,12 @@ class FilterComponent(NamedTuple):
 
 
 class ApplicableQuota(NamedTuple):
-    """A quota that applies to a client, and with whom the client shares it.
+    """The quota that applies to a client, and the key of the clients that share it.
 
     Attributes:
-        limit: The quota.
-        user: The user whose it is; empty: it is the client id's alone.
-        client_id: The client id; empty: it is the user's, whatever the client is called.
+        limit: The limit.
+        user: The user that shares it; empty if the quota is for a client id only.
+        client_id: The client id that shares it; empty if the quota is for all clients of a user.
     """
 
     limit: float
@@ -59,7 +63,7 @@ class ApplicableQuota(NamedTuple):
 
 
 class ClientQuotas:
-    """All quotas."""
+    """All configured quotas."""
 
     def __init__(self) -> None:
         self._quotas: dict[Entity, dict[str, float]] = {}
@@ -75,7 +79,7 @@ class ClientQuotas:
         """Set quotas of an entity; None removes one.
 
         Raises:
-            BrokerError: INVALID_REQUEST; its detail says why. Nothing is changed then.
+            BrokerError: INVALID_REQUEST with the reason, or POLICY_VIOLATION. Nothing is changed then.
         """
         keys = _check_entity(entity)
         if len({key for key, _ in changes}) < len(changes):
@@ -95,20 +99,21 @@ class ClientQuotas:
             self._quotas.pop(frozenset(entity), None)
         elif frozenset(entity) not in self._quotas and len(self._quotas) >= MAX_ENTITIES:
             raise BrokerError(
-                ErrorCode.POLICY_VIOLATION, detail=f"{MAX_ENTITIES} entities have quotas, which is the most"
+                ErrorCode.POLICY_VIOLATION, detail=f"{MAX_ENTITIES} entities have quotas, which is the limit"
             )
         else:
             self._quotas[frozenset(entity)] = quotas
 
-    # ---- questions
+    # ---- queries
 
     def describe(
         self, components: Sequence[FilterComponent], *, strict: bool
     ) -> list[tuple[Entity, Mapping[str, float]]]:
-        """The quotas of those entities that have what all components ask for; ``strict``: and nothing else.
+        """Return the entities that match all components, and their quotas; ``strict`` excludes entities with other
+        types.
 
         Raises:
-            BrokerError: INVALID_REQUEST or UNSUPPORTED_VERSION; its detail says why.
+            BrokerError: INVALID_REQUEST or UNSUPPORTED_VERSION, with the reason.
         """
         _check_components(components)
         return [
@@ -118,7 +123,7 @@ class ClientQuotas:
         ]
 
     def quota_for(self, key: QuotaType, user: str, client_id: str) -> ApplicableQuota | None:
-        """The quota that applies to a client: the most particular one; None: it has none."""
+        """Return the most specific quota that applies to a client, or None."""
         for name in (user, None):
             for client in (client_id, None):
                 limit = self._get(key, (USER, name), (CLIENT_ID, client))
@@ -134,32 +139,32 @@ class ClientQuotas:
         return None
 
     def for_address(self, key: QuotaType, address: str) -> float | None:
-        """The quota of a client's address, or None."""
+        """Return the quota of an IP address, or None."""
         own = self._get(key, (IP, address))
         return own if own is not None else self._get(key, (IP, None))
 
     def _get(self, key: QuotaType, *entity: tuple[str, str | None]) -> float | None:
         return self._quotas.get(frozenset(entity), {}).get(key)
 
-    # ---- on disk
+    # ---- persistence
 
     def to_json(self) -> list[dict[str, object]]:
-        """All quotas, for JSON."""
+        """Return all quotas, for JSON."""
         return [{"entity": sorted(entity), "quotas": quotas} for entity, quotas in self._quotas.items()]
 
     def load_json(self, entries: Sequence[Mapping[str, object]]) -> None:
-        """Take over what :meth:`to_json` gave. Raises TypeError, KeyError or ValueError if it is something else."""
+        """Load what :meth:`to_json` returned. Raises TypeError, KeyError or ValueError if it is invalid."""
         for entry in entries:
             entity, quotas = entry["entity"], entry["quotas"]
             if not isinstance(entity, list) or not isinstance(quotas, dict):
-                raise TypeError("a quota has an entity and values")
+                raise TypeError("a quota needs an entity (list) and quotas (object)")
             self._quotas[frozenset((str(kind), name) for kind, name in entity)] = {
                 str(key): float(value) for key, value in quotas.items()
             }
 
 
 def _check_entity(entity: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:
-    """The quotas that such an entity can have."""
+    """Check an entity, and return the quota types that it can have."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     kinds = {kind for kind, _ in entity}
@@ -211,7 +216,7 @@ def _check_components(components: Sequence[FilterComponent]) -> None:
         if each.match not in (EXACT, DEFAULT, ANY):
             raise _invalid(f"Unknown match type {each.match}")
         if (each.match == EXACT) == (each.name is None):
-            raise _invalid("A match string is given for exact matches, and for no others")
+            raise _invalid("A match string is required for exact matches, and not allowed for others")
     if IP in kinds and len(kinds) > 1:
         raise _invalid("Invalid entity filter component combination: ip cannot be combined with user or client-id")
 

@@ -1,4 +1,4 @@
-"""Access control lists: what they say, and which of them a filter or a question means."""
+"""Access control lists: resources, operations, entries and filters, with Kafka's numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokproto.error_codes import ErrorCode
 
 
 class ResourceType(IntEnum):
-    """What a permission is about."""
+    """The type of a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -22,7 +22,7 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a resource's name is meant; ANY and MATCH are for filters."""
+    """How an entry's name matches resources. ANY and MATCH occur only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -32,7 +32,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What is permitted or forbidden."""
+    """An operation on a resource."""
 
     UNKNOWN = 0
     ANY = 1
@@ -53,7 +53,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether it is permitted or forbidden."""
+    """Whether an entry allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -63,13 +63,13 @@ class Permission(IntEnum):
 
 WILDCARD = "*"
 CLUSTER_NAME = "kafka-cluster"
-"""The one resource of type CLUSTER."""
+"""The name of the only resource of type CLUSTER."""
 
 IMPLIED_BY = {
     Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
-"""What else permits an operation: who may read a topic may also describe it."""
+"""Operations that imply another one if they are allowed: READ on a topic implies DESCRIBE."""
 
 OPERATIONS = {
     ResourceType.TOPIC: (
@@ -99,7 +99,7 @@ OPERATIONS = {
         Operation.IDEMPOTENT_WRITE,
     ),
 }
-"""The operations that answers list as permitted, for the resources of which they do."""
+"""The operations of each resource type that responses report as authorized operations (KIP-430)."""
 
 REFUSALS = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -107,22 +107,22 @@ REFUSALS = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-    # All that can be permitted of users is to make tokens of theirs, and to see them.
+    # The only operations on users are CREATE_TOKENS and DESCRIBE_TOKENS (KIP-373).
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""What somebody hears who may not."""
+"""The error code of a failed authorization, by resource type."""
 
 
 class Acl(NamedTuple):
-    """One entry: on which resources, who, from where, may or may not do what.
+    """One entry: it allows or denies a principal an operation on resources.
 
     Attributes:
         resource_type: The type of the resources.
-        name: Their name, or the beginning of it; ``*`` as a literal name means all.
+        name: Their name, or its prefix; the literal name ``*`` matches all.
         pattern_type: LITERAL or PREFIXED.
-        principal: ``User:alice``; ``User:*`` means everybody.
-        host: The client's address; ``*`` means any.
-        operation: The operation; ALL means every one.
+        principal: ``User:alice``; ``User:*`` matches every user.
+        host: The client's IP address; ``*`` matches any.
+        operation: The operation; ALL matches every one.
         permission: ALLOW or DENY.
     """
 
@@ -134,19 +134,19 @@ class Acl(NamedTuple):
     operation: Operation
     permission: Permission
 
-    def is_about(self, principal: str, host: str) -> bool:
-        """Whether the entry concerns somebody at an address."""
+    def applies_to(self, principal: str, host: str) -> bool:
+        """Return whether the entry applies to a principal at an address."""
         return self.principal in (principal, "User:*") and self.host in (host, WILDCARD)
 
     def decides(self, operation: Operation) -> bool:
-        """Whether the entry permits or forbids the operation. Only what permits implies more than it says."""
+        """Return whether the entry allows or denies the operation. Only ALLOW entries imply other operations."""
         if self.operation in (operation, Operation.ALL):
             return True
         return self.permission is Permission.ALLOW and self.operation in IMPLIED_BY.get(operation, ())
 
 
 class AclFilter(NamedTuple):
-    """Which entries are meant; None, ANY and, of patterns, MATCH leave it open."""
+    """Selects entries. None and ANY match everything; the pattern type MATCH selects entries that apply to the name."""
 
     resource_type: ResourceType
     name: str | None
@@ -158,12 +158,12 @@ class AclFilter(NamedTuple):
 
     @property
     def unknown(self) -> str | None:
-        """Which part of the filter this broker does not know, if any."""
+        """The first part of the filter with an unknown value; None if all are known."""
         kinds = (self.resource_type, self.pattern_type, self.operation, self.permission)
         return next((type(kind).__name__ for kind in kinds if kind == 0), None)
 
     def matches(self, acl: Acl) -> bool:
-        """Whether the entry is one of those that are meant."""
+        """Return whether the filter selects an entry."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self._matches_name(acl)
@@ -178,7 +178,7 @@ class AclFilter(NamedTuple):
             return False
         if self.name is None:
             return True
-        # MATCH asks which entries concern a resource of that name, the others which are written so.
+        # MATCH selects the entries that apply to a resource of this name; the other types compare the entry's own name.
         if self.pattern_type is not PatternType.MATCH:
             return self.name == acl.name
         if acl.pattern_type is PatternType.PREFIXED:

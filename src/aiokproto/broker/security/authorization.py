@@ -1,4 +1,4 @@
-"""Keeping to the rules: what of a request is served, and what is refused."""
+"""Splits a request into the part that its client is authorized for, and refusals for the rest."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ IsAuthorized = Callable[[Operation, ResourceType, str], bool]
 
 
 class Authorization(NamedTuple):
-    """What becomes of a request.
+    """The outcome of authorizing a request.
 
     Attributes:
-        served: What of it is served; None: nothing.
-        refused: The answers to the rest, which belong into the one response.
+        permitted: The part to serve; None for nothing.
+        refused: The responses for the other parts, to be merged into the one response.
     """
 
-    served: Request[Any] | None
+    permitted: Request[Any] | None
     refused: list[Response]
 
 
 def authorize_request(
     request: Request[Any], version: int, is_authorized: IsAuthorized, name_of: NameOf
 ) -> Authorization:
-    """Hold a request to the rules of its API.
+    """Authorize a request by the required operations of its API.
 
     Raises:
-        BrokerError: All of it is refused; the code says for the lack of what.
+        BrokerError: All of it is refused, with the code of the resource type that the client is not authorized for.
     """
     rule = REQUIRED_OPERATIONS.get(api_name(request.api_key), INTER_BROKER)
     if rule.cluster is not None:
@@ -46,16 +46,17 @@ def authorize_request(
     forbidden = [
         (wanted, error) for wanted, error, allowed in _resources(request, rule, is_authorized, name_of) if not allowed
     ]
-    served: Request[Any] | None = request
+    permitted: Request[Any] | None = request
     refused: list[Response] = []
     for wanted, error in forbidden:
-        if served is not None:
-            served, hit = split(served, wanted, name_of)
+        if permitted is not None:
+            permitted, hit = split(permitted, wanted, name_of)
             refused += _refusal(hit, version, error)
-    if refused and rule.together and served is not None:
-        refused += _refusal(served, version, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        served = None
-    return Authorization(served, refused)
+    # AddPartitionsToTxn is all or nothing: a producer cannot use a transaction with half of its partitions.
+    if refused and rule.together and permitted is not None:
+        refused += _refusal(permitted, version, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        permitted = None
+    return Authorization(permitted, refused)
 
 
 def _refusal(hit: Request[Any] | None, version: int, error: ErrorCode) -> list[Response]:
@@ -83,7 +84,8 @@ def _transactional_ids(request: Request[Any], version: int) -> Iterator[str]:
 def _resources(
     request: Request[Any], rule: RequiredOperations, is_authorized: IsAuthorized, name_of: NameOf
 ) -> Iterator[tuple[Subject, ErrorCode, bool]]:
-    """The groups and topics that a request names, what refusing them is called, and whether that is due."""
+    """Yield the groups and topics that a request names, with the error code of a refusal and whether it is
+    authorized."""
     named = list(subjects(request, name_of))
     if rule.group is not None:
         for group in dict.fromkeys(each.group for each in named if each.group is not None):

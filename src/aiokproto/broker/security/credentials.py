@@ -1,4 +1,4 @@
-"""The SCRAM credentials of the users."""
+"""The SCRAM credentials of users (KIP-554)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Key = tuple[str, Mechanism]
 
 
 class Deletion(NamedTuple):
-    """A credential that shall go."""
+    """The deletion of a credential."""
 
     user: str
     mechanism: int
 
 
 class Upsertion(NamedTuple):
-    """A credential that shall come, or replace the one there is."""
+    """A new credential, or one that replaces an existing one."""
 
     user: str
     mechanism: int
@@ -37,7 +37,10 @@ class Upsertion(NamedTuple):
 
 
 class ScramCredentials:
-    """The credentials: those made from the passwords that were given in code, and those that clients have made."""
+    """SCRAM credentials: of the users in :class:`Security`, and those that AlterUserScramCredentials has set.
+
+    Only the second kind is persisted: the first is made from its password again at every start, with a new salt.
+    """
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._given = {
@@ -48,23 +51,23 @@ class ScramCredentials:
         self._all = dict(self._given)
 
     def find(self, user: str, mechanism: Mechanism) -> Credential | None:
-        """A user's credential, or None."""
+        """Return a user's credential, or None."""
         return self._all.get((user, mechanism))
 
     def of(self, user: str) -> dict[Mechanism, Credential]:
-        """All of a user's credentials."""
+        """Return all credentials of a user."""
         return {mechanism: known for (name, mechanism), known in self._all.items() if name == user}
 
     @property
     def users(self) -> list[str]:
-        """Everybody who has one."""
+        """The users that have a credential."""
         return list(dict.fromkeys(user for user, _ in self._all))
 
     def alter(self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]) -> dict[str, BrokerError | None]:
-        """Change credentials.
+        """Delete and upsert credentials.
 
         Returns:
-            For each user, why nothing was changed, or None.
+            For each user, the error for which nothing of it was changed, or None.
         """
         changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
         results: dict[str, BrokerError | None] = {}
@@ -99,10 +102,10 @@ class ScramCredentials:
             made = credential(mechanism, change.salt, change.iterations, change.salted_password)
             self._all[change.user, mechanism] = made
 
-    # ---- on disk
+    # ---- persistence
 
     def to_json(self) -> list[dict[str, str | int]]:
-        """What clients have made, for JSON."""
+        """Return the credentials set by AlterUserScramCredentials, for JSON."""
         return [
             {
                 "user": user,
@@ -117,7 +120,7 @@ class ScramCredentials:
         ]
 
     def load_json(self, entries: Sequence[Mapping[str, str | int]]) -> None:
-        """Take over what :meth:`to_json` gave. Raises KeyError or ValueError if it is something else."""
+        """Load what :meth:`to_json` returned. Raises KeyError or ValueError if it is invalid."""
         names = {mechanism.sasl_name: mechanism for mechanism in Mechanism}
         for entry in entries:
             salt, stored, server = (bytes.fromhex(str(entry[key])) for key in ("salt", "stored_key", "server_key"))

@@ -1,4 +1,4 @@
-"""SASL/OAUTHBEARER (RFC 7628): a token says who the client is, and somebody says whether to believe it."""
+"""SASL/OAUTHBEARER (RFC 7628): the client presents a bearer token, which a validator accepts or rejects."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from aiokproto.broker.security.sasl_server import AuthenticatedUser, Authenticat
 
 
 class Token(NamedTuple):
-    """What a token that is believed says.
+    """The claims of a valid token.
 
     Attributes:
-        user: Who its bearer is.
-        expires: When that ceases to be so, in milliseconds since the epoch.
+        user: The user's name.
+        expires: When the token expires, in milliseconds since the epoch.
     """
 
     user: str
@@ -25,7 +25,7 @@ class Token(NamedTuple):
 
 
 TokenValidator = Callable[[str], Token]
-"""Reads a token; raises ValueError if it is not to be believed."""
+"""Validates a token and returns its claims; raises ValueError if it is invalid."""
 
 _NAME = r"(?:[^=,\0]|=2C|=3D)+"
 _INITIAL = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
@@ -34,7 +34,7 @@ _REFUSED = b'{"status":"invalid_token"}'
 
 
 class OAuthBearerSaslServer:
-    """One client's proof. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
+    """One exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(self, validate: TokenValidator) -> None:
         self.authenticated_user: AuthenticatedUser | None = None
@@ -52,26 +52,28 @@ class OAuthBearerSaslServer:
         if bearer is None:
             raise AuthenticationFailed
         try:
-            said = self._validate(bearer["token"])
+            claims = self._validate(bearer["token"])
         except ValueError:
-            # The client hears why in a token, says that it has heard, and only then has failed.
+            # RFC 7628 §3.2.3: the server reports the error in a challenge, the client acknowledges it with %x01, and
+            # only then the exchange fails.
             self._refused = True
             return _REFUSED
         authorization_id = message["authzid"] or ""
-        if authorization_id not in ("", said.user):
+        if authorization_id not in ("", claims.user):
             raise AuthenticationFailed(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
-                f"from the token's principal name ({said.user})"
+                f"from the token's principal name ({claims.user})"
             )
-        self.authenticated_user = AuthenticatedUser(said.user, said.expires)
+        self.authenticated_user = AuthenticatedUser(claims.user, claims.expires)
         return b""
 
 
 def unsecured_validator(now: Callable[[], int]) -> TokenValidator:
-    """Kafka's default validator: a JSON web signature that nobody has signed, good enough for tests.
+    """Return Kafka's default validator, which accepts unsecured JSON Web Tokens. For tests only: the tokens are not
+    signed.
 
     Args:
-        now: Gives the time, in milliseconds since the epoch.
+        now: Returns the time in milliseconds since the epoch.
     """
 
     def validate(token: str) -> Token:
@@ -83,7 +85,7 @@ def unsecured_validator(now: Callable[[], int]) -> TokenValidator:
         claims = _json(parts[1])
         user = claims.get("sub")
         if not isinstance(user, str) or not user:
-            raise ValueError("the claim 'sub' is not a text")
+            raise ValueError("the claim 'sub' is not a string")
         expires = _milliseconds(claims, "exp")
         issued = _milliseconds(claims, "iat") if "iat" in claims else 0
         if now() >= expires or issued > now() or issued >= expires:
@@ -97,7 +99,7 @@ def _json(part: str) -> dict[str, Any]:
     try:
         found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError, RecursionError):
-        raise ValueError("the token's parts are not JSON in base64") from None
+        raise ValueError("the token's parts are not base64-encoded JSON") from None
     if not isinstance(found, dict):
         raise ValueError("the token's parts are not JSON objects")
     return found

@@ -1,4 +1,4 @@
-"""SASL/PLAIN (RFC 4616): the name and the password as they are."""
+"""SASL/PLAIN (RFC 4616): user name and password in clear text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiokproto.broker.security.sasl_server import AuthenticatedUser, Authenticat
 
 
 class PlainSaslServer:
-    """One client's proof. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
+    """One exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.authenticated_user: AuthenticatedUser | None = None
@@ -32,10 +32,10 @@ class PlainSaslServer:
 
 
 def check_authorization_id(authorization_id: str, user: str) -> None:
-    """Nobody may act for somebody else.
+    """Check that the authorization id, if there is one, is the user itself: Kafka has no impersonation.
 
     Raises:
-        AuthenticationFailed: The client wants to.
+        AuthenticationFailed: It is another user.
     """
     if authorization_id not in ("", user):
         raise AuthenticationFailed(

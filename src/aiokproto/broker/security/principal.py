@@ -1,4 +1,4 @@
-"""Who a client is."""
+"""Principals: ``User:alice``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Principal(NamedTuple):
-    """Whom a connection speaks for: ``User:alice``.
+    """The identity of an authenticated client (KafkaPrincipal).
 
     Attributes:
-        kind: ``User``, unless somebody invents another.
-        name: The user's name; of a TLS certificate, its subject.
+        kind: The principal type, ``User``.
+        name: The user's name, or the subject of its TLS certificate.
     """
 
     kind: str
@@ -21,14 +21,14 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
-"""Who has not said, where nobody has to."""
+"""The principal of a client on a listener without authentication."""
 
 
 def parse_principal(text: str) -> Principal:
-    """The principal that ``User:alice`` names.
+    """Parse ``User:alice``.
 
     Raises:
-        ValueError: There is no colon, or nothing on one side of it.
+        ValueError: The text is not ``type:name``.
     """
     kind, colon, name = text.partition(":")
     if not (kind and colon and name):

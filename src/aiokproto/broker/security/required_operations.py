@@ -1,4 +1,4 @@
-"""What a client must be permitted to do for each API: the table that the dispatcher goes by."""
+"""The operations that a client needs for each API, as in the Protocol section of Kafka's authorization docs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from aiokproto.broker.security.acls import Operation
 
 
 class RequiredOperations(NamedTuple):
-    """What a request needs.
+    """The operations that a request needs.
 
     Attributes:
-        cluster: An operation on the cluster; without it nothing of the request is done.
-        transaction: An operation on the request's transactional id, if it has one; likewise.
-        group: An operation on each group that it names; the others are served.
-        topic: An operation on each topic that it names; the others are served.
-        all_topics: An operation on the cluster that will do for every topic.
-        together: Whether one topic that is refused keeps the others from being served.
+        cluster: On the cluster; without it the whole request is refused.
+        transaction: On the request's transactional id, if it has one; without it the whole request is refused.
+        group: On each group that it names; only groups without it are refused.
+        topic: On each topic that it names; only topics without it are refused.
+        all_topics: On the cluster; it replaces ``topic`` for every topic.
+        together: Whether a refused topic refuses all others too.
     """
 
     cluster: Operation | None = None
@@ -28,7 +28,7 @@ class RequiredOperations(NamedTuple):
 
 
 _TABLE = (
-    # For everybody; or the handler decides, since Kafka's answer to who may not is more than an error.
+    # No operation, or the handler checks it, because Kafka's response differs from a plain error code.
     (RequiredOperations(), "ApiVersions SaslHandshake SaslAuthenticate GetTelemetrySubscriptions PushTelemetry"),
     (RequiredOperations(), "ShareFetch ShareAcknowledge"),
     (
@@ -95,4 +95,4 @@ _TABLE = (
 REQUIRED_OPERATIONS = {api: rule for rule, apis in _TABLE for api in apis.split()}
 
 INTER_BROKER = RequiredOperations(cluster=Operation.CLUSTER_ACTION)
-"""What has no rule is for the cluster's own nodes."""
+"""For APIs without a row: they are for brokers."""

@@ -1,4 +1,16 @@
-"""How far a connection has come in proving who it is. Pure: messages in, messages out."""
+"""SASL authentication of one connection: a pure state machine (Kafka's SaslServerAuthenticator).
+
+::
+
+    HANDSHAKE_OR_VERSIONS_REQUEST ── ApiVersions ──> HANDSHAKE_REQUEST
+              └──────────── SaslHandshake ─────────────┴──> AUTHENTICATE ── last token ──> COMPLETE ── SaslHandshake ──>
+              AUTHENTICATE
+    any state ── an unexpected request, a failed exchange, an expired session ──> FAILED
+
+After SaslHandshake v0 tokens are sent as bare frames without headers, after v1 inside of SaslAuthenticate (KIP-152). A
+connection whose session expires must authenticate again with the same mechanism as the same principal (KIP-368); until
+that is complete, nothing but the exchange is served.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +31,7 @@ _MIN_REAUTH_SECONDS = 1.0
 
 
 class _SaslState(Enum):
-    """What the client may send next."""
+    """Which request is expected next. Kafka's SaslState."""
 
     HANDSHAKE_OR_VERSIONS_REQUEST = 1
     HANDSHAKE_REQUEST = 2
@@ -29,21 +41,21 @@ class _SaslState(Enum):
 
 
 class SaslAuthenticator:
-    """The state of one connection, from its first request to its last re-authentication (KIP-43, KIP-152, KIP-368).
+    """The authentication state of a connection, including re-authentication (KIP-43, KIP-152, KIP-368).
 
     Attributes:
-        principal: Who it is; None before that is proven. It stays while the client proves it again.
-        by_token: Whether that was proven by a delegation token (KIP-48).
-        failure: Why the connection has to be closed, once what was said last is sent; None: it has not.
+        principal: The authenticated principal; None before. It stays while the client re-authenticates.
+        by_token: Whether the client authenticated with a delegation token (KIP-48).
+        failure: Why the connection must be closed after the current response; None while it need not.
     """
 
     def __init__(self, mechanisms: Mapping[str, Callable[[], SaslServer]], max_reauth_ms: int, clock: Clock) -> None:
-        """Begin.
+        """Start with an unauthenticated connection.
 
         Args:
-            mechanisms: The mechanisms that are enabled.
-            max_reauth_ms: After how long a client must prove again who it is (``connections.max.reauth.ms``); 0: when
-                its credentials expire, if they do.
+            mechanisms: The enabled mechanisms, each with a factory of exchanges.
+            max_reauth_ms: The longest session (``connections.max.reauth.ms``); 0 limits it only by the lifetime of the
+                credentials.
             clock: The broker's clock.
         """
         self.principal: Principal | None = None
@@ -58,57 +70,58 @@ class SaslAuthenticator:
         self._wrapped = False
         self._changed_mechanism: str | None = None
         self._ends: float | None = None
-        self._begun_again: float | None = None
+        self._reauthenticated_at: float | None = None
 
     @property
     def raw(self) -> bool:
-        """Whether the next frame is a token as it is, with no header: so it goes after a handshake of v0."""
+        """Whether the next frame is a bare token without header (after SaslHandshake v0)."""
         return self._state is _SaslState.AUTHENTICATE and not self._wrapped
 
     @property
     def complete(self) -> bool:
-        """Whether the client may send anything."""
+        """Whether the client has authenticated, and can send any request."""
         return self._state is _SaslState.COMPLETE
 
     def check_request(self, api_key: int) -> BrokerError | None:
-        """Look whether a request may be served now; if not, that is the connection's ``failure``.
+        """Check that a request is allowed in this state; otherwise set :attr:`failure`.
 
         Returns:
-            What the client is told before the connection is closed, if anything.
+            The error to respond with before the connection is closed; None to close it without a response.
         """
         state = self._state
         if state is _SaslState.COMPLETE:
             expired = self._ends is not None and self._clock.time() >= self._ends
             if expired and api_key != SaslHandshakeRequest.api_key:
-                self._fail("its session has expired, and it did not authenticate again")
+                self._fail("the session has expired, and the client did not re-authenticate")
             return None
         if state is _SaslState.AUTHENTICATE:
             if api_key == SaslAuthenticateRequest.api_key:
                 return None
-            self._fail(f"{api_name(api_key)} came during SASL authentication")
+            self._fail(f"{api_name(api_key)} was received during SASL authentication")
             return BrokerError(ErrorCode.ILLEGAL_SASL_STATE, detail=self.failure)
         allowed = {SaslHandshakeRequest.api_key}
         if state is _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             allowed.add(ApiVersionsRequest.api_key)
         if api_key not in allowed:
-            self._fail(f"{api_name(api_key)} came before SASL authentication")
+            self._fail(f"{api_name(api_key)} was received before SASL authentication")
         return None
 
     def api_versions_answered(self) -> None:
-        """The client was told which versions are served; it may not ask again before it is authenticated."""
+        """Record that ApiVersions was answered. As in Kafka, it is not served again before authentication."""
         if self._state is _SaslState.HANDSHAKE_OR_VERSIONS_REQUEST:
             self._state = _SaslState.HANDSHAKE_REQUEST
 
     def handshake(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
-        """The client names its mechanism. Where its session is to end, it begins anew so."""
+        """Start an exchange with the client's mechanism. On an authenticated connection this starts
+        re-authentication."""
         enabled = list(self._mechanisms)
         mechanism = request.mechanism
         if self.complete:
             now = self._clock.time()
-            soon = self._begun_again is not None and now - self._begun_again < _MIN_REAUTH_SECONDS
+            soon = self._reauthenticated_at is not None and now - self._reauthenticated_at < _MIN_REAUTH_SECONDS
             if self._ends is None or soon:
                 return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
-            self._begun_again = now
+            self._reauthenticated_at = now
         if mechanism not in self._mechanisms:
             self._fail(f"SASL mechanism {mechanism!r} is not enabled")
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
@@ -121,7 +134,7 @@ class SaslAuthenticator:
         return SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=enabled)
 
     def authenticate(self, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-        """A token of the client."""
+        """Process a token in a SaslAuthenticate request."""
         if self.complete:
             return _refused(
                 ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication"
@@ -140,7 +153,7 @@ class SaslAuthenticator:
         )
 
     def token(self, token: bytes) -> bytes:
-        """A token that came as it is; the answer goes back so too, unless there is a ``failure``."""
+        """Process a bare token. The returned one is sent as a bare frame too, unless there is a :attr:`failure`."""
         try:
             return self._step(token)[0]
         except AuthenticationFailed as error:
@@ -154,7 +167,7 @@ class SaslAuthenticator:
                 "re-authentication of another mechanism"
             )
         exchange = self._exchange
-        assert exchange is not None, "the handshake began it"
+        assert exchange is not None, "the handshake creates it"
         answer = exchange.step(token)
         proof = exchange.authenticated_user
         if proof is None:
@@ -170,7 +183,7 @@ class SaslAuthenticator:
         return answer, self._begin_session(proof.expires)
 
     def _begin_session(self, expires: int | None) -> int:
-        """How long the session lasts, in milliseconds; 0: as long as the connection."""
+        """Start the session, and return its lifetime in milliseconds; 0 for the lifetime of the connection."""
         limits = [self._max_reauth_ms] if self._max_reauth_ms else []
         if expires is not None:
             limits.append(max(expires - self._clock.wall(), 0))

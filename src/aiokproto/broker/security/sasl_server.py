@@ -1,4 +1,4 @@
-"""What the SASL mechanisms have in common."""
+"""The interface of the SASL mechanisms (like Java's SaslServer)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol
 
 
 class AuthenticationFailed(Exception):
-    """A client could not prove who it is.
+    """A client failed to authenticate.
 
     Attributes:
-        detail: What the client may know of the reason; None where that would tell it which users there are.
+        detail: The reason to report to the client; None if it would reveal whether a user exists.
     """
 
     def __init__(self, detail: str | None = None) -> None:
@@ -18,12 +18,12 @@ class AuthenticationFailed(Exception):
 
 
 class AuthenticatedUser(NamedTuple):
-    """What a client has proven.
+    """The user that a client has authenticated as.
 
     Attributes:
-        user: Who it is.
-        expires: When that ceases to be proven, in milliseconds since the epoch; None: never.
-        by_token: Whether it had a delegation token, and not the user's own secret (KIP-48).
+        user: The user's name.
+        expires: When the authentication expires, in milliseconds since the epoch; None for never.
+        by_token: Whether it used a delegation token instead of the user's own secret (KIP-48).
     """
 
     user: str
@@ -32,18 +32,18 @@ class AuthenticatedUser(NamedTuple):
 
 
 class SaslServer(Protocol):
-    """A mechanism at work: tokens from the client in, tokens for it out.
+    """The server side of one SASL exchange: tokens from the client in, tokens to the client out.
 
     Attributes:
-        proof: What came of it; None before.
+        authenticated_user: The result; None until the exchange is complete.
     """
 
     authenticated_user: AuthenticatedUser | None
 
     def step(self, token: bytes) -> bytes:
-        """The answer to a token.
+        """Process a token of the client, and return the one to send.
 
         Raises:
-            AuthenticationFailed: That is the end of it.
+            AuthenticationFailed: The exchange has failed.
         """
         ...

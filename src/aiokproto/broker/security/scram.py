@@ -1,6 +1,7 @@
-"""SCRAM (RFC 5802) as the server: credentials that hold no password, and the exchange that proves one.
+"""The server side of SCRAM (RFC 5802): credentials without passwords, and the exchange.
 
-With the extension ``tokenauth=true`` the name is a delegation token's id, and its HMAC in base64 the password (KIP-48).
+With the extension ``tokenauth=true`` the user name is a delegation token's id, and the password its base64 HMAC
+(KIP-48).
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 
 
 class Mechanism(IntEnum):
-    """The hashes, as Kafka numbers them."""
+    """The SCRAM mechanisms, with Kafka's numbers."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
 
     @property
     def sasl_name(self) -> str:
-        """As SASL calls it: ``SCRAM-SHA-256``."""
+        """The SASL name: ``SCRAM-SHA-256``."""
         return self.name.replace("_", "-")
 
     @property
     def digest(self) -> str:
-        """As :mod:`hashlib` calls the hash."""
+        """The name in :mod:`hashlib`."""
         return "sha256" if self is Mechanism.SCRAM_SHA_256 else "sha512"
 
 
 class Credential(NamedTuple):
-    """What the server keeps of a password: enough to check a proof, not to make one."""
+    """What the server stores of a password: enough to verify a client proof, not enough to make one."""
 
     salt: bytes
     iterations: int
@@ -48,7 +49,7 @@ class Credential(NamedTuple):
 
 
 def credential(mechanism: Mechanism, salt: bytes, iterations: int, salted_password: bytes) -> Credential:
-    """The credential of a password that was salted already, as clients send it."""
+    """Make a credential from a salted password, which AlterUserScramCredentials carries."""
     client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
     stored_key = hashlib.new(mechanism.digest, client_key).digest()
     server_key = hmac.digest(salted_password, b"Server Key", mechanism.digest)
@@ -56,13 +57,14 @@ def credential(mechanism: Mechanism, salt: bytes, iterations: int, salted_passwo
 
 
 def credential_of(mechanism: Mechanism, password: str, iterations: int = MIN_ITERATIONS) -> Credential:
-    """The credential of a password, with a salt of its own."""
+    """Make a credential from a password, with a new salt."""
     salt = current().random.randbytes(16)
     salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
     return credential(mechanism, salt, iterations, salted)
 
 
-# A name has no comma and no equals sign but as =2C and =3D; what is not looked at is still kept to its grammar.
+# Names escape comma and equals sign as =2C and =3D. Attributes that are ignored must still match the grammar of RFC
+# 5802 §7.
 _NAME = r"(?:[^=,\0]|=2C|=3D)+"
 _CLIENT_FIRST = re.compile(
     rf"(?P<header>n,(?:a=(?P<authzid>{_NAME}))?,)"
@@ -76,14 +78,14 @@ _CLIENT_FINAL = re.compile(
 
 
 class Account(NamedTuple):
-    """What a client logs in to: who knows the password of ``credential`` has given ``proof``."""
+    """A credential, and the user that its password authenticates."""
 
     credential: Credential
     authenticated_user: AuthenticatedUser
 
 
 class ScramSaslServer:
-    """One client's proof. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
+    """One exchange. See :class:`~aiokproto.broker.security.sasl_server.SaslServer`."""
 
     def __init__(
         self,
@@ -92,13 +94,13 @@ class ScramSaslServer:
         nonce: Callable[[], str] = lambda: current().random.randbytes(24).hex(),
         find_token: Callable[[str, Mechanism], Account | None] = lambda token_id, mechanism: None,
     ) -> None:
-        """Begin.
+        """Start an exchange.
 
         Args:
-            mechanism: The hash.
-            find: Gives a user's credential, or None.
-            nonce: Gives the server's part of the nonce.
-            find_token: Gives what a delegation token stands for, by its id, or None.
+            mechanism: The mechanism.
+            find: Returns a user's credential, or None.
+            nonce: Returns the server's part of the nonce.
+            find_token: Returns the account of a delegation token by its id, or None.
         """
         self.authenticated_user: AuthenticatedUser | None = None
         self._mechanism = mechanism
@@ -144,7 +146,8 @@ class ScramSaslServer:
         message = _CLIENT_FINAL.fullmatch(text)
         if message is None or message["nonce"] != self._nonce:
             raise AuthenticationFailed
-        # The header comes back, so that nobody between could have asked for less protection than the client did.
+        # The client repeats its GS2 header here, under the signature, so that a man in the middle cannot downgrade
+        # channel binding.
         if _from_base64(message["binding"]) != self._header.encode():
             raise AuthenticationFailed
         said = f"{self._said},{message['bare']}".encode()
@@ -173,7 +176,7 @@ def _from_base64(text: str) -> bytes:
         data = base64.b64decode(text, validate=True)
     except binascii.Error:
         raise AuthenticationFailed from None
-    # Bits that no byte holds would make several texts of one proof (RFC 4648 §3.5).
+    # Non-zero padding bits would give one proof several encodings (RFC 4648 §3.5).
     if _to_base64(data) != text:
         raise AuthenticationFailed
     return data

@@ -1,4 +1,8 @@
-"""What all nodes share of security and quotas: entries, credentials, tokens, limits. Its only writer."""
+"""The security state that all nodes share, and its only writer: ACLs, SCRAM credentials, delegation tokens, quotas.
+
+It is persisted as ``security.json`` (in Kafka, as records of the metadata log). Each change writes the whole file,
+because such changes are rare and small.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +31,20 @@ from aiokproto.errors import BrokerError, ConfigurationError
 
 
 class SecurityState:
-    """Lets clients in, and says what they may do.
+    """Authenticates and authorizes clients, and persists what these decisions are based on.
 
     Attributes:
-        authorizer: Who may do what; None: everybody may do everything.
+        authorizer: Decides authorizations; None if ``authorizer.class.name`` is not set: everything is allowed.
         credentials: The SCRAM credentials.
         tokens: The delegation tokens.
         limits: The quotas.
     """
 
     def __init__(self, root: Path, security: Security, options: BrokerOptions, clock: Clock) -> None:
-        """Begin, or go on from what is in ``root``.
+        """Load ``security.json`` from ``root`` if it exists.
 
         Raises:
-            ConfigurationError: An option cannot be used, or the file not be read.
+            ConfigurationError: An option is invalid, or the file is.
         """
         self._acls = _authorizer(options)
         self.authorizer = self._acls if options.value("authorizer.class.name") else None
@@ -56,7 +60,7 @@ class SecurityState:
             self._load()
 
     def connect(self, host: str, tls: SSLObject | None) -> ClientSession:
-        """What is known of a client that has connected."""
+        """Create the session of a new connection."""
         if not self._sasl:
             return ClientSession(host, principal_of(tls), None)
         return ClientSession(host, ANONYMOUS, SaslAuthenticator(self._mechanisms, self._max_reauth_ms, self._clock))
@@ -64,7 +68,7 @@ class SecurityState:
     def is_authorized(
         self, connection: ClientSession, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
-        """Whether a client may do something to a resource."""
+        """Return whether a client is authorized for an operation on a resource."""
         if self.authorizer is None:
             return True
         return self.authorizer.is_authorized(str(connection.principal), connection.host, operation, resource_type, name)
@@ -72,29 +76,29 @@ class SecurityState:
     def is_authorized_for_any(
         self, connection: ClientSession, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether there can be a resource of the type to which a client may do something."""
+        """Return whether a client is authorized for an operation on any resource of a type."""
         if self.authorizer is None:
             return True
         return self.authorizer.is_authorized_for_any(
             str(connection.principal), connection.host, operation, resource_type
         )
 
-    # ---- changes, kept on disk
+    # ---- persisted changes
 
     def add_acls(self, acls: Iterable[Acl]) -> None:
-        """Add entries."""
+        """Add ACLs."""
         self._acls.add(acls)
         self._save()
 
     def remove_acls(self, acls: Sequence[Acl]) -> None:
-        """Remove entries that are there."""
+        """Remove existing ACLs."""
         self._acls.remove(acls)
         self._save()
 
     def alter_credentials(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
     ) -> dict[str, BrokerError | None]:
-        """As :meth:`ScramCredentials.alter`."""
+        """Change SCRAM credentials; see :meth:`ScramCredentials.alter`."""
         results = self.credentials.alter(deletions, upsertions)
         self._save()
         return results
@@ -102,7 +106,7 @@ class SecurityState:
     def alter_quotas(
         self, entity: Sequence[tuple[str, str | None]], changes: Sequence[tuple[str, float | None]], *, dry_run: bool
     ) -> None:
-        """As :meth:`ClientQuotas.alter`."""
+        """Change quotas; see :meth:`ClientQuotas.alter`."""
         self.client_quotas.alter(entity, changes, dry_run=dry_run)
         if not dry_run:
             self._save()
@@ -130,7 +134,7 @@ class SecurityState:
         }
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text(json.dumps(document, indent=1))
-        # It holds what passwords can be guessed from.
+        # SCRAM credentials allow offline guessing of passwords, so only the owner can read the file.
         temporary.chmod(0o600)
         temporary.replace(self._path)
 
@@ -138,10 +142,10 @@ class SecurityState:
         try:
             document = json.loads(self._path.read_text())
             if document["version"] != 1:
-                raise ValueError(f"it is of version {document['version']}, not 1")
+                raise ValueError(f"version {document['version']} is not supported, expected 1")
             self.credentials.load_json(document["scram_credentials"])
             self.client_quotas.load_json(document["client_quotas"])
-            # A file of before there were tokens has none.
+            # Files written before delegation tokens were supported have no such key.
             self.tokens.load_json(document.get("delegation_tokens", []))
             self._acls.add(_read(entry) for entry in document["acls"])
         except (ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""What a node knows of one client's connection."""
+"""The security session of one connection: address, principal, and the state of authentication."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ from aiokproto.errors import BrokerError
 
 
 class ClientSession:
-    """A client's connection.
+    """The security session of a connection.
 
     Attributes:
-        host: The client's address.
-        sasl: How far it has come in proving who it is; None where SASL is not spoken.
+        host: The client's IP address.
+        sasl: The state of SASL authentication; None if the listener has no SASL.
     """
 
     def __init__(self, host: str, principal: Principal, sasl: SaslAuthenticator | None) -> None:
-        """Begin; ``principal`` is who it is until SASL says otherwise."""
+        """``principal`` is the connection's principal until SASL has authenticated one."""
         self.host = host
         self.sasl = sasl
         self._principal = principal
 
     @property
     def principal(self) -> Principal:
-        """Whom it speaks for."""
-        proven = self.sasl.principal if self.sasl is not None else None
-        return proven or self._principal
+        """The authenticated principal."""
+        authenticated = self.sasl.principal if self.sasl is not None else None
+        return authenticated or self._principal
 
     @property
     def authenticated(self) -> bool:
-        """Whether the client has said who it is, or need not."""
+        """Whether the client has authenticated, or the listener does not require it."""
         return self.sasl is None or self.sasl.principal is not None
 
     def check_delegation(self) -> None:
-        """Whether the client may ask for delegation tokens: nobody may not, nor who has but a token himself (KIP-48).
+        """Check that the client can use delegation token APIs (KIP-48).
+
+        An anonymous client has no user to create a token for. A client that authenticated with a token must not create
+        others, or a leaked token could be extended for ever.
 
         Raises:
             BrokerError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
@@ -45,5 +48,5 @@ class ClientSession:
 
     @property
     def failure(self) -> str | None:
-        """Why the connection has to be closed, once what there was to say is sent; None: it has not."""
+        """Why the connection must be closed after the current response; None while it need not."""
         return self.sasl.failure if self.sasl is not None else None

@@ -1,4 +1,4 @@
-"""What the broker's user says about security that Kafka's options cannot hold: secrets and callables."""
+"""The security arguments of a ``Cluster`` that Kafka's options cannot express: secrets and callables."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True)
 class Security:
-    """How clients connect, and the secrets by which they prove who they are.
+    """The security protocol, and the secrets of users.
 
-    All else is Kafka's own options, in ``config``: ``sasl.enabled.mechanisms``, ``connections.max.reauth.ms``,
-    ``ssl.keystore.location`` (PEM: private key and certificates), ``ssl.truststore.location``, ``ssl.client.auth``,
-    ``authorizer.class.name``, ``super.users``, ``allow.everyone.if.no.acl.found``, ``delegation.token.*``.
+    Everything else is in ``config``, by Kafka's own option names: ``sasl.enabled.mechanisms``,
+    ``connections.max.reauth.ms``, ``ssl.keystore.location`` (PEM: private key and certificates),
+    ``ssl.truststore.location``, ``ssl.client.auth``, ``authorizer.class.name``, ``super.users``,
+    ``allow.everyone.if.no.acl.found``, ``delegation.token.*``.
 
     Attributes:
-        protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; all nodes listen so.
-        users: Passwords by user, for PLAIN and SCRAM; more SCRAM users can be made by AlterUserScramCredentials.
-        ssl_context: For ``SSL`` and ``SASL_SSL``, a server's context instead of the ``ssl.*`` options.
-        token_validator: Reads the tokens of OAUTHBEARER, and raises ValueError for one it does not believe; None: as
-            Kafka does if it is told nothing, unsecured JSON web tokens are believed.
+        protocol: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``; for all nodes.
+        users: Passwords by user, for PLAIN and SCRAM. AlterUserScramCredentials can add SCRAM users.
+        ssl_context: A server-side context for ``SSL`` and ``SASL_SSL``, instead of the ``ssl.*`` options.
+        token_validator: Validates OAUTHBEARER tokens; raises ValueError for an invalid one. None accepts unsecured JSON
+            Web Tokens, as Kafka's default validator does.
     """
 
     protocol: SecurityProtocol = "PLAINTEXT"

@@ -1,4 +1,4 @@
-"""TLS for the listeners, and what a client's certificate says of who it is."""
+"""The TLS context of the listeners, and the principal of a client certificate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokproto.errors import ConfigurationError
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
-# As RFC 2253 abbreviates them, and Java with it.
+# The abbreviations of RFC 2253, which Java's X500Principal uses.
 _ATTRIBUTES = {
     "commonName": "CN",
     "countryName": "C",
@@ -27,10 +27,10 @@ _ATTRIBUTES = {
 
 
 def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext | None:
-    """What the listeners encrypt with, or None.
+    """Return the TLS context of the listeners; None without TLS.
 
     Raises:
-        ConfigurationError: There is no certificate, or it cannot be used.
+        ConfigurationError: The certificate is missing or invalid.
     """
     if not security.tls:
         return None
@@ -38,7 +38,9 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
         return security.ssl_context
     keystore, truststore = str(options.value("ssl.keystore.location")), str(options.value("ssl.truststore.location"))
     if not keystore:
-        raise ConfigurationError(f"{security.protocol} needs ssl.keystore.location, a PEM file, or an ssl_context")
+        raise ConfigurationError(
+            f"{security.protocol} needs ssl.keystore.location (a PEM file) or Security(ssl_context=…)"
+        )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     path = keystore
     try:
@@ -50,16 +52,16 @@ def server_context(security: Security, options: BrokerOptions) -> ssl.SSLContext
         raise ConfigurationError(f"{path} cannot be used for TLS: {error}") from None
     context.verify_mode = _CLIENT_AUTH[str(options.value("ssl.client.auth"))]
     if context.verify_mode is not ssl.CERT_NONE and not truststore:
-        raise ConfigurationError("ssl.client.auth needs ssl.truststore.location: whose certificates to believe")
+        raise ConfigurationError("ssl.client.auth needs ssl.truststore.location, the CA certificates of clients")
     return context
 
 
 def principal_of(tls: ssl.SSLObject | None) -> Principal:
-    """Who a client is by its certificate."""
+    """Return the principal of a client certificate: its subject; ANONYMOUS without a certificate."""
     certificate: dict[str, Any] | None = tls.getpeercert() if tls is not None else None
     if not certificate:
         return ANONYMOUS
-    # From the most particular to the most general, the other way round than in the certificate.
+    # RFC 2253 starts with the most specific part (CN), the certificate ends with it.
     parts = ["+".join(_attribute(*pair) for pair in part) for part in reversed(certificate["subject"])]
     return Principal("User", ",".join(parts))
 

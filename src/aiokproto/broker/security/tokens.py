@@ -1,4 +1,8 @@
-"""Delegation tokens (KIP-48, KIP-373): secrets that stand for a user for a while, so that jobs need not have his."""
+"""Delegation tokens (KIP-48, KIP-373): short-lived credentials of a user for jobs that must not have the user's own
+secret.
+
+A token's secret is the HMAC of its id under ``delegation.token.secret.key``: the broker stores no token secrets.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +21,25 @@ from aiokproto.errors import BrokerError
 from aiokproto.runtime import current
 
 MAX_TOKENS = 10_000
-"""Most tokens that there are at a time: each costs memory, and room in the file."""
+"""Most tokens at a time: each costs memory, and a part of the file."""
 MAX_NAMES = 4096
-"""Most characters of all the principals in one of them."""
+"""Most characters of all principals in one token."""
 
 _LATEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """A token. Times in milliseconds since the epoch.
+    """A delegation token. Times are milliseconds since the epoch.
 
     Attributes:
-        token_id: Its name, with which its bearer logs in.
-        owner: Whom it stands for.
-        requester: Who asked for it; the owner, or somebody who may act so for him.
-        renewers: Who may renew and end it besides the owner.
-        issued: When it was made.
-        expires: When it ceases to be good, unless it is renewed.
-        ends: Until when it can be renewed.
+        token_id: Its id, which is the user name in SCRAM.
+        owner: The user that it authenticates.
+        requester: The user that created it: the owner, or one with CREATE_TOKENS on the owner (KIP-373).
+        renewers: The users besides the owner that can renew and expire it.
+        issued: When it was created.
+        expires: When it expires unless it is renewed.
+        ends: The latest time to which it can be renewed.
     """
 
     token_id: str
@@ -47,24 +51,24 @@ class DelegationToken:
     ends: int
 
     def concerns(self, principal: Principal) -> bool:
-        """Whether it is somebody's: he owns it, has asked for it, or may renew it."""
+        """Return whether a principal is its owner, requester or renewer."""
         return principal in (self.owner, self.requester, *self.renewers)
 
     def has_expired(self, now: int) -> bool:
-        """Whether it is no longer good."""
+        """Return whether it has expired."""
         return min(self.expires, self.ends) < now
 
 
 class DelegationTokens:
-    """The tokens of a cluster."""
+    """All delegation tokens of a cluster."""
 
     def __init__(self, options: BrokerOptions, now: Callable[[], int], changed: Callable[[], None]) -> None:
-        """Begin without any.
+        """Start without tokens.
 
         Args:
-            options: The broker's options, ``delegation.token.*`` of them.
-            now: Gives the time, in milliseconds since the epoch.
-            changed: Called when there is something new to be kept.
+            options: The broker's options (``delegation.token.*``).
+            now: Returns the time in milliseconds since the epoch.
+            changed: Called after each change, to persist the tokens.
         """
         self._secret = str(options.value("delegation.token.secret.key")).encode()
         self._max_lifetime = options.number("delegation.token.max.lifetime.ms")
@@ -79,29 +83,31 @@ class DelegationTokens:
         return iter(self._tokens.values())
 
     def hmac(self, token: DelegationToken) -> bytes:
-        """The token's secret, which the broker can always make again from its own."""
+        """Return the token's secret, computed from the broker's secret key."""
         return hmac.digest(self._secret, token.token_id.encode(), "sha512")
 
     def check_enabled(self) -> None:
-        """Raise :class:`BrokerError` DELEGATION_TOKEN_AUTH_DISABLED if ``delegation.token.secret.key`` is not given."""
+        """Raise :class:`BrokerError` DELEGATION_TOKEN_AUTH_DISABLED if ``delegation.token.secret.key`` is not set."""
         if not self._secret:
             raise BrokerError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
 
-    # ---- what clients ask for
+    # ---- requests
 
     def create(
         self, owner: Principal, requester: Principal, renewers: Sequence[Principal], max_lifetime_ms: int
     ) -> DelegationToken:
-        """Make a token.
+        """Create a token.
 
         Args:
-            owner: Whom it shall stand for.
-            requester: Who asks for it.
-            renewers: Who may renew it besides the owner.
-            max_lifetime_ms: How long it can be kept alive; 0 or less, or more than the broker's limit: that.
+            owner: The user that it authenticates.
+            requester: The user that requests it.
+            renewers: The users besides the owner that can renew it.
+            max_lifetime_ms: The longest lifetime with renewals; capped by ``delegation.token.max.lifetime.ms``, which
+                also applies to 0 and below.
 
         Raises:
-            BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION: there are too many.
+            BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, INVALID_PRINCIPAL_TYPE; POLICY_VIOLATION: too many tokens or
+                principals.
         """
         if any(renewer.kind != "User" for renewer in renewers):
             raise BrokerError(ErrorCode.INVALID_PRINCIPAL_TYPE, detail="only users can renew a token")
@@ -120,10 +126,11 @@ class DelegationTokens:
         return token
 
     def renew(self, secret: bytes, period_ms: int, principal: Principal) -> int:
-        """Have a token live on for a while from now; 0 or less, or more than the broker's limit: for as long as that.
+        """Extend a token to ``period_ms`` from now; capped by ``delegation.token.expiry.time.ms``, which also applies
+        to 0 and below.
 
         Returns:
-            When it expires now.
+            The new expiry time.
 
         Raises:
             BrokerError: DELEGATION_TOKEN_AUTH_DISABLED, DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, or
@@ -135,13 +142,13 @@ class DelegationTokens:
         return self._set_expiry(token, self._now() + _limited(period_ms, self._renewal))
 
     def expire(self, secret: bytes, period_ms: int, principal: Principal) -> int:
-        """Have a token expire a while from now; less than 0: at once.
+        """Let a token expire ``period_ms`` from now; below 0 removes it at once.
 
         Returns:
-            When it expires now.
+            The new expiry time.
 
         Raises:
-            BrokerError: As :meth:`renew`.
+            BrokerError: See :meth:`renew`.
         """
         token = self._find(secret)
         _check_renewer(token, principal)
@@ -154,7 +161,7 @@ class DelegationTokens:
         return now
 
     def sweep(self) -> None:
-        """Forget the tokens that have expired."""
+        """Remove expired tokens."""
         now = self._now()
         expired = [token for token in self if token.has_expired(now)]
         for token in expired:
@@ -163,11 +170,11 @@ class DelegationTokens:
             self._changed()
 
     def account(self, token_id: str, mechanism: Mechanism) -> Account | None:
-        """What logs in with a token: its secret in base64 is the password. None if there is no such token."""
+        """Return the SCRAM account of a token, whose password is its base64 secret. None for an unknown token."""
         token = self._tokens.get(token_id)
         if token is None or not self._secret:
             return None
-        # Not made before it is asked for: it takes thousands of hashes, and few tokens are used with both mechanisms.
+        # Computed on first use: it takes thousands of hashes, and most tokens are used with one mechanism.
         known = self._credentials.get((token_id, mechanism))
         if known is None:
             known = credential_of(mechanism, base64.b64encode(self.hmac(token)).decode())
@@ -202,14 +209,14 @@ class DelegationTokens:
         for mechanism in Mechanism:
             self._credentials.pop((token.token_id, mechanism), None)
 
-    # ---- on disk
+    # ---- persistence
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The tokens, for JSON; without their secrets."""
+        """Return the tokens without their secrets, for JSON."""
         return [asdict(token) for token in self]
 
     def load_json(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Take over what :meth:`to_json` gave. Raises KeyError, TypeError or ValueError if it is something else."""
+        """Load what :meth:`to_json` returned. Raises KeyError, TypeError or ValueError if it is invalid."""
         for entry in entries:
             owner, requester, *renewers = (
                 Principal(str(kind), str(name))
@@ -219,8 +226,8 @@ class DelegationTokens:
             self._put(DelegationToken(str(entry["token_id"]), owner, requester, tuple(renewers), *times))
 
 
-def _limited(asked_ms: int, most_ms: int) -> int:
-    return min(asked_ms, most_ms) if asked_ms > 0 else most_ms
+def _limited(requested_ms: int, limit_ms: int) -> int:
+    return min(requested_ms, limit_ms) if requested_ms > 0 else limit_ms
 
 
 def _check_renewer(token: DelegationToken, principal: Principal) -> None:

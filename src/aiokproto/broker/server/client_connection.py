@@ -1,6 +1,10 @@
-"""A client's connection: its bytes as frames, and answers in pieces that it can take.
+"""A client's connection: received bytes as frames, and responses with flow control.
 
-Small frames are cut out of one buffer; what is left of a large one is read to where it stays, and copied no more.
+Small frames are copied out of one receive buffer. For a frame larger than that buffer a separate one is allocated, and
+the transport reads the rest of the frame directly into it: a large Produce request is not copied again.
+
+Flow control works in both directions. When the buffer is full, reading is paused, so that TCP slows the client down. A
+response is written in pieces, and the next piece waits while the transport's own buffer is full.
 """
 
 from __future__ import annotations
@@ -12,105 +16,106 @@ from typing import Any, cast
 from aiokproto.codec.frames import frame_buffer
 
 _BUFFER = 1 << 17
-"""What is read ahead of a client's requests, which are answered one after the other."""
+"""The size of the receive buffer: how much is read ahead of the request that is being served."""
 
 _PIECE = 1 << 18
-"""An answer is given to the transport in pieces: what the socket does not take, it copies."""
+"""Responses are written in pieces of this size: the transport copies what the socket does not accept at once."""
 
 _LENGTH = 4
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """One connection.
+    """A connection, as an asyncio protocol.
 
     Attributes:
-        transport: Its transport; None before it is made.
+        transport: Its transport; None before ``connection_made``.
     """
 
     transport: asyncio.Transport | None = None
 
     def __init__(self, accept: Callable[[ClientConnection], None]) -> None:
-        """``accept`` is called when the connection is made."""
+        """``accept`` is called once the connection is established (after the TLS handshake)."""
         self._accept = accept
         self._buffer = bytearray(_BUFFER)
-        # What was read, and not taken yet, is between these two; what is missing of a large frame comes to the third.
+        # Received but unread bytes are between _begin and _end. While a large frame is incomplete, _rest is the part of
+        # it that is still to be filled, and the buffer is empty.
         self._begin = 0
         self._end = 0
         self._rest: memoryview | None = None
         self._reading = True
         self._ended = False
         self._lost: ConnectionError | None = None
-        self._arrival: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
+        self._data_waiter: asyncio.Future[None] | None = None
+        self._write_waiter: asyncio.Future[None] | None = None
 
-    # ---- what the broker does
+    # ---- called by the server
 
     def info(self, name: str) -> Any:
-        """What the transport knows of itself, such as its ``peername``."""
+        """Return the transport's extra info, such as ``peername``."""
         return None if self.transport is None else self.transport.get_extra_info(name)
 
     async def read_size(self) -> int:
-        """Wait for a frame; returns its size, which is anything that four bytes can say.
+        """Wait for the next frame and return its size, unchecked: it can be negative or huge.
 
         Raises:
-            EOFError: The client has ended the connection.
-            ConnectionError: It is lost.
+            EOFError: The client closed the connection.
+            ConnectionError: The connection is lost.
         """
         while self._end - self._begin < _LENGTH:
-            await self._more()
+            await self._wait_for_data()
         self._begin += _LENGTH
         return int.from_bytes(self._buffer[self._begin - _LENGTH : self._begin], "big", signed=True)
 
     async def read_frame(self, size: int) -> bytes | memoryview:
-        """The frame, of that size. Raises as :meth:`read_size`."""
+        """Read the frame of that size. Raises like :meth:`read_size`."""
         begin, end = self._begin, self._begin + size
         if end <= self._end:
             self._begin = end
             frame = bytes(memoryview(self._buffer)[begin:end])
-            self._read_on()
+            self._make_room()
             return frame
         large = frame_buffer(size)
         have = self._end - begin
         large[:have] = memoryview(self._buffer)[begin : self._end]
         self._begin = self._end = 0
         self._rest = large[have:]
-        self._read_on()
+        self._make_room()
         while self._rest is not None:
-            await self._more()
+            await self._wait_for_data()
         return large
 
     async def send(self, data: bytes | bytearray) -> None:
-        """Write an answer; returns once the client has taken most of it. Raises as :meth:`read_size`."""
+        """Write a response. Returns once the client has received most of it. Raises like :meth:`read_size`."""
         assert self.transport is not None
         view = memoryview(data)
         for begin in range(0, len(data), _PIECE):
             if self._lost is not None:
                 raise self._lost
             if self.transport.is_closing():
-                # asyncio logs a warning of its own for each write to a transport that has failed.
+                # Writing to a failed transport makes asyncio log a warning per write.
                 raise ConnectionResetError("the connection is closing")
             self.transport.write(view[begin : begin + _PIECE])
-            if self._room is not None:
-                await self._room
+            if self._write_waiter is not None:
+                await self._write_waiter
 
     def close(self, last: bytes = b"") -> None:
-        """Write what is left to say, and close."""
+        """Send the last bytes, if any, and close the connection."""
         if self.transport is not None:
             if last:
                 self.transport.write(last)
             self.transport.close()
 
     def abort(self) -> None:
-        """Cut the connection."""
+        """Close the connection without sending what is buffered."""
         if self.transport is not None:
             self.transport.abort()
 
     @property
     def closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Whether the connection is closed or closing."""
         return self.transport is None or self.transport.is_closing()
 
-    # ---- what the transport tells
+    # ---- called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # No assertion: uvloop's transports are no subclasses of asyncio's.
@@ -121,7 +126,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._rest is not None:
             return self._rest
         if self._end == len(self._buffer):
-            # Some transports have more to hand over, though they were told to pause.
+            # Some transports deliver more data after they were paused.
             self._buffer = self._buffer + bytes(_BUFFER)
         return memoryview(self._buffer)[self._end :]
 
@@ -140,7 +145,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._ended = True
         self._wake()
-        # What was asked before the end is still answered; TLS cannot be open in one direction.
+        # Requests received before the end of the stream are still answered (TCP half-close). TLS cannot be half closed.
         return self.info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -149,30 +154,30 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.resume_writing()
 
     def pause_writing(self) -> None:
-        self._room = asyncio.get_running_loop().create_future()
+        self._write_waiter = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        room, self._room = self._room, None
+        room, self._write_waiter = self._write_waiter, None
         if room is not None and not room.done():
             room.set_result(None)
 
     # ---- inside
 
-    async def _more(self) -> None:
+    async def _wait_for_data(self) -> None:
         if self._lost is not None:
             raise self._lost
         if self._ended:
             raise EOFError
-        self._read_on()
-        self._arrival = asyncio.get_running_loop().create_future()
-        await self._arrival
+        self._make_room()
+        self._data_waiter = asyncio.get_running_loop().create_future()
+        await self._data_waiter
 
     def _wake(self) -> None:
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        if self._data_waiter is not None and not self._data_waiter.done():
+            self._data_waiter.set_result(None)
 
-    def _read_on(self) -> None:
-        """Make room at the buffer's end, if there is none, and read again."""
+    def _make_room(self) -> None:
+        """Make room at the end of the buffer, and resume reading if it was paused."""
         if self._begin == self._end:
             self._begin = self._end = 0
             if len(self._buffer) > _BUFFER:

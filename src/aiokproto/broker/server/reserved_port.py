@@ -1,4 +1,4 @@
-"""A node's port, which stays the node's while it is stopped."""
+"""Reserves a node's port while the node is stopped."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 
 class ReservedPort:
-    """Keeps a port from others by a socket that is bound to it, and does not listen: clients are refused.
+    """Reserves a port with a socket that is bound to it but does not listen: connections are refused.
 
-    Without it the system may give the port to any process that asks for one, or to a client as its own end of a
-    connection to that very port, which is then connected to itself.
+    Without it the operating system could give the port to another process, or to a client as the local port of its own
+    reconnect attempt: TCP then connects that socket to itself.
     """
 
     def __init__(self) -> None:
         self._held: socket.socket | None = None
 
     def hold(self, family: int, address: Any) -> None:
-        """Bind to the address of a socket that listens no more. Where that cannot be done the port is free."""
+        """Bind to the address of a closed server socket. If that fails the port is not reserved."""
         self.release()
         if family == socket.AF_UNSPEC:
-            # A simulated network gives no port twice.
+            # The simulated network never assigns a port twice.
             return
         held = socket.socket(family, socket.SOCK_STREAM)
         try:
             if os.name == "posix":
-                # There may still be connections of the one before.
+                # Connections of the stopped node may still be in TIME_WAIT.
                 held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -37,12 +37,12 @@ class ReservedPort:
             self._held = held
 
     def take(self) -> socket.socket | None:
-        """The socket to listen on, if the port is held; it is the caller's from now on."""
+        """Return the bound socket, if the port is reserved. The caller owns it from now on."""
         held, self._held = self._held, None
         return held
 
     def release(self) -> None:
-        """Let go of the port."""
+        """Release the port."""
         if self._held is not None:
             self._held.close()
             self._held = None

@@ -1,4 +1,4 @@
-"""One node's server: frames in, frames out, in order."""
+"""The socket server of one node: one task per connection, one request at a time (Kafka's SocketServer)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = logging.getLogger("aiokproto.broker")
 
 
 class SocketServer:
-    """Listens for a node.
+    """Listens for a node, and serves its connections.
 
-    The requests of a connection are handled one after the other, as Kafka does: what is sent ahead waits, a long poll
-    holds up its own connection and no other.
+    The requests of a connection are served one after the other, as in Kafka: pipelined requests wait in the socket, and
+    a long poll delays only its own connection. This keeps responses in request order, as the protocol requires.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class SocketServer:
         self._connections: dict[asyncio.Task[None], ClientConnection] = {}
 
     async def start(self) -> None:
-        """Listen; a port of 0 becomes the one that was free, and stays the node's."""
+        """Start listening. With port 0 a free port is picked, and stays the node's."""
         node = self._node
         tls = self._listener.tls
-        held = self._port.take()
-        where: dict[str, Any] = {"host": node.host, "port": node.port} if held is None else {"sock": held}
+        reserved = self._port.take()
+        where: dict[str, Any] = {"host": node.host, "port": node.port} if reserved is None else {"sock": reserved}
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 lambda: ClientConnection(self._accept),
@@ -50,19 +50,20 @@ class SocketServer:
                 ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS if tls else None,
             )
         except BaseException:
-            if held is not None:
-                held.close()
+            if reserved is not None:
+                reserved.close()
             raise
         node.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
-        """Stop listening and cut all connections, whatever is parked on them. The port is held from then on."""
+        """Stop listening and close all connections, also those with waiting requests. The port is reserved from then
+        on."""
         if self._server is None:
             return
         server, self._server = self._server, None
         addresses = [(each.family, each.getsockname()) for each in server.sockets]
         server.close()
-        # A name with several addresses may have a port for each.
+        # A host name with several addresses may have a different port for each: these are not reserved.
         if len(addresses) == 1:
             self._port.hold(*addresses[0])
         self._listener.close()
@@ -74,7 +75,7 @@ class SocketServer:
         await server.wait_closed()
 
     def _accept(self, client: ClientConnection) -> None:
-        # A connection may have been accepted just before the server was closed.
+        # The event loop may deliver a connection that was accepted just before close().
         if self._server is None:
             client.abort()
             return
@@ -89,7 +90,7 @@ class SocketServer:
                 try:
                     await self._answer_all(client, connection)
                 finally:
-                    # A node that ends has no sessions any more to end one of.
+                    # When the whole node stops, its share sessions end with it.
                     if self._server is not None:
                         self._dispatcher.disconnected(connection)
         except CloseConnection as error:

@@ -1,8 +1,9 @@
-"""The transaction coordinator: what becomes of each transactional id, kept in the topic of transactions. No asyncio.
+"""The transaction coordinator (Kafka's TransactionCoordinator and TransactionStateManager). No asyncio.
 
-An id belongs to the partition of the topic which it hashes to, and is coordinated by that partition's leader. A step of
-a transaction is written to the log before it counts; one that is decided is brought to all its partitions, and complete
-once they have their markers. What cannot be brought anywhere, because the partition has no leader, waits for one.
+Every step of a transaction is appended to ``__transaction_state`` before it takes effect. After EndTxn the coordinator
+writes a marker to each partition, and completes the transaction when all of them have it. A partition without a leader
+gets its marker when it has one again; until then the transaction stays in a ``Prepare`` state, and its producer is
+answered CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
@@ -26,37 +27,39 @@ from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
 from aiokproto.records.control import encode_end_transaction
 
-_SETTLED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
-"""A partition that refuses a marker so has seen a newer one: the transaction is over there."""
+_ENDED_THERE = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""A partition that rejects a marker with these codes has seen a newer epoch: the transaction has ended there."""
 
 
 _RETRY_SECONDS = 10.0
-"""When an abort that could not be kept is tried again: how often Kafka looks for transactions that are overdue."""
+"""When to retry the abort of a timed out transaction that could not be replicated. Kafka's
+``transaction.abort.timed.out.transaction.cleanup.interval.ms``."""
 
 _STEP_MS = 20
-"""The least to wait for the wall clock to go on: for a loop with a coarse clock, less than its step is no time."""
+"""The shortest timer. It is longer than the step of a coarse clock (16 ms on Windows), so that the wall clock has moved
+when the timer fires."""
 
 
 class TransactionCoordinator:
-    """All transactions of the cluster, whichever node coordinates them."""
+    """All transactional ids of the cluster, whichever node coordinates them."""
 
     def __init__(self, state: ClusterState, groups: GroupCoordinator) -> None:
         self._state = state
         self._groups = groups
         self._transactions: dict[str, TransactionMetadata] = {}
-        # Of transactions that are ending: the partitions without a marker.
+        # Transactional id to the partitions that have no marker yet, for transactions in a Prepare state.
         self._pending_markers: dict[str, set[TopicPartition]] = {}
         self._timers: dict[str, Timer] = {}
         self._loading: dict[int, Timer] = {}
 
     def start(self) -> None:
-        """Read the transactions from their topic, if there is one, and go on with what was decided."""
+        """Load the transactions from ``__transaction_state``, and finish those in a ``Prepare`` state."""
         topic = self._state.topics.get(TRANSACTIONS_TOPIC)
         for partition in topic.partitions if topic is not None else ():
             self._load(partition)
 
     def close(self) -> None:
-        """Stop the timers and forget everything."""
+        """Cancel the timers and drop all state."""
         for timer in (*self._timers.values(), *self._loading.values()):
             timer.cancel()
         self._timers.clear()
@@ -64,10 +67,10 @@ class TransactionCoordinator:
         self._transactions.clear()
         self._pending_markers.clear()
 
-    # ---- producer coordinates what
+    # ---- partitions of __transaction_state
 
     def partition_of(self, transactional_id: str) -> Partition:
-        """The partition of their topic that an id belongs to; the topic is created when first asked for."""
+        """Return the partition that an id hashes to. The topic is created on first use."""
         topic = self._state.topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             number = self._state.options.number
@@ -83,7 +86,7 @@ class TransactionCoordinator:
         return partition_for(transactional_id, topic.partitions)
 
     def check(self, transactional_id: str, node_id: int) -> None:
-        """Check that a node coordinates the id.
+        """Check that a node coordinates an id.
 
         Raises:
             BrokerError: INVALID_REQUEST, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
@@ -97,11 +100,12 @@ class TransactionCoordinator:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def leader_changed(self, partition: Partition) -> None:
-        """A partition has a new leader: its transactions are read anew, and it gets the markers it has missed."""
+        """Reload the transactions of a moved ``__transaction_state`` partition, or write pending markers to another
+        partition."""
         if partition.topic == TRANSACTIONS_TOPIC:
             self._drop(partition)
             if partition.leader != NO_LEADER:
-                # Not at once: as with a real coordinator, whoever asks meanwhile hears that it is loading.
+                # Not synchronously: as in Kafka, requests that arrive before the load get COORDINATOR_LOAD_IN_PROGRESS.
                 clock = self._state.clock
                 self._loading[partition.index] = clock.call_at(clock.time(), self._load, partition)
         elif partition.leader != NO_LEADER:
@@ -110,7 +114,7 @@ class TransactionCoordinator:
                 self._write_pending_markers(transactional_id)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Nothing waits for its partitions any more."""
+        """Drop pending markers of a deleted topic's partitions."""
         if topic.name == TRANSACTIONS_TOPIC:
             self.close()
             return
@@ -118,24 +122,24 @@ class TransactionCoordinator:
             self._write_pending_markers(transactional_id)
 
     def check_enough_replicas(self, transactional_id: str) -> None:
-        """Check that what is decided of a transaction would have the replicas it is to have before anybody is told.
+        """Check ``transaction.state.log.min.isr``: a decision must be replicated before the producer learns of it.
 
         Raises:
-            BrokerError: COORDINATOR_NOT_AVAILABLE: too few are in sync (``transaction.state.log.min.isr``).
+            BrokerError: COORDINATOR_NOT_AVAILABLE: too few replicas are in sync.
         """
         try:
             self._state.check_in_sync(self.partition_of(transactional_id))
         except BrokerError as error:
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, detail=error.detail) from None
 
-    # ---- what is known
+    # ---- queries
 
     def find(self, transactional_id: str) -> TransactionMetadata | None:
-        """What is known of an id, or None."""
+        """Return the metadata of an id, or None."""
         return self._transactions.get(transactional_id)
 
     def transactions_of(self, node_id: int) -> Iterator[TransactionMetadata]:
-        """What a node coordinates.
+        """Yield the transactions that a node coordinates.
 
         Raises:
             BrokerError: COORDINATOR_LOAD_IN_PROGRESS.
@@ -144,18 +148,18 @@ class TransactionCoordinator:
             raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return (each for key, each in self._transactions.items() if self.partition_of(key).leader == node_id)
 
-    # ---- what producers ask for; ``check`` comes before
+    # ---- requests of producers; handlers call ``check`` first
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch | None
     ) -> TransactionMetadata:
-        """A producer begins to use an id.
+        """Assign a producer id and epoch to a transactional id (InitProducerId).
 
         Raises:
             BrokerError: INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, COORDINATOR_NOT_AVAILABLE
                 (:meth:`check_enough_replicas`);
-                CONCURRENT_TRANSACTIONS: a transaction had to be aborted first, or has not ended yet, and the producer
-                has to ask again.
+                CONCURRENT_TRANSACTIONS: the previous transaction is being aborted or completed, and the producer
+                must retry.
         """
         if not 0 < timeout_ms <= self._state.options.number("transaction.max.timeout.ms"):
             raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, detail=f"{timeout_ms} ms")
@@ -178,7 +182,7 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         client_version: int = 0,
     ) -> None:
-        """Partitions become a part of the open transaction, or begin one.
+        """Add partitions to the ongoing transaction, or begin one.
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or
@@ -193,7 +197,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
-        """Which partitions are no part of the open transaction.
+        """Return the partitions that are not part of the ongoing transaction.
 
         Raises:
             BrokerError: As :meth:`add_partitions`.
@@ -203,19 +207,20 @@ class TransactionCoordinator:
     def verify_or_add_partition(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partition: Partition, *, adds: bool, abortable: bool
     ) -> None:
-        """What a leader asks before a producer's first batch in a partition (KIP-890).
+        """Verify or add a partition before a leader appends a transaction's first batch to it (KIP-890).
 
         Args:
             transactional_id: The producer's.
             producer: The producer.
             partition: Where it writes.
-            adds: Writing adds the partition to the transaction; else it must have been added before.
-            abortable: Whether the producer knows TRANSACTION_ABORTABLE.
+            adds: Whether Produce adds the partition (transaction version 2). Otherwise AddPartitionsToTxn must have
+                added it.
+            abortable: Whether the request's version has the code TRANSACTION_ABORTABLE.
 
         Raises:
             BrokerError: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING,
-                INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS; TRANSACTION_ABORTABLE or INVALID_TXN_STATE, if it was
-                not added.
+                INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS; TRANSACTION_ABORTABLE or INVALID_TXN_STATE: the
+                partition was not added.
         """
         coordinator = self.partition_of(transactional_id)
         if coordinator.leader == NO_LEADER:
@@ -232,7 +237,8 @@ class TransactionCoordinator:
                 code = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_TXN_STATE
                 raise BrokerError(code, detail=f"{where[0]}-{where[1]} was not added to the transaction")
         except BrokerError as error:
-            # A producer that is fenced by a partition may recover, one that is fenced by its coordinator may not.
+            # PRODUCER_FENCED is fatal for a producer. In a Produce response it may come from stale coordinator state,
+            # so Kafka returns INVALID_PRODUCER_EPOCH, after which the producer asks the coordinator again.
             if error.code is ErrorCode.PRODUCER_FENCED:
                 raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, detail=error.detail) from None
             raise
@@ -240,10 +246,10 @@ class TransactionCoordinator:
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, commit: bool, client_version: int = 0
     ) -> TransactionMetadata:
-        """Commit or abort.
+        """Commit or abort the ongoing transaction (EndTxn).
 
         Returns:
-            The transaction; its ``identity`` is the producer's from now on.
+            The transaction. Its ``identity`` has the producer's next id and epoch.
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, or
@@ -262,7 +268,7 @@ class TransactionCoordinator:
     def write_marker(
         self, partition: Partition, producer: ProducerIdAndEpoch, commit: bool, coordinator_epoch: int
     ) -> None:
-        """End a producer's transaction in a partition.
+        """Append a commit or abort marker to a partition.
 
         Raises:
             BrokerError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
@@ -279,10 +285,10 @@ class TransactionCoordinator:
         if partition.topic == OFFSETS_TOPIC:
             self._groups.transaction_ended(partition, producer.producer_id, commit)
 
-    # ---- time
+    # ---- timeouts and expiration
 
     def expire(self) -> None:
-        """Forget the ids that nobody used for ``transactional.id.expiration.ms``."""
+        """Remove ids that were not used for ``transactional.id.expiration.ms``."""
         before = self._state.clock.wall() - self._state.options.number("transactional.id.expiration.ms")
         for transactional_id in [each for each, known in self._transactions.items() if known.expired(before)]:
             self._append(transactional_id, None)
@@ -293,7 +299,8 @@ class TransactionCoordinator:
         transaction = self._transactions[transactional_id]
         deadline = transaction.deadline
         if deadline is not None and now < deadline:
-            # Two clocks: the wall's may have been set back, or be the coarser one.
+            # The timer runs on the monotonic clock, the deadline is wall time, which may have been set back or be
+            # coarser.
             self._set_timer(transaction)
         elif deadline is not None:
             try:
@@ -341,7 +348,7 @@ class TransactionCoordinator:
         self.partition_of(transactional_id).append(builder.close(), now)
 
     def _write_pending_markers(self, transactional_id: str) -> None:
-        """Write the markers that can be written, and complete the transaction if these were all."""
+        """Write markers to the partitions that have a leader, and complete the transaction when none is pending."""
         transaction = self._transactions[transactional_id]
         pending = self._pending_markers[transactional_id]
         epoch = self.partition_of(transactional_id).leader_epoch
@@ -354,7 +361,7 @@ class TransactionCoordinator:
                 try:
                     self.write_marker(partition, producer, transaction.commits, epoch)
                 except BrokerError as error:
-                    if error.code not in _SETTLED:
+                    if error.code not in _ENDED_THERE:
                         raise
             pending.discard(where)
         if not pending:

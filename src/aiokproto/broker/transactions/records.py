@@ -1,4 +1,4 @@
-"""The records of the topic of transactions, in Kafka's own format: int16 version, then the payload."""
+"""The records of ``__transaction_state``: an int16 version, then the payload, as Kafka writes them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from aiokproto.codec.payloads.transactions import PartitionsSchema, TransactionL
 _INT16 = struct.Struct(">h")
 _KEY_VERSION = 0
 _VALUE_VERSION = 1
-"""The flexible version, which Kafka writes where transaction.version is 1 or more."""
+"""The flexible version, which Kafka writes if ``transaction.version`` is 1 or more."""
 
 _STATUS = {status.number: status for status in TransactionStatus}
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """The key of a transaction's record."""
+    """Encode the key of a transactional id's record."""
     return _INT16.pack(_KEY_VERSION) + TransactionLogKey(transactional_id=transactional_id).encode(_KEY_VERSION)
 
 
 def encode_value(transaction: TransactionMetadata) -> bytes:
-    """The value of a transaction's record."""
+    """Encode the value of a transactional id's record."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
         topics.setdefault(topic, []).append(partition)
@@ -32,7 +32,7 @@ def encode_value(transaction: TransactionMetadata) -> bytes:
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.status.number,
-        # As in Kafka: what has not begun has no partitions, which is not the same as none.
+        # As in Kafka, Empty is encoded with null instead of an empty list.
         transaction_partitions=None
         if transaction.status is TransactionStatus.EMPTY
         else [PartitionsSchema(topic=topic, partition_ids=partitions) for topic, partitions in topics.items()],
@@ -44,12 +44,12 @@ def encode_value(transaction: TransactionMetadata) -> bytes:
 
 
 def decode_key(key: bytes) -> str:
-    """The transactional id that a record is about."""
+    """Decode the transactional id of a record's key."""
     return TransactionLogKey.decode(key[_INT16.size :], _KEY_VERSION).transactional_id
 
 
 def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
-    """What a record says of a transaction."""
+    """Decode the value of a transactional id's record."""
     (version,) = _INT16.unpack_from(value)
     read = TransactionLogValue.decode(value[_INT16.size :], version)
     return TransactionMetadata(

@@ -1,7 +1,8 @@
-"""The life of a transactional id, as a pure state machine: producer may do what next, and what it becomes by that.
+"""The state machine of one transactional id (Kafka's TransactionMetadata). Pure.
 
-A :class:`Transaction` never changes: each step checks producer asks and returns the next one, which counts once it is
-in the log. So a coordinator that fails between two steps is followed by one that knows all that was promised.
+A :class:`TransactionMetadata` is immutable. Each step validates the producer and the current status, and returns the
+next value, which takes effect once the coordinator has appended it to the log. So a coordinator that fails between two
+steps is succeeded by one that knows everything that was answered.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ NO_PRODUCER_ID = NO_EPOCH = -1
 
 MAX_EPOCH = 0x7FFF
 LAST_EPOCH = MAX_EPOCH - 1
-"""The last epoch that a producer is given: the one after it is left for fencing."""
+"""The last epoch that a producer gets. The one after it is reserved for fencing this producer."""
 
 EPOCH_BUMP = 2
-"""The transaction version in which each transaction has an epoch of its own (KIP-890)."""
+"""The first transaction version in which every transaction increments the epoch (KIP-890)."""
 
 NewId = Callable[[], int]
 
@@ -29,7 +30,7 @@ TopicPartition = tuple[str, int]
 
 
 class TransactionStatus(Enum):
-    """Kafka's states, by their number in the log and the name that tools see."""
+    """Kafka's transaction states: the number in the log, and the name in ListTransactions."""
 
     EMPTY = (0, "Empty")
     ONGOING = (1, "Ongoing")
@@ -42,12 +43,12 @@ class TransactionStatus(Enum):
 
     @property
     def number(self) -> int:
-        """As it is in the log."""
+        """The number in the log."""
         return self.value[0]
 
     @property
     def text(self) -> str:
-        """As tools see it."""
+        """The name in responses and tools."""
         return self.value[1]
 
 
@@ -55,7 +56,7 @@ _ENDING = (TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """A producer as it names itself."""
+    """The producer id and epoch that a request carries."""
 
     producer_id: int
     epoch: int
@@ -63,21 +64,22 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True)
 class TransactionMetadata:
-    """What is known of a transactional id.
+    """The state of a transactional id.
 
     Attributes:
         transactional_id: The id.
-        producer_id: The producer that may use it.
-        producer_epoch: The epoch that it must have; -1 before the first was given.
-        timeout_ms: How long a transaction may take before it is aborted.
-        status: Where it is.
-        partitions: Where the open or ending transaction has written, or is about to.
+        producer_id: The current producer id.
+        producer_epoch: The current epoch; -1 before the first InitProducerId.
+        timeout_ms: How long a transaction can stay ongoing before it is aborted.
+        status: The transaction state.
+        partitions: The partitions of the ongoing or ending transaction.
         updated: When it changed last (ms).
-        started: When the transaction began (ms); -1 while there is none.
-        last_epoch: The epoch before, with which a producer may come back that has not heard of the new one.
-        previous_producer_id: The id before, likewise.
-        next_producer_id: The id that follows when the transaction is complete, as epochs ran out; -1 for none.
-        client_version: The transaction version that its producer last spoke.
+        started: When the transaction began (ms); -1 without one.
+        last_epoch: The previous epoch. A producer that retries with it has missed the response with the current one.
+        previous_producer_id: The previous producer id, for the same reason.
+        next_producer_id: The producer id after this transaction, since the epochs of the current one are exhausted; -1
+            if they are not.
+        client_version: The transaction version of its last request.
     """
 
     transactional_id: str
@@ -95,24 +97,24 @@ class TransactionMetadata:
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
-        """The producer that may use it from now on, or will once the transaction is complete."""
+        """The producer id and epoch for the next transaction; valid once an ending transaction is complete."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdAndEpoch(self.next_producer_id, 0)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def ending(self) -> bool:
-        """Whether it is decided, but not all partitions know."""
+        """Whether it is decided, but some partitions have no marker yet."""
         return self.status in _ENDING
 
     @property
     def commits(self) -> bool:
-        """Whether it is, or was, to be committed."""
+        """Whether the decision is, or was, to commit."""
         return self.status in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
 
     @property
     def deadline(self) -> int | None:
-        """When it is aborted (ms), if it is open."""
+        """When it times out (ms); None unless it is ongoing."""
         return self.started + self.timeout_ms if self.status is TransactionStatus.ONGOING else None
 
     # ---- InitProducerId
@@ -120,14 +122,14 @@ class TransactionMetadata:
     def initialized(
         self, timeout_ms: int, known: ProducerIdAndEpoch | None, new_id: NewId, now: int
     ) -> TransactionMetadata:
-        """A producer begins to use the id, and fences whoever did before.
+        """Assign the next epoch, which fences the previous user of the id.
 
-        An open transaction is aborted first: then the result is ending, and the producer has to ask again.
+        An ongoing transaction is aborted first: the result is then ending, and the producer must retry.
 
         Args:
-            timeout_ms: How long its transactions may take.
-            known: What the producer was before, if it goes on after an error (KIP-360).
-            new_id: Gives a producer id never given before.
+            timeout_ms: The timeout of its transactions.
+            known: The producer's current id and epoch, if it recovers from an error (KIP-360); None for a new producer.
+            new_id: Returns an unused producer id.
             now: The time (ms).
 
         Raises:
@@ -155,7 +157,7 @@ class TransactionMetadata:
         if known.epoch == self.producer_epoch or self.producer_epoch == NO_EPOCH:
             return replace(fresh, producer_epoch=self.producer_epoch + 1, last_epoch=self.producer_epoch)
         if known.epoch == self.last_epoch:
-            # It has asked before, and the answer was lost.
+            # A retry: the epoch was incremented before, and the response was lost.
             return fresh
         raise self._fenced(known)
 
@@ -166,15 +168,15 @@ class TransactionMetadata:
             or (known.producer_id == self.previous_producer_id and known.epoch >= LAST_EPOCH)
         )
 
-    # ---- AddPartitionsToTxn, AddOffsetsToTxn, and what is added by writing
+    # ---- AddPartitionsToTxn, AddOffsetsToTxn, and Produce from transaction version 2 on
 
     def with_partitions(
         self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], client_version: int, now: int
     ) -> TransactionMetadata:
-        """Partitions become a part of the transaction, which begins with the first ones.
+        """Add partitions to the transaction. The first ones begin it.
 
         Returns:
-            Itself, if there is nothing new.
+            The next value; ``self`` if all partitions were added before.
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
@@ -194,7 +196,7 @@ class TransactionMetadata:
         )
 
     def verify(self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Which of the partitions are no part of the transaction (KIP-890, part 1).
+        """Return the partitions that are not part of the transaction (KIP-890, part 1).
 
         Raises:
             BrokerError: As :meth:`with_partitions`.
@@ -203,7 +205,7 @@ class TransactionMetadata:
         return [partition for partition in partitions if partition not in self.partitions]
 
     def _check(self, producer: ProducerIdAndEpoch) -> None:
-        # First: the producer may already use the id that follows when the transaction is complete.
+        # Before the ids: while the transaction completes, the producer may already use its next producer id.
         self._check_complete()
         if producer.producer_id != self.producer_id:
             raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -219,17 +221,17 @@ class TransactionMetadata:
     def ended(
         self, producer: ProducerIdAndEpoch, commit: bool, client_version: int, new_id: NewId, now: int
     ) -> TransactionMetadata:
-        """The producer commits or aborts.
+        """Commit or abort.
 
         Args:
             producer: The producer.
-            commit: Whether it commits.
-            client_version: The transaction version that it speaks. From 2 on the epoch grows with each transaction.
-            new_id: Gives a producer id never given before.
+            commit: Whether to commit.
+            client_version: The transaction version of the request. From 2 on the epoch is incremented.
+            new_id: Returns an unused producer id.
             now: The time (ms).
 
         Returns:
-            The ending transaction; itself, if this was done before and the answer was lost.
+            The ending transaction; ``self`` for a retry of a transaction that has ended already.
 
         Raises:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
@@ -248,20 +250,21 @@ class TransactionMetadata:
         if again and commit == self.commits:
             return self
         if bumps and not again and not commit:
-            # Nothing was added, as far as is known here; what was written all the same is fenced by the new epoch.
+            # An abort without partitions. A Produce request may still be on its way to a leader: the new epoch fences
+            # it.
             idle = replace(self, partitions=frozenset(), started=now)
             return idle._ending_with(commit, bumps, client_version, new_id, now)
         raise BrokerError(
-            ErrorCode.INVALID_TXN_STATE, detail=f"{self.status.text}, to be {'committed' if commit else 'aborted'}"
+            ErrorCode.INVALID_TXN_STATE, detail=f"cannot {'commit' if commit else 'abort'} in state {self.status.text}"
         )
 
     def _ended_before(self, producer: ProducerIdAndEpoch, bumps: bool) -> bool:
-        """Whether the producer may have ended this transaction before, and not have heard of it."""
+        """Whether this is the retry of an EndTxn request that was carried out, but whose response was lost."""
         if self.status not in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT):
             return False
         if not bumps:
             return producer == (self.producer_id, self.producer_epoch)
-        # With an epoch for each transaction, the current one already means the next.
+        # The epoch was incremented when the transaction ended, so the retry carries the one before.
         bumped = producer == (self.producer_id, self.producer_epoch - 1)
         rotated = producer == (self.previous_producer_id, LAST_EPOCH) and self.producer_epoch == 0
         return bumped or rotated
@@ -269,7 +272,7 @@ class TransactionMetadata:
     def _ending_with(
         self, commit: bool, bumps: bool, client_version: int, new_id: NewId, now: int
     ) -> TransactionMetadata:
-        # The markers carry the new epoch, so that nothing sent before can come after them.
+        # The markers carry the incremented epoch: partitions then reject a delayed Produce request of this transaction.
         exhausted = bumps and self.producer_epoch >= LAST_EPOCH
         return replace(
             self,
@@ -282,7 +285,8 @@ class TransactionMetadata:
         )
 
     def fenced(self, now: int) -> TransactionMetadata:
-        """The open transaction is aborted without its producer, whose epoch ends by that."""
+        """Abort the ongoing transaction with an incremented epoch, which fences its producer: a timeout, or a new
+        producer."""
         assert self.status is TransactionStatus.ONGOING
         return replace(
             self,
@@ -293,7 +297,7 @@ class TransactionMetadata:
         )
 
     def completed(self, now: int) -> TransactionMetadata:
-        """All partitions have the marker."""
+        """Complete the transaction: all partitions have their marker."""
         assert self.ending
         producer = self.identity
         rotated = producer.producer_id != self.producer_id
@@ -309,7 +313,7 @@ class TransactionMetadata:
         )
 
     def expired(self, before: int) -> bool:
-        """Whether nothing is open, and nothing happened since ``before`` (ms)."""
+        """Whether no transaction is open, and the id was not used since ``before`` (ms)."""
         return self.status is not TransactionStatus.ONGOING and not self.ending and self.updated <= before
 
     def _fenced(self, producer: ProducerIdAndEpoch) -> BrokerError:
@@ -321,5 +325,5 @@ class TransactionMetadata:
 
 
 def fencing_code(code: ErrorCode, known: bool) -> ErrorCode:
-    """PRODUCER_FENCED, or what clients of before KIP-588 know in its place; other codes as they are."""
+    """Return INVALID_PRODUCER_EPOCH for PRODUCER_FENCED unless the client knows it (KIP-588); other codes unchanged."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED and not known else code
