@@ -1,8 +1,8 @@
-"""Regular expressions that clients send, in the syntax of RE2 as Kafka has it: text in, yes or no out.
+"""Regular expressions from clients, in the syntax of RE2, which Kafka uses (KIP-848): does a name match a pattern?
 
-Python's own would do harm: a pattern like ``(a+)+$`` takes it time that grows exponentially with the name. Here it is
-at most proportional to the name's length times the pattern's, and so there can be neither references nor assertions
-about what lies ahead or behind.
+Python's ``re`` backtracks: a pattern like ``(a+)+$`` takes time exponential in the length of the name, and would block
+the event loop. Here the time is at most proportional to the length of the name times the size of the pattern. The price
+is that there are no backreferences and no lookaround, as in RE2.
 """
 
 from aiokproto.broker.patterns.automaton import Pattern, compile_pattern

@@ -1,9 +1,9 @@
 """Whether a text matches a pattern, in time that is linear in both.
 
-Theory of operation. The tree becomes a nondeterministic automaton (Thompson's): states that read a character of a set,
-and states that read nothing and lead on to others. A text is followed through all states at once, so that none is
-looked at more than once for a character; sets of states that were met are remembered with what follows them, which
-makes a deterministic automaton of the parts that are in use.
+Theory of operation. The syntax tree is compiled to a nondeterministic automaton (Thompson's construction): states that
+read one character of a set, and states that read nothing. Matching simulates all states at once, so each state is
+visited at most once per character. The transitions between sets of states are cached, which builds the part of the
+deterministic automaton that is in use, lazily.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from aiokproto.errors import BrokerError
 MAX_LENGTH = 1024
 """Characters of a pattern."""
 MAX_SIZE = 1500
-"""Parts of a pattern, where one that is repeated counts as often as that."""
-_MAX_REMEMBERED = 20_000
-"""Most states in all the sets that a pattern remembers."""
+"""Parts of a pattern; a repeated part counts once per repetition."""
+_MAX_CACHED_STATES = 20_000
+"""Most states in all cached sets of a pattern. Beyond it the cache is cleared."""
 
 _WORD = Charset(spans(PERL["w"]))
 _MATCH = 0
-"""The state in which all is read."""
+"""The accepting state."""
 
 
 class _Side(IntEnum):
-    """What is next to a place, as far as assertions ask."""
+    """The class of the character next to a position, for assertions."""
 
     EDGE = 0
     NEWLINE = 1
@@ -39,7 +39,7 @@ class _Side(IntEnum):
 
 
 class _State(NamedTuple):
-    """A state: what it reads if anything, or else what has to be true, and where it leads."""
+    """A state: the set that it reads, or the assertion that it needs, and its successors."""
 
     reads: Charset | None
     needs: Assertion | None
@@ -50,24 +50,24 @@ _States = frozenset[int]
 
 
 class Pattern:
-    """A pattern that is ready for use."""
+    """A compiled pattern."""
 
     def __init__(self, text: str) -> None:
-        """Read it.
+        """Compile a pattern.
 
         Raises:
-            PatternError: It is none, or too large.
+            PatternError: The pattern is invalid or too large.
         """
         if len(text) > MAX_LENGTH:
             raise PatternError(f"a pattern of {len(text)} characters; the limit is {MAX_LENGTH}")
         builder = _Builder()
         self._start: _States = frozenset({builder.build(parse(text), _MATCH)})
         self._states = builder.states
-        self._remembered: dict[tuple[_States, str, _Side], _States] = {}
+        self._transitions: dict[tuple[_States, str, _Side], _States] = {}
         self._weight = 0
 
     def fullmatch(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Return whether the whole text matches."""
         sides = [*map(_side, text), _Side.EDGE]
         states = self._follow(self._start, "", sides[0])
         for char, after in zip(text, sides[1:], strict=True):
@@ -77,22 +77,22 @@ class Pattern:
         return _MATCH in states
 
     def _follow(self, states: _States, char: str, after: _Side) -> _States:
-        """Where to go on after a character, with what stands behind it; after none, at the beginning."""
+        """Return the states after a character, given the class of the next one. An empty character is the start."""
         key = (states, char, after)
-        known = self._remembered.get(key)
+        known = self._transitions.get(key)
         if known is None:
             known = self._closure(self._read(states, char), _side(char), after)
             self._weight += 1 + len(known)
-            if self._weight > _MAX_REMEMBERED:
-                self._remembered.clear()
+            if self._weight > _MAX_CACHED_STATES:
+                self._transitions.clear()
                 self._weight = 0
-            self._remembered[key] = known
+            self._transitions[key] = known
         return known
 
     def _read(self, states: _States, char: str) -> _States:
         if not char:
             return states
-        # Many states read the same: what is repeated does.
+        # Repeated parts share their set, so the result per set is computed once.
         holds: dict[int, bool] = {}
         found: set[int] = set()
         for number in states:
@@ -105,7 +105,8 @@ class Pattern:
         return frozenset(found)
 
     def _closure(self, states: _States, before: _Side, after: _Side) -> _States:
-        """The states that read, or have read all, to which these lead at a place between two characters."""
+        """Return the reading and accepting states that are reachable without reading, at a position between two
+        characters."""
         seen = set(states)
         waiting = list(states)
         found: set[int] = set()
@@ -123,7 +124,7 @@ class Pattern:
 
 @lru_cache(maxsize=32)
 def compile_pattern(text: str) -> Pattern:
-    """A pattern that a client has sent. Those in use are kept, with what they have learned.
+    """Compile a client's pattern. Recent patterns are cached with their transitions.
 
     Raises:
         BrokerError: INVALID_REGULAR_EXPRESSION.
@@ -131,19 +132,19 @@ def compile_pattern(text: str) -> Pattern:
     try:
         return Pattern(text)
     except PatternError as error:
-        raise BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION, detail=f"no regular expression: {error}") from None
+        raise BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION, detail=f"invalid regular expression: {error}") from None
 
 
 class _Builder:
-    """Makes the states, from the last to the first."""
+    """Builds the states, from the last part of the pattern to the first."""
 
     def __init__(self) -> None:
         self.states = [_State(None, None, ())]
         self._size = 0
 
     def build(self, node: Node, then: int) -> int:
-        """Add the states of a part that leads to ``then``; returns where it begins."""
-        # What reads nothing counts too: a thousand times a thousand times nothing would still take its time.
+        """Add the states of a part that continues with ``then``, and return its first state."""
+        # Parts that read nothing count too: ((){1000}){1000} would still create a million states.
         self._size += 1
         if self._size > MAX_SIZE:
             raise PatternError(f"with its repetitions the pattern has more than {MAX_SIZE} parts")

@@ -1,4 +1,4 @@
-"""Sets of characters: what one place of a pattern can be."""
+"""Character sets: what one position of a pattern matches."""
 
 from __future__ import annotations
 
@@ -30,44 +30,44 @@ POSIX = {
 
 
 class Span(NamedTuple):
-    """The characters from one to another."""
+    """A range of characters."""
 
     first: str
     last: str
 
     def holds(self, char: str) -> bool:
-        """Whether a character is one of them."""
+        """Return whether it contains a character."""
         return self.first <= char <= self.last
 
 
 class Category(NamedTuple):
-    """The characters of one of Unicode's general categories."""
+    """The characters of a Unicode general category."""
 
     name: str
 
     def holds(self, char: str) -> bool:
-        """Whether a character is one of them."""
+        """Return whether it contains a character."""
         found = unicodedata.category(char)
-        # Of what is not assigned RE2 has no table.
+        # RE2 has no table for unassigned characters.
         return found.startswith(self.name) and found != "Cn"
 
 
 class Charset(NamedTuple):
-    """Any of some characters, or if it is ``negated`` any other; ``folded``, whether they are large or small."""
+    """A union of ranges and categories; ``negated``: its complement; ``folded``: case is ignored."""
 
     items: tuple[Span | Category | Charset, ...]
     negated: bool = False
     folded: bool = False
 
     def holds(self, char: str) -> bool:
-        """Whether a character is in the set."""
+        """Return whether the set contains a character."""
         forms = {char, char.lower(), char.upper(), char.casefold()} if self.folded else {char}
         found = any(item.holds(form) for form in forms if len(form) == 1 for item in self.items)
         return found != self.negated
 
 
 def spans(ends: str) -> tuple[Span, ...]:
-    """Ranges, from their first and last characters in turn."""
+    """Make ranges from alternating first and last characters."""
     return tuple(map(Span, ends[::2], ends[1::2]))
 
 

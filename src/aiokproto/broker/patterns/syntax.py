@@ -1,8 +1,8 @@
-"""What a pattern says: RE2's syntax, read into a tree.
+"""Parses RE2's syntax into a tree.
 
-There are characters, ``[...]`` with POSIX's and Perl's classes and Unicode's categories, groups with and without a name
-or flags (``imsU``), ``|``, repetitions up to 1000, also those that are not greedy, and the assertions ``^``, ``$``,
-``\\A``, ``\\z``, ``\\b`` and ``\\B``. Which group matched what is not kept, since nobody asks.
+Supported: characters, ``[...]`` with POSIX's and Perl's classes and Unicode's categories, groups with and without a
+name or flags (``imsU``), ``|``, repetitions up to 1000, also those that are not greedy, and the assertions ``^``,
+``$``, ``\\A``, ``\\z``, ``\\b`` and ``\\B``. Groups do not capture, since only the match counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aiokproto.broker.patterns.charset import (
 
 MAX_REPETITIONS = 1000
 MAX_DEPTH = 50
-"""Most groups within each other."""
+"""Most nested groups: parsing is recursive."""
 
 _REPETITION = re.compile(r"(?:[*+?]|\{(?P<least>0|[1-9][0-9]*)(?P<open>,(?P<most>0|[1-9][0-9]*)?)?\})\??")
 _NAME = re.compile(r"\?P?<(?P<name>[^>]*)>")
@@ -41,11 +41,11 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 class PatternError(ValueError):
-    """A text is no regular expression, or too large a one; says what and where."""
+    """A pattern is invalid or too large. The message has the reason and the position."""
 
 
 class Assertion(Enum):
-    """What is asked of a place between two characters."""
+    """A zero-width assertion."""
 
     BEGIN_TEXT = r"\A"
     END_TEXT = r"\z"
@@ -62,19 +62,19 @@ class Chars(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """One thing after the other; without any, nothing."""
+    """Parts in sequence; empty matches the empty text."""
 
     parts: tuple[Node, ...]
 
 
 class Choice(NamedTuple):
-    """One of several things."""
+    """One of several alternatives."""
 
     parts: tuple[Node, ...]
 
 
 class Repeat(NamedTuple):
-    """A thing some times: at least, and at most; None: without end."""
+    """A part repeated ``least`` to ``most`` times; None for no limit."""
 
     part: Node
     least: int
@@ -95,10 +95,10 @@ class _Flags(NamedTuple):
 
 
 def parse(text: str) -> Node:
-    """Read a pattern.
+    """Parse a pattern.
 
     Raises:
-        PatternError: It is none.
+        PatternError: The pattern is invalid.
     """
     return _Parser(text).parse()
 
@@ -114,10 +114,10 @@ class _Parser:
     def parse(self) -> Node:
         node = self._choice()
         if self._at < len(self._text):
-            raise self._error("a ) that closes nothing")
+            raise self._error("unmatched )")
         return node
 
-    # ---- reading on
+    # ---- scanning
 
     def _error(self, why: str) -> PatternError:
         return PatternError(f"{why}, at {self._at} of {self._text[:100]!r}")
@@ -126,27 +126,27 @@ class _Parser:
         return self._text.startswith(text, self._at)
 
     def _take(self, text: str) -> bool:
-        """Go past a text, if it is what comes."""
+        """Consume a text if it is next, and return whether it was."""
         found = self._sees(text)
         if found:
             self._at += len(text)
         return found
 
     def _next(self, missing: str) -> str:
-        """Go past a character, which has to be there."""
+        """Consume and return the next character; fail with ``missing`` at the end."""
         if self._at == len(self._text):
             raise self._error(missing)
         self._at += 1
         return self._text[self._at - 1]
 
     def _match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        """Go past what matches, if it comes."""
+        """Consume a match of an expression at the current position, if there is one."""
         found = expression.match(self._text, self._at)
         if found is not None:
             self._at = found.end()
         return found
 
-    # ---- what consists of others
+    # ---- composite parts
 
     def _choice(self) -> Node:
         parts = [self._sequence()]
@@ -164,10 +164,10 @@ class _Parser:
                 parts += self._item()
             elif not parts or repeated:
                 self._at = start
-                raise self._error("nothing that could be repeated")
+                raise self._error("repetition without anything to repeat")
             else:
                 parts[-1] = self._repeat(parts[-1], repetition)
-            # Kafka's RE2 holds a brace that begins no repetition for one all the same.
+            # RE2/J, which Kafka uses, treats a literal brace like a repetition: another one cannot follow.
             repeated = repetition is not None or self._text[start] == "{"
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
@@ -177,7 +177,7 @@ class _Parser:
         least = _bounded(found["least"])
         most = _bounded(found["most"]) if found["most"] else None if found["open"] else least
         if max(least, most or 0) > MAX_REPETITIONS or (most is not None and least > most):
-            raise self._error(f"repetitions that are not in order, or more than {MAX_REPETITIONS}")
+            raise self._error(f"repetition bounds are out of order or above {MAX_REPETITIONS}")
         return Repeat(part, least, most)
 
     def _group(self) -> list[Node]:
@@ -186,26 +186,26 @@ class _Parser:
         if named is not None:
             name = named["name"]
             if not re.fullmatch("[0-9A-Za-z_]+", name) or name in self._names:
-                raise self._error(f"a group cannot be named {name!r}, or another one is")
+                raise self._error(f"group name {name!r} is invalid or used twice")
             self._names.add(name)
         elif self._sees("?"):
             flags = self._match(_FLAGS)
             if flags is None:
-                raise self._error("an unknown kind of group")
+                raise self._error("unknown group syntax")
             self._flags = outside.changed(flags["on"], True).changed(flags["off"] or "", False)
             if flags["end"] == ")":
                 return []
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._error(f"more than {MAX_DEPTH} groups within each other")
+            raise self._error(f"more than {MAX_DEPTH} nested groups")
         node = self._choice()
         if not self._take(")"):
-            raise self._error("a ) is missing")
+            raise self._error("missing )")
         self._depth -= 1
         self._flags = outside
         return [node]
 
-    # ---- what stands for itself
+    # ---- single characters
 
     def _item(self) -> list[Node]:
         char = self._next("")
@@ -241,7 +241,7 @@ class _Parser:
         return [Chars(charset) if charset is not None else self._literal(self._escaped_char())]
 
     def _escaped_class(self) -> Charset | None:
-        """The class that follows a backslash, if it is one."""
+        """Parse the class after a backslash; None if there is none."""
         folded = self._flags.folded
         for letter, ends in PERL.items():
             for negated, form in ((False, letter), (True, letter.upper())):
@@ -250,7 +250,7 @@ class _Parser:
         found = self._match(_CATEGORY)
         if found is None:
             if self._sees("p") or self._sees("P"):
-                raise self._error("a category without a name")
+                raise self._error("missing category name")
             return None
         name = found["long"] if found["short"] is None else found["short"]
         negated = (found["other"] == "P") != name.startswith("^")
@@ -258,14 +258,14 @@ class _Parser:
         if name == "Any":
             return ANY._replace(negated=not negated)
         if name not in CATEGORIES:
-            raise self._error(f"{name!r} is no category of Unicode; scripts are not known here")
+            raise self._error(f"{name!r} is no Unicode category; scripts are not supported")
         return Charset((Category(name),), negated, folded)
 
     def _escaped_char(self) -> str:
-        """The character that a backslash and what follows it mean."""
+        """Parse the character after a backslash."""
         found = self._match(_CODE)
         if found is None:
-            raise self._error("a backslash before what it gives no meaning")
+            raise self._error("unknown escape sequence")
         if found["itself"]:
             return found["itself"]
         if found["letter"]:
@@ -292,7 +292,7 @@ class _Parser:
             return None
         name = self._text[self._at + 2 : end]
         if name.removeprefix("^") not in POSIX:
-            raise self._error(f"{name!r} is none of POSIX's classes")
+            raise self._error(f"{name!r} is no POSIX class")
         self._at = end + 2
         return Charset(spans(POSIX[name.removeprefix("^")]), name.startswith("^"), self._flags.folded)
 
@@ -311,14 +311,14 @@ class _Parser:
             self._at += 1
             last = self._class_char()
             if last < first:
-                raise self._error(f"a range from {first!r} to {last!r}")
+                raise self._error(f"invalid range from {first!r} to {last!r}")
         return Span(first, last)
 
     def _class_char(self) -> str:
-        char = self._next("a ] is missing")
+        char = self._next("missing ]")
         return self._escaped_char() if char == "\\" else char
 
 
 def _bounded(digits: str) -> int:
-    """A number, if it can be one that is allowed; else some other that is not."""
+    """Return the number, or one above the limit if it has too many digits to convert safely."""
     return int(digits) if len(digits) <= len(str(MAX_REPETITIONS)) else MAX_REPETITIONS + 1
