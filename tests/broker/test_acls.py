@@ -77,7 +77,7 @@ def test_what_was_removed_decides_nothing(acls: list[Acl], passing: list[Acl]) -
 
 
 @given(st.lists(ACLS, max_size=12))
-def test_who_may_nothing_anywhere_may_nothing_here(acls: list[Acl]) -> None:
+def test_authorization_for_one_resource_implies_authorization_for_any(acls: list[Acl]) -> None:
     authorizer = Authorizer()
     authorizer.add(acls)
     asked = ("User:alice", "10.0.0.1", WRITE, TOPIC)
@@ -106,7 +106,7 @@ def test_somewhere_is_not_where_all_is_denied() -> None:
         assert (acls, authorizer.is_authorized_for_any("User:alice", "h", WRITE, TOPIC)) == (acls, allowed)
 
 
-def test_super_users_are_not_asked() -> None:
+def test_super_users_are_allowed_everything() -> None:
     authorizer = Authorizer(["User:root"])
     authorizer.add([Acl(TOPIC, "*", LITERAL, "User:*", "*", ALL, DENY)])
     assert authorizer.is_authorized("User:root", "h", READ, TOPIC, "t")

@@ -52,7 +52,7 @@ async def test_elections() -> None:
             )
 
 
-async def test_an_unclean_election_takes_whoever_is_up() -> None:
+async def test_an_unclean_election_elects_any_running_replica() -> None:
     async with Cluster(2) as cluster:
         await cluster.create_topic("t", replication=2)
         first = cluster.leader("t", 0)
@@ -93,7 +93,7 @@ async def test_features_are_kept(tmp_path: Path) -> None:
     assert "group.version" not in levels
 
 
-async def test_telemetry_is_taken_and_not_asked_for(wire: Wire) -> None:
+async def test_telemetry_is_accepted_without_a_subscription(wire: Wire) -> None:
     told = await wire.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
     assert told.requested_metrics == []
     assert told.client_instance_id != ZERO_UUID

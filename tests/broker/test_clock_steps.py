@@ -74,7 +74,7 @@ def test_a_share_fetch_looks_once_more_at_its_end(monkeypatch: pytest.MonkeyPatc
     assert len(looked) == 2
 
 
-def test_the_silent_are_looked_for_once_a_step_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_are_checked_once_per_clock_step_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     async def be_silent() -> None:
         async with Broker(config={"connections.max.idle.ms": 40}) as broker, connect(broker) as wire:
             assert await wire.closed()

@@ -441,7 +441,7 @@ async def test_moving_a_leader(cluster: Cluster) -> None:
         await cluster.move_leader("t", 99)
 
 
-async def test_a_node_stops_and_comes_back(cluster: Cluster) -> None:
+async def test_a_node_stops_and_starts_again(cluster: Cluster) -> None:
     servers = cluster.bootstrap_servers
     victim = cluster.leader("t", 0)
     async with connect(cluster, victim) as wire:

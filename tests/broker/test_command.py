@@ -45,7 +45,7 @@ async def topics_at(wire: Wire) -> dict[str | None, int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_broker_serves_until_it_is_told_to_end(tmp_path: Path, number: signal.Signals) -> None:
+async def test_a_broker_serves_until_it_is_signalled(tmp_path: Path, number: signal.Signals) -> None:
     options = ["broker", "--data-dir", str(tmp_path / "data"), "--topic", "t", "--topic", "u:3"]
     for already in ([], [b"x"]):
         with process(*options, "--config", "log.retention.ms=-1") as running:
@@ -101,7 +101,7 @@ def test_what_cannot_run_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_what_is_served_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_served_apis_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["broker", "--apis"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(api_keys()) + 2

@@ -49,7 +49,7 @@ def errors(response: ProduceResponse) -> dict[int, int]:
 # ---- refusing
 
 
-async def test_a_partition_fails_as_often_as_told_and_the_others_are_served(broker: Broker, wire: Wire) -> None:
+async def test_a_partition_fails_a_number_of_times_and_the_others_are_served(broker: Broker, wire: Wire) -> None:
     with broker.faults.fail(ProduceRequest, NOT_LEADER, times=2, topic="t", partition=0) as rule:
         assert errors(await wire.ask(two_partitions(), 9)) == {0: NOT_LEADER, 1: 0}
         topic_id = (await wire.ask(MetadataRequest(topics=None))).topics[0].topic_id
@@ -87,7 +87,7 @@ async def test_counts_begin_at_one(broker: Broker, wrong: Any) -> None:
         broker.faults.drop(ProduceRequest, **wrong)
 
 
-async def test_a_failing_fetch_is_told_within_and_without_a_session(broker: Broker, wire: Wire) -> None:
+async def test_a_fetch_fails_with_and_without_a_session(broker: Broker, wire: Wire) -> None:
     asked = fetch_request("t", max_wait_ms=600_000, session_epoch=0)
     begun = await wire.ask(fetch_request("t", session_epoch=0, min_bytes=0), 11)
     assert begun.session_id
@@ -278,7 +278,7 @@ async def test_random_faults_are_listed(broker: Broker, wire: Wire) -> None:
 # ---- the network
 
 
-async def test_a_parted_broker_is_silent_until_the_network_is_whole() -> None:
+async def test_an_isolated_broker_is_silent_until_the_partition_ends() -> None:
     async with Cluster(2) as cluster, connect(cluster, 0) as cut, connect(cluster, 1) as fine:
         with cluster.faults.partition(0):
             cut.send(ApiVersionsRequest(), 0)
@@ -312,7 +312,7 @@ async def test_a_slow_way_takes_its_time_for_each_byte() -> None:
 # ---- brokers and their data
 
 
-async def test_a_dead_broker_leads_until_it_is_missed() -> None:
+async def test_a_killed_broker_leads_until_its_failure_is_noticed() -> None:
     clock = VirtualClock()
     async with Cluster(3, clock=clock) as cluster:
         await cluster.create_topic("t", replication=3)

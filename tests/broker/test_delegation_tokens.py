@@ -112,7 +112,7 @@ def test_the_longest_life_that_there_can_be() -> None:
 
 @pytest.mark.parametrize("extensions", [",tokenauth=true", ",a=b,tokenauth=True,c=d", ",tokenauth=no,tokenauth=true"])
 @pytest.mark.parametrize("mechanism", Mechanism)
-def test_who_has_the_secret_is_the_owner_for_a_while(mechanism: Mechanism, extensions: str) -> None:
+def test_a_token_authenticates_its_owner_until_it_expires(mechanism: Mechanism, extensions: str) -> None:
     store = Store()
     token = store.tokens.create(ALICE, BOB, [], -1)
     exchange = ScramSaslServer(mechanism, lambda *_: None, find_token=store.tokens.account)

@@ -41,7 +41,7 @@ def content(topic_id: bytes) -> str:
 # ---- whose they are
 
 
-async def test_a_directory_says_whose_it_is(tmp_path: Path) -> None:
+async def test_a_directory_has_the_topic_id(tmp_path: Path) -> None:
     """As Kafka has it, from the first record on."""
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")

@@ -161,7 +161,7 @@ def test_layout_on_disk_is_kafkas(path: Path) -> None:
             assert next(decode(raw[position:])).last_offset == int(name[:20]) + relative
 
 
-def test_damaged_indexes_are_made_anew(path: Path) -> None:
+def test_damaged_indexes_are_rebuilt(path: Path) -> None:
     log = Log(path, SMALL)
     for number in range(30):
         log.append(batch([b"x" * 50], NOW + number), 0, NOW)
@@ -178,7 +178,7 @@ def test_damaged_indexes_are_made_anew(path: Path) -> None:
     log.close_handlers()
 
 
-def test_read_gives_whole_batches_within_the_limit(path: Path) -> None:
+def test_read_returns_whole_batches_within_the_limit(path: Path) -> None:
     log = Log(path, LogConfig(index_interval_bytes=0))
     size = len(batch([b"x"]))
     for _ in range(10):
@@ -355,7 +355,7 @@ def test_sequences_wrap(path: Path) -> None:
     log.close_handlers()
 
 
-def test_forgotten_producers_begin_anew(path: Path) -> None:
+def test_expired_producers_start_with_any_sequence(path: Path) -> None:
     log = Log(path, LogConfig())
     log.append(sequenced(0), 0, NOW)
     log.forget_producers(NOW)

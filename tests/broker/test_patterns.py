@@ -96,7 +96,7 @@ def test_it_is_as_pythons_own(pattern: str, text: str) -> None:
 
 
 @given(st.text(st.sampled_from("ab.-\\(){}[]|*+?^$:<>=!PQEpdLwx012,i\n"), max_size=30), st.text("ab-", max_size=6))
-def test_whatever_comes_is_a_pattern_or_is_refused(pattern: str, text: str) -> None:
+def test_any_text_is_a_pattern_or_is_rejected(pattern: str, text: str) -> None:
     try:
         found = Pattern(pattern)
     except PatternError:

@@ -147,7 +147,7 @@ async def test_nothing_is_written_to_a_connection_that_has_failed() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
-async def test_an_announced_frame_takes_no_memory_before_it_comes() -> None:
+async def test_an_announced_frame_takes_no_memory_before_it_is_received() -> None:
     """Anyone can announce a frame, before they have said who they are."""
 
     def resident() -> int:

@@ -48,7 +48,7 @@ def test_a_rate_is_reckoned_as_kafka_does() -> None:
     st.lists(st.tuples(st.floats(0, 3), st.integers(0, 1000)), min_size=1, max_size=40),
     st.integers(1, 500),
 )
-def test_whoever_is_above_the_limit_pauses_and_nobody_else(events: list[tuple[float, int]], limit: int) -> None:
+def test_only_clients_above_the_limit_are_throttled(events: list[tuple[float, int]], limit: int) -> None:
     rate = Rate(11, 1.0)
     now = 0.0
     for gap, amount in events:

@@ -130,7 +130,7 @@ def test_the_order_of_requests() -> None:
 
 
 @pytest.mark.parametrize("api_key", [AUTHENTICATE, METADATA])
-def test_nothing_else_comes_first(api_key: int) -> None:
+def test_only_the_handshake_and_api_versions_are_allowed_first(api_key: int) -> None:
     sasl = authenticator(VirtualClock())
     assert sasl.check_request(api_key) is None
     assert sasl.failure is not None
@@ -197,7 +197,7 @@ def test_a_proof_is_written_in_one_way_only() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_whatever_comes_is_a_failure_and_no_crash(token: bytes) -> None:
+def test_any_token_is_a_failure_and_no_crash(token: bytes) -> None:
     find = {"user": RFC_CREDENTIAL}
     for exchange in (
         PlainSaslServer(PASSWORDS),
@@ -268,7 +268,7 @@ def test_credentials_given_in_code_and_made_by_request() -> None:
     assert after.users == ["bob"]
 
 
-def test_whoever_is_named_twice_is_not_changed() -> None:
+def test_a_user_named_twice_is_not_changed() -> None:
     credentials = ScramCredentials({"alice": "secret"})
     results = credentials.alter([Deletion("alice", 1)], [Upsertion("alice", 2, 8192, b"salt", b"salted")])
     assert results["alice"] is not None

@@ -73,7 +73,7 @@ async def encrypted(broker: Broker, context: ssl.SSLContext) -> AsyncIterator[Wi
 # ---- TLS
 
 
-async def test_a_certificate_says_who_the_client_is(certificates: Certificates) -> None:
+async def test_a_client_certificate_is_the_principal(certificates: Certificates) -> None:
     config = certificates.options(**{"ssl.client.auth": "requested", "authorizer.class.name": AUTHORIZER})
     alice = f"User:{certificates.client_name}"
     async with Broker(security=Security("SSL"), config={**config, "super.users": alice}) as broker:
@@ -102,7 +102,7 @@ async def test_a_context_instead_of_files(certificates: Certificates) -> None:
         assert (await wire.ask(MetadataRequest(topics=[]), 9)).brokers
 
 
-async def test_who_does_not_speak_tls_is_not_heard(certificates: Certificates) -> None:
+async def test_a_client_without_tls_is_disconnected(certificates: Certificates) -> None:
     async with Broker(security=Security("SSL"), config=certificates.options()) as broker, connect(broker) as wire:
         wire.send(MetadataRequest(topics=[]), 9)
         assert await wire.closed()
@@ -198,7 +198,7 @@ async def test_with_all_connections_taken_the_next_one_waits() -> None:
         await answers[waiting]
 
 
-async def test_whoever_is_silent_for_too_long_is_cut_off() -> None:
+async def test_idle_connections_are_closed() -> None:
     async with Broker(config={"connections.max.idle.ms": 50}) as broker:
         while True:
             async with connect(broker) as wire:
@@ -287,7 +287,7 @@ async def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             pass
 
 
-async def test_all_nodes_know_what_one_was_told() -> None:
+async def test_all_nodes_share_the_security_state() -> None:
     security = Security("SASL_PLAINTEXT", users={"admin": "admin-secret", "alice": "alice-secret"})
     config = {"authorizer.class.name": AUTHORIZER, "super.users": "User:admin"}
     async with Cluster(2, security=security, config=config) as cluster:

@@ -128,7 +128,7 @@ async def test_kafka_python(protocol: str, mechanism: str, certificates: Certifi
         await asyncio.to_thread(run, broker.bootstrap_servers)
 
 
-async def test_a_wrong_password_is_told(certificates: Certificates) -> None:
+async def test_a_wrong_password_is_reported(certificates: Certificates) -> None:
     aiokafka: Any = pytest.importorskip("aiokafka")
     errors: Any = pytest.importorskip("aiokafka.errors")
     async with secured("SASL_SSL", certificates) as broker:

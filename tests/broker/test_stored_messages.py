@@ -255,7 +255,7 @@ def test_tombstones_go_by_the_age_of_their_file(tmp_path: Path, magic: int, age_
     assert (directory / FIRST).stat().st_mtime == NOW / 1000
 
 
-def test_a_set_within_a_set_stays_whole() -> None:
+def test_nested_compressed_sets_are_retained() -> None:
     inside = wrapped(message(b"a", offset=0, magic=0), message(b"b", offset=1, magic=0), offset=1, magic=0)
     batch = LegacyBatch(wrapped(inside, message(b"c", offset=2, magic=0), offset=2, magic=0))
     assert [record.value for record in batch] == [b"a", b"b", b"c"]

@@ -123,7 +123,7 @@ async def test_delete_topics_by_name_and_id(wire: Wire) -> None:
     assert gone.responses[0].name == "t"
 
 
-async def test_a_topic_created_anew_is_empty(broker: Broker, wire: Wire) -> None:
+async def test_a_topic_created_again_is_empty(broker: Broker, wire: Wire) -> None:
     await produce(wire, "t", batch([b"old"]))
     await wire.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 5)
     await broker.create_topic("t")

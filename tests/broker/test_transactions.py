@@ -78,7 +78,7 @@ def test_the_first_producer_has_epoch_0() -> None:
     assert (known.identity, known.timeout_ms, known.status) == ((7, 0), 2000, TransactionStatus.EMPTY)
 
 
-def test_whoever_comes_next_aborts_what_is_open_and_asks_again() -> None:
+def test_the_next_producer_aborts_the_ongoing_transaction_and_retries() -> None:
     fenced = OPEN.initialized(2000, None, no_id, LATER)
     assert (fenced.status, fenced.producer_epoch, fenced.partitions) == (
         TransactionStatus.PREPARE_ABORT,
@@ -488,7 +488,7 @@ async def test_what_is_decided_has_the_replicas_it_is_to_have() -> None:
 @pytest.mark.parametrize(
     ("given", "replicas"), [({}, 3), ({"replication.factor": 2}, 2), ({"replication.factor": 9}, 3)]
 )
-async def test_topics_of_the_brokers_own_have_the_replicas_asked_for(given: dict[str, int], replicas: int) -> None:
+async def test_internal_topics_have_the_configured_replication(given: dict[str, int], replicas: int) -> None:
     """As many as there are brokers at most, for one has to do."""
     names = ("offsets.topic", "transaction.state.log")
     config = {f"{name}.{option}": value for name in names for option, value in given.items()}

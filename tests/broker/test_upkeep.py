@@ -62,7 +62,7 @@ async def delete_before(wire: Wire, offset: int) -> None:
 PAIRS: list[tuple[bytes, bytes | None]] = [(b"k%d" % (number % 3), b"v%d" % number) for number in range(50)]
 
 
-async def test_compaction_comes_by_itself(tmp_path: Path) -> None:
+async def test_compaction_runs_periodically(tmp_path: Path) -> None:
     clock = VirtualClock()
     async with Broker(data_dir=tmp_path, clock=clock) as broker, connect(broker) as wire:
         await broker.create_topic("t", config=COMPACT)

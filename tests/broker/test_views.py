@@ -130,7 +130,7 @@ async def test_requests_are_watched(broker: Broker, wire: Wire) -> None:
     assert [fault.kind for fault in broker.faults.log] == ["watch", "watch"]
 
 
-async def test_who_waits_for_a_rule_that_is_removed_is_told(broker: Broker) -> None:
+async def test_waiting_for_a_removed_rule_fails(broker: Broker) -> None:
     rule = broker.faults.watch(FetchRequest)
     waiting = await begun(rule.wait())
     broker.faults.clear()

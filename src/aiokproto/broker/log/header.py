@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from aiokproto.errors import CorruptRecordError
-from aiokproto.records.batch import CONTROL, CRC_FROM, HEADER, LOG_OVERHEAD, MAGIC_AT, TIMESTAMP_TYPE
+from aiokproto.records.batch import CRC_FROM, HEADER, LOG_OVERHEAD, MAGIC_AT, TIMESTAMP_TYPE
 from aiokproto.records.crc import crc32c
 from aiokproto.records.legacy import SMALLEST
 
@@ -58,11 +58,6 @@ class BatchHeader(NamedTuple):
     def last_sequence(self) -> int:
         """Sequence number of the last record; sequence numbers wrap to 0 after 2**31 - 1."""
         return (self.base_sequence + self.last_offset - self.base_offset) & 0x7FFFFFFF
-
-    @property
-    def has_sequence(self) -> bool:
-        """Whether it has sequence numbers: control batches have a producer id, but none."""
-        return self.producer_id >= 0 and not self.attributes & CONTROL
 
     @classmethod
     def read(cls, data: Buffer, pos: int = 0) -> BatchHeader:
