@@ -109,6 +109,7 @@ class ClusterRuntime:
         try:
             await self.log_manager.close()
         finally:
+            # Coordinators before logs: their timers would append to a closed log.
             self.transactions.close()
             self.groups.close()
             self.shares.close()
@@ -131,6 +132,7 @@ class ClusterRuntime:
 
     def _every(self, option: str, act: Callable[[], None]) -> None:
         def fire() -> None:
+            # Scheduled again first: an exception in one run must not end the periodic work.
             self._every(option, act)
             act()
 

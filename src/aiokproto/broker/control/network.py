@@ -70,6 +70,7 @@ class Network:
         for link in self._slow:
             if link.node in (None, node):
                 await sleep(self._clock, link.seconds(size))
+        # A loop: the node may be isolated again before this task runs.
         while node in self._partitioned:
             healed = asyncio.get_running_loop().create_future()
             self._waiting[healed] = node

@@ -95,6 +95,7 @@ class FetchSessionCache:
         """
         by_id = version >= 13
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            # A full Fetch replaces the client's session, and one with the final epoch closes it.
             self._sessions.pop(request.session_id, None)
             session = FetchSession(NO_SESSION, by_id)
             if request.session_epoch == INITIAL_EPOCH and request.topics and self._slots:
@@ -126,6 +127,7 @@ class FetchSessionCache:
             raise BrokerError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         self._sessions.move_to_end(session.session_id)
         session.incremental = True
+        # Wraps to 1: epoch 0 would mean a full Fetch.
         session.epoch = session.epoch % _MAX_EPOCH + 1
         return session
 

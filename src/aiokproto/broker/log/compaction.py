@@ -87,6 +87,8 @@ class Compaction:
                 yield
         if complete:
             offsets.latest = end - 1
+        # The second pass begins at the first segment, so it needs all aborted transactions, and their state from the
+        # start.
         aborted = log.aborted_transactions(0, end)
         transactions = CleanedTransactionMetadata(aborted)
         cleaner = Cleaner(offsets, transactions, self._producers(), end, self._now, log.config.delete_retention_ms)

@@ -139,6 +139,8 @@ class Log:
             BrokerError: The producer's epoch, sequence number or transaction state does not allow the batch; see
                 :meth:`ProducerStateManager.check`.
         """
+        # A copy: the batch is a view of the request's frame. The CRC of magic 2 does not cover the base offset and the
+        # leader epoch, so it stays valid; restamp() computes it again.
         data = bytearray(batch)
         patch.set_base_offset(data, 0, self.end_offset)
         patch.set_leader_epoch(data, 0, leader_epoch)
@@ -194,6 +196,7 @@ class Log:
         newest = self.segments[-1]
         if not newest.size:
             return newest
+        # Writes the indexes, which are final now that the segment is immutable.
         newest.close()
         segment = Segment(self.directory, self.end_offset, self.config.index_interval_bytes)
         segment.created = now
@@ -304,6 +307,7 @@ class Log:
             self._check_range(offset)
         if offset <= self.start_offset:
             return
+        # The active segment always stays, even if all its records are deleted.
         self.start_offset = offset
         keep = 0
         while keep < len(self.segments) - 1 and self.segments[keep].next_offset <= offset:
@@ -325,6 +329,7 @@ class Log:
             excess -= segment.size
             keep_from = segment.next_offset
         if keep_from > self.start_offset:
+            # Even the active segment has expired. An empty one takes its place, whose name preserves the end offset.
             if keep_from == self.end_offset:
                 self.roll(now)
             self.delete_before(keep_from, now)

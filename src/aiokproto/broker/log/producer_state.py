@@ -115,6 +115,7 @@ class ProducerStateManager:
         # (KIP-360).
         if producer is None:
             return None
+        # A zombie: another instance with the same id got a newer epoch.
         if header.producer_epoch < producer.epoch:
             raise BrokerError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,

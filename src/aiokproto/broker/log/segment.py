@@ -106,6 +106,7 @@ class Segment:
         self.create()
         file = self._open()
         file.seek(self.size)
+        # An unbuffered file may write less than it was given.
         view = memoryview(data)
         while view:
             view = view[file.write(view) :]
@@ -117,6 +118,8 @@ class Segment:
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self._max_timestamp_offset = header.last_offset
+        # Both indexes get their entry before the batch that exceeds the interval, as in Kafka: its position is where a
+        # reader can start to scan.
         if self._unindexed > self._index_interval:
             self._offsets.append(header.last_offset - self.base_offset, self.size)
             self._times.append(self.max_timestamp, self._max_timestamp_offset - self.base_offset)
@@ -286,6 +289,8 @@ class Segment:
                     header = BatchHeader.read(data, self.size)
                 except CorruptRecordError:
                     return
+                # A batch with a lower base offset than the end is a leftover of an older file, even if its CRC is
+                # valid.
                 end = self.size + header.size
                 if end > len(data) or header.base_offset < self.next_offset or not header.is_intact(view, self.size):
                     return

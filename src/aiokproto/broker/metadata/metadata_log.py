@@ -80,6 +80,7 @@ class MetadataLog:
         entries = [[kind, name, value] for kind, values in self._kinds.items() for name, value in values.items()]
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text("".join(f"{json.dumps(entry)}\n" for entry in [_VERSION, *entries]))
+        # Atomic: a crash leaves the old file or the new one.
         temporary.replace(self._path)
         self._lines = len(entries)
 

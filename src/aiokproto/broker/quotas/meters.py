@@ -24,6 +24,7 @@ class Rate:
         """Record usage; a negative value takes back what was recorded."""
         if not self._samples or now - self._samples[-1][0] >= self._seconds:
             self._samples.append((now, 0.0))
+        # The value belongs to the window that is open now, also if it takes back an earlier one.
         begun, total = self._samples.pop()
         self._samples.append((begun, total + value))
 

@@ -172,6 +172,7 @@ class SaslAuthenticator:
         proof = exchange.authenticated_user
         if proof is None:
             return answer, 0
+        # Checked on every (re-)authentication: a connection must not change its principal (KIP-368).
         principal = Principal("User", proof.user)
         if self.principal not in (None, principal):
             raise AuthenticationFailed(

@@ -155,6 +155,7 @@ class ScramSaslServer:
         signature = hmac.digest(known.stored_key, said, digest)
         proof = _from_base64(message["proof"])
         client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=False))
+        # StoredKey is a hash of ClientKey, so a stolen credential does not allow to make a proof (RFC 5802 §3).
         if len(proof) != len(signature) or not hmac.compare_digest(
             hashlib.new(digest, client_key).digest(), known.stored_key
         ):

@@ -71,9 +71,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         begin, end = self._begin, self._begin + size
         if end <= self._end:
             self._begin = end
+            # A copy: the buffer is filled again while the handler still uses the frame.
             frame = bytes(memoryview(self._buffer)[begin:end])
             self._make_room()
             return frame
+        # The rest of the frame is read directly into its own buffer: see get_buffer().
         large = frame_buffer(size)
         have = self._end - begin
         large[:have] = memoryview(self._buffer)[begin : self._end]
@@ -135,6 +137,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._rest = self._rest[nbytes:] if nbytes < len(self._rest) else None
         else:
             self._end += nbytes
+            # The buffer is full of pipelined requests: stop reading, so that TCP flow control slows the client down.
             if self._end == len(self._buffer):
                 assert self.transport is not None
                 self.transport.pause_reading()

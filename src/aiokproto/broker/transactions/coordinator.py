@@ -332,6 +332,7 @@ class TransactionCoordinator:
         return transaction
 
     def _write(self, transaction: TransactionMetadata) -> None:
+        # The log first: what requests see in memory must survive a crash of the coordinator.
         self._append(transaction.transactional_id, encode_value(transaction))
         self._cache(transaction)
 
@@ -351,6 +352,7 @@ class TransactionCoordinator:
         """Write markers to the partitions that have a leader, and complete the transaction when none is pending."""
         transaction = self._transactions[transactional_id]
         pending = self._pending_markers[transactional_id]
+        # The coordinator epoch: partitions reject markers of a coordinator that has been replaced (zombie fencing).
         epoch = self.partition_of(transactional_id).leader_epoch
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         for where in sorted(pending):
