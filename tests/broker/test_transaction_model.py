@@ -64,8 +64,8 @@ class Clock:
     def wall(self) -> int:
         return 1_700_000_000_000 + round(self.now * 1000)
 
-    def call_at(self, when: float, act: Callable[..., object], *arguments: object) -> Timer:
-        timer = Timer(when, lambda: act(*arguments))
+    def call_at(self, when: float, callback: Callable[..., object], *arguments: object) -> Timer:
+        timer = Timer(when, lambda: callback(*arguments))
         self.timers.append(timer)
         return timer
 
