@@ -29,4 +29,4 @@ from aiokproto.broker.control.faults import Fault, Faults
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.broker.control.views import GroupView, PartitionView
 
-__all__ = ["Cut", "Fault", "FaultRule", "Faults", "GroupView", "PartitionView", "RequestInfo", "Serve"]
+__all__ = ["Fault", "FaultRule", "Faults", "GroupView", "PartitionView", "RequestInfo", "Serve"]
