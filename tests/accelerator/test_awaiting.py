@@ -13,7 +13,7 @@ import pytest
 from aiokproto.consumer.delivery import DeliveryState
 from aiokproto.errors import BrokerError, KafkaError
 from aiokproto.producer.accumulator import Accumulator, BufferLimits
-from aiokproto.producer.record import Unplaced
+from aiokproto.producer.record import PendingRecord
 from aiokproto.types import Record, RecordMetadata
 from tests.accelerator.twins import each_form
 from tests.patience import PATIENCE
@@ -173,7 +173,7 @@ async def test_a_delivery_is_awaited_by_many_and_again(form: Any) -> None:
         delivery.result()
     waiting[0].cancel()
     await asyncio.sleep(0)
-    accumulator.finish(batch, 41)
+    accumulator.complete(batch, 41)
     where = RecordMetadata("flights", 0, 41, 1000)
     assert await asyncio.gather(*waiting[1:]) == [where, where]
     assert waiting[0].cancelled()
@@ -197,14 +197,14 @@ async def test_a_failed_delivery_raises_each_time(form: Any) -> None:
     assert delivery.exception() is error
 
 
-@pytest.mark.parametrize("form", each_form("aiokproto.producer.delivery", "Run"))
+@pytest.mark.parametrize("form", each_form("aiokproto.producer.delivery", "BatchSlice"))
 @pytest.mark.parametrize("append_time", [-1, 5000])
 async def test_a_run_has_a_result_for_each(form: Any, append_time: int) -> None:
     accumulator, batch = batches()
     for _ in range(3):
         assert batch.append(1000, None, b"value", ()) is not None
     run = form(batch.outcome, 1, 3, 1000)
-    accumulator.finish(batch, 40, append_time)
+    accumulator.complete(batch, 40, append_time)
     timestamp = 1000 if append_time < 0 else append_time
     expected = [RecordMetadata("flights", 0, offset, timestamp) for offset in (41, 42, 43)]
     assert run.results() == expected
@@ -212,7 +212,7 @@ async def test_a_run_has_a_result_for_each(form: Any, append_time: int) -> None:
     assert (run.count, run.outcome) == (3, batch.outcome)
 
 
-@pytest.mark.parametrize("form", each_form("aiokproto.producer.delivery", "Run"))
+@pytest.mark.parametrize("form", each_form("aiokproto.producer.delivery", "BatchSlice"))
 async def test_a_run_of_a_failed_batch_has_its_errors(form: Any) -> None:
     accumulator, batch = batches()
     assert batch.append(1000, None, b"value", ()) is not None
@@ -226,12 +226,12 @@ class Posts:
 
     def __init__(self, form: Any) -> None:
         self.accumulator = Accumulator(LIMITS, choose=min)
-        self.waited: list[Unplaced] = []
+        self.waited: list[PendingRecord] = []
         self.room = asyncio.Event()
         self.poster = form(None, self.append_later)
         self.poster._thread = get_ident()
 
-    async def append_later(self, record: Unplaced) -> Any:
+    async def append_later(self, record: PendingRecord) -> Any:
         self.waited.append(record)
         await self.room.wait()
         return "appended"

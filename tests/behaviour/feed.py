@@ -44,7 +44,7 @@ async def append(
         # Just elected: a broker has not heard of it yet, be it who told of the leader before.
         generation = cluster.snapshot.generation
         cluster.invalidate("the leader moved")
-        await cluster.changed(generation)
+        await cluster.wait_for_update(generation)
     check(answer.error_code, f"Produce to {topic}-{partition}")
     return answer.base_offset
 

@@ -56,7 +56,7 @@ async def test_no_address_can_be_used() -> None:
                 await cluster.start()
         assert f"127.0.0.1:{dead}: cannot connect to 127.0.0.1:{dead}" in str(caught.value)
         assert "connection refused" in str(caught.value)
-        assert f"127.0.0.1:{web} does not speak Kafka: it answers as an HTTP server" in str(caught.value)
+        assert f"127.0.0.1:{web} does not speak Kafka: it responds like an HTTP server" in str(caught.value)
         with pytest.raises(ClientClosedError):
             await cluster.send(BEAT, 1)
 
@@ -73,7 +73,7 @@ async def test_a_broker_that_is_still_starting_is_waited_for() -> None:
         cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", port),), bootstrap_timeout=1000))
         starting = asyncio.ensure_future(cluster.start())
         try:
-            await until(lambda: cluster._pool.by_preference([-1]) == [-1] and bool(cluster._pool._health))
+            await until(lambda: cluster._pool.by_preference([-1]) == [-1] and bool(cluster._pool._dial_states))
             async with brokers() as (fake, (broker,)), peer(fake.answers(), port):
                 await starting
                 assert cluster.snapshot.brokers[1].port == broker.port
@@ -92,6 +92,6 @@ async def test_a_broker_that_knows_no_brokers_is_not_believed() -> None:
 
 async def test_no_common_version() -> None:
     async with peer({ApiVersionsRequest: serves(Metadata=(50, 60))}) as broker:
-        with pytest.raises(BootstrapError, match=r"Metadata: .* has versions 50-60, this client has 0-13"):
+        with pytest.raises(BootstrapError, match=r"Metadata: .* supports versions 50-60, this client supports 0-13"):
             async with started(broker.port):
                 pass

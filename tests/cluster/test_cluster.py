@@ -9,8 +9,8 @@ import pytest
 
 from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.cluster.backoff import Backoff
+from aiokproto.cluster.broker_lookup import RetryState
 from aiokproto.cluster.metadata import UNKNOWN_LIMIT, metadata_request
-from aiokproto.cluster.targets import Aim
 from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from aiokproto.codec.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -124,7 +124,7 @@ async def test_an_impossible_topic_is_told_at_once_and_forgotten() -> None:
             await cluster.topic("b d")
         generation = cluster.snapshot.generation
         cluster.invalidate("test")
-        await cluster.changed(generation)
+        await cluster.wait_for_update(generation)
         assert fake.metadata_requests[-1].topics == []
 
 
@@ -146,7 +146,7 @@ async def test_many_invalidations_are_one_refresh() -> None:
         generation = cluster.snapshot.generation
         for number in range(100):
             cluster.invalidate(f"reason {number}")
-        assert (await cluster.changed(generation)).generation == generation + 1
+        assert (await cluster.wait_for_update(generation)).generation == generation + 1
         assert len(fake.metadata_requests) == 2
 
 
@@ -162,7 +162,7 @@ async def test_a_partition_without_leader_is_asked_for_until_it_has_one() -> Non
         assert cluster.snapshot.leader("t", 0) is None
         fake.leaders["t"] = [(1, 4)]
         while cluster.snapshot.leader("t", 0) is None:
-            await cluster.changed(cluster.snapshot.generation)
+            await cluster.wait_for_update(cluster.snapshot.generation)
         assert cluster.snapshot.leader_epoch("t", 0) == 4
 
 
@@ -175,11 +175,11 @@ async def test_a_topic_that_goes_away_and_comes_back() -> None:
         before = len(fake.metadata_requests)
         cluster.invalidate("test")
         while "t" in cluster.snapshot.topics:
-            await cluster.changed(cluster.snapshot.generation)
+            await cluster.wait_for_update(cluster.snapshot.generation)
         assert len(fake.metadata_requests) == before + UNKNOWN_LIMIT
         fake.leaders["t"] = [(1, 0)]
         cluster.invalidate("test")
-        await cluster.changed(cluster.snapshot.generation)
+        await cluster.wait_for_update(cluster.snapshot.generation)
         assert "t" in cluster.snapshot.topics
 
 
@@ -187,9 +187,9 @@ async def test_a_leader_hint_is_taken_at_once() -> None:
     async with brokers(2) as (fake, (broker, _)), started(broker.port) as cluster:
         fake.leaders["t"] = [(1, 0)]
         await cluster.topic("t")
-        assert cluster.hint_leader("t", 0, 2, 1)
+        assert cluster.update_leader("t", 0, 2, 1)
         assert cluster.snapshot.leader("t", 0) == 2
-        assert not cluster.hint_leader("t", 0, 1, 0)
+        assert not cluster.update_leader("t", 0, 1, 0)
 
 
 async def test_a_cluster_that_has_moved_is_found_by_the_bootstrap_addresses() -> None:
@@ -205,7 +205,7 @@ async def test_a_cluster_that_has_moved_is_found_by_the_bootstrap_addresses() ->
                 fake.brokers = {7: first.port}
                 cluster.invalidate("test")
                 while 7 not in cluster.snapshot.brokers:
-                    await cluster.changed(cluster.snapshot.generation)
+                    await cluster.wait_for_update(cluster.snapshot.generation)
                 assert (await cluster.send(BEAT, 7)).error_code == 0
                 with pytest.raises(BrokerConnectionError, match=r"broker 1 is not known \(known: \[7\]\)"):
                     await cluster.send(BEAT, 1)
@@ -241,7 +241,7 @@ async def test_send_makes_one_attempt() -> None:
 
     async with brokers(1, {HeartbeatRequest: fails}) as (_, (broker,)), started(broker.port) as cluster:
         with pytest.raises(
-            BrokerConnectionError, match=r"broker 1 \(127.0.0.1:\d+\) was lost.*Heartbeat was under way"
+            BrokerConnectionError, match=r"broker 1 \(127.0.0.1:\d+\) was lost.*Heartbeat was in flight"
         ):
             await cluster.send(BEAT, 1)
         assert len(asked(broker, HeartbeatRequest)) == 1
@@ -253,7 +253,7 @@ async def test_send_to_a_silent_broker_meets_its_deadline() -> None:
         started(broker.port) as cluster,
     ):
         await cluster.version(HeartbeatRequest, 1)
-        with pytest.raises(DeadlineError, match=r"Heartbeat to broker 1 .*: no answer in 0\.01 s"):
+        with pytest.raises(DeadlineError, match=r"Heartbeat to broker 1 .*: no response in 0\.01 s"):
             await cluster.send(BEAT, 1, timeout=0.01)
 
 
@@ -292,7 +292,7 @@ async def test_request_gives_up_at_its_deadline() -> None:
         started(broker.port) as cluster,
     ):
         fake.coordinators["g"] = 1
-        with pytest.raises(DeadlineError, match=r"^Heartbeat: not done in 0\.1 s \(\d+ attempts\); last: "):
+        with pytest.raises(DeadlineError, match=r"^Heartbeat: timed out after 0\.1 s \(\d+ attempts\); last: "):
             await cluster.request(BEAT, timeout=0.1)
 
 
@@ -306,18 +306,18 @@ async def test_request_gives_up_before_a_pause_beyond_its_deadline_and_says_why(
             with pytest.raises(DeadlineError) as caught:
                 await cluster.request(BEAT, timeout=120)
             assert str(caught.value) == (
-                "Heartbeat: not done in 120 s (1 attempts); last: "
+                "Heartbeat: timed out after 120 s (1 attempts); last: "
                 "Heartbeat to broker 1: COORDINATOR_LOAD_IN_PROGRESS (14)"
             )
 
 
 async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_the_others_failed() -> None:
-    router = ClusterClient(config(retry_backoff=0.001, retry_backoff_max=0.001))._router
+    router = ClusterClient(config(retry_backoff=0.001, retry_backoff_max=0.001))._driver
     until = asyncio.get_running_loop().time() + 1000
 
     failures: list[KafkaError] = [
         error_for(ErrorCode.NOT_COORDINATOR, "Heartbeat to broker 1"),
-        DeadlineError("Heartbeat to broker 1: no answer in 3 s"),
+        DeadlineError("Heartbeat to broker 1: no response in 3 s"),
     ]
 
     async def attempt() -> None:
@@ -327,9 +327,9 @@ async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_the_oth
         raise failures.pop(0)
 
     with pytest.raises(DeadlineError) as caught:
-        await router._retrying("Heartbeat", Situation(coordinated=True), until, 1000, Aim(), attempt)
+        await router._retrying("Heartbeat", Situation(coordinated=True), until, 1000, RetryState(), attempt)
     assert str(caught.value) == (
-        "Heartbeat: not done in 1e+03 s (2 attempts); last: Heartbeat to broker 1: no answer in 3 s; "
+        "Heartbeat: timed out after 1e+03 s (2 attempts); last: Heartbeat to broker 1: no response in 3 s; "
         "before: Heartbeat to broker 1: NOT_COORDINATOR (16)"
     )
 
@@ -373,11 +373,11 @@ async def test_the_controller_is_asked_and_followed(monkeypatch: pytest.MonkeyPa
 
             async def pause(seconds: float) -> None:
                 """As if it were over when the refresh is that the first answer asks for."""
-                await cluster.changed(cluster.snapshot.generation)
+                await cluster.wait_for_update(cluster.snapshot.generation)
 
             fake.controller = 2
             with monkeypatch.context() as patch:
-                patch.setattr("aiokproto.cluster.router.asyncio.sleep", pause)
+                patch.setattr("aiokproto.cluster.request_driver.asyncio.sleep", pause)
                 answer = await cluster.request(CreateTopicsRequest(topics=[], timeout_ms=1), timeout=1000)
             assert answer.topics[0].error_code == 0
             assert [len(asked(running, CreateTopicsRequest)) for running in peers] == [1, 1]
@@ -401,7 +401,7 @@ async def test_version_negotiation_shows() -> None:
         assert await cluster.version(MetadataRequest, 1) == 13
         assert await cluster.version(MetadataRequest, 1, max_version=7) == 7
         assert (await cluster.versions(1))[3] == (0, 13)
-        with pytest.raises(UnsupportedVersionError, match=r"Produce: broker 1 .* does not have it"):
+        with pytest.raises(UnsupportedVersionError, match=r"Produce: broker 1 .* does not support it"):
             await cluster.version(ProduceRequest, 1)
 
 
@@ -431,7 +431,7 @@ async def test_close_ends_everything_that_waits() -> None:
         calls = [
             asyncio.ensure_future(cluster.send(BEAT, 1, channel="held")),
             asyncio.ensure_future(cluster.topic("t")),
-            asyncio.ensure_future(cluster.changed(10**9)),
+            asyncio.ensure_future(cluster.wait_for_update(10**9)),
             asyncio.ensure_future(cluster.request(BEAT)),
         ]
         await until(lambda: bool(asked(broker, HeartbeatRequest)) and bool(asked(broker, FindCoordinatorRequest)))
@@ -457,7 +457,7 @@ async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFix
     ):
         calls = [
             asyncio.ensure_future(cluster.send(BEAT, 1, channel="held")),
-            asyncio.ensure_future(cluster.changed(10**9)),
+            asyncio.ensure_future(cluster.wait_for_update(10**9)),
         ]
         await until(lambda: bool(asked(broker, HeartbeatRequest)))
         fault = RuntimeError("a fault")
@@ -489,7 +489,7 @@ async def test_brokers_that_vanish_are_logged_once_and_found_again(caplog: pytes
             assert caplog.text.count("metadata could not be refreshed") == 1
             generation = cluster.snapshot.generation
             async with peer(fake.answers(), port):
-                await cluster.changed(generation)
+                await cluster.wait_for_update(generation)
                 assert (await cluster.send(BEAT, 1)).error_code == 0
                 await cluster.close()
         finally:

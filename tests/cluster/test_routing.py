@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import bootstrap_error, definitive
-from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
-from aiokproto.cluster.routes import answer_code, coordinator_keys, join, refused
+from aiokproto.cluster.coordinators import (
+    CoordinatorCache,
+    CoordinatorKind,
+    find_coordinator_request,
+    found_coordinator,
+)
+from aiokproto.cluster.division import coordinator_keys, error_response, join, response_error
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec import registry
 from aiokproto.codec.entities import Subject, divide, subjects
@@ -145,7 +150,7 @@ def test_what_is_divided_is_joined_again(partitions: dict[str, set[int]], nodes:
         (error_for(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         (UnsupportedVersionError("old"), ErrorCode.UNSUPPORTED_VERSION),
     ]
-    answers = [refused(part, errors[node][0]) for node, part in parts.items()]
+    answers = [error_response(part, errors[node][0]) for node, part in parts.items()]
     joined = join([each for each in answers if each is not None], name_of)
     assert isinstance(joined, DeleteRecordsResponse)
     assert len({topic.name for topic in joined.topics}) == len(joined.topics)
@@ -195,11 +200,11 @@ def _deleted(*codes: int) -> DeleteRecordsResponse:
 )
 def test_the_code_of_a_whole_answer(response: Response, code: int) -> None:
     """An item's own failure is the caller's; "wrong broker" in all of them is about the broker."""
-    assert answer_code(response) == code
+    assert response_error(response) == code
 
 
 def test_coordinator_cache() -> None:
-    cache = Coordinators()
+    cache = CoordinatorCache()
     cache.learn(GROUP, "x", 1)
     cache.learn(TRANSACTION, "x", 2)
     assert (cache.get(GROUP, "x"), cache.get(TRANSACTION, "x"), cache.get(GROUP, "y")) == (1, 2, None)
@@ -210,14 +215,14 @@ def test_coordinator_cache() -> None:
 
 @pytest.mark.parametrize("version", range(7))
 def test_find_coordinator_in_both_forms(version: int) -> None:
-    asked = question(GROUP, "g", version)
+    asked = find_coordinator_request(GROUP, "g", version)
     assert type(asked).decode(asked.encode(version), version) == asked
     found = (
         FindCoordinatorResponse(coordinators=[_found("other", 0), _found("g", 0)])
         if version >= 4
         else FindCoordinatorResponse(node_id=3, host="h", port=1)
     )
-    assert answered(found, GROUP, "g") == BrokerNode(3, "h", 1)
+    assert found_coordinator(found, GROUP, "g") == BrokerNode(3, "h", 1)
 
 
 @pytest.mark.parametrize(
@@ -229,18 +234,18 @@ def test_find_coordinator_in_both_forms(version: int) -> None:
 )
 def test_a_coordinator_that_cannot_be_found(found: Any) -> None:
     with pytest.raises(BrokerError, match=r"FindCoordinator for group 'g': GROUP_AUTHORIZATION_FAILED .30.: because"):
-        answered(found(30), GROUP, "g")
+        found_coordinator(found(30), GROUP, "g")
 
 
 @pytest.mark.parametrize("found", [FindCoordinatorResponse(), FindCoordinatorResponse(coordinators=[])])
 def test_an_empty_answer_about_a_coordinator(found: FindCoordinatorResponse) -> None:
     with pytest.raises(DecodeError, match="empty"):
-        answered(found, GROUP, "g")
+        found_coordinator(found, GROUP, "g")
 
 
 def test_an_answer_about_another_coordinator() -> None:
     with pytest.raises(DecodeError, match=r"is about \['h'\]"):
-        answered(FindCoordinatorResponse(coordinators=[_found("h", 0)]), GROUP, "g")
+        found_coordinator(FindCoordinatorResponse(coordinators=[_found("h", 0)]), GROUP, "g")
 
 
 def _found(key: str, code: int) -> Coordinator:

@@ -81,7 +81,7 @@ async def test_a_large_answer() -> None:
 async def test_a_silent_peer_costs_the_request_its_deadline_and_not_the_connection() -> None:
     """…as long as the peer may still answer: patience with the connection is ``request_timeout``."""
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker, connected(broker.port) as line:
-        with pytest.raises(DeadlineError, match=rf"Heartbeat to 127.0.0.1:{broker.port}: no answer in 0.01 s"):
+        with pytest.raises(DeadlineError, match=rf"Heartbeat to 127.0.0.1:{broker.port}: no response in 0.01 s"):
             await line.send(beat(), timeout=0.01)
         assert not line.closed
 
@@ -93,9 +93,9 @@ async def test_a_peer_silent_for_the_request_timeout_costs_the_connection() -> N
     ):
         first = asyncio.ensure_future(line.send(beat(), timeout=0.02))
         second = asyncio.ensure_future(line.send(beat(), timeout=50))
-        with pytest.raises(DeadlineError, match=r"no answer in 0\.02 s"):
+        with pytest.raises(DeadlineError, match=r"no response in 0\.02 s"):
             await first
-        with pytest.raises(BrokerConnectionError, match=r"did not answer Heartbeat in .*\(Heartbeat was under way\)"):
+        with pytest.raises(BrokerConnectionError, match=r"did not respond to Heartbeat in .*Heartbeat was in flight"):
             await second
         assert line.closed
 
@@ -144,7 +144,7 @@ async def test_loss_fails_all_that_is_under_way_and_names_it(cut: int) -> None:
         for error in results:
             assert type(error) is BrokerConnectionError
             assert f"127.0.0.1:{broker.port} was lost{middle}: " in str(error)
-            assert "(Heartbeat was under way)" in str(error)
+            assert "(Heartbeat was in flight)" in str(error)
         with pytest.raises(BrokerConnectionError, match="was lost"):
             await line.send(beat(), timeout=PATIENCE)
 
@@ -154,7 +154,7 @@ async def test_an_answer_out_of_order_ends_the_connection() -> None:
         return bytes(encode_response(HeartbeatResponse(error_code=0), version, 99))
 
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: wrong}) as broker, connected(broker.port) as line:
-        with pytest.raises(BrokerConnectionError, match="never sent: correlation id 99 instead of 1"):
+        with pytest.raises(BrokerConnectionError, match="never sent: correlation id 99, expected 1"):
             await line.send(beat(), timeout=PATIENCE)
         assert line.closed
 
@@ -166,7 +166,7 @@ async def test_a_broken_answer_is_the_callers_error_alone() -> None:
         return b"\0\0\0\5\0\0\0\1\xff"
 
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: broken}) as broker, connected(broker.port) as line:
-        with pytest.raises(DecodeError, match=rf"answer of 127.0.0.1:{broker.port} to Heartbeat: "):
+        with pytest.raises(DecodeError, match=rf"Heartbeat to 127.0.0.1:{broker.port}: malformed response: "):
             await line.send(beat(), timeout=PATIENCE)
         assert (await line.send(beat(1), timeout=PATIENCE)).error_code == 1
 
@@ -213,7 +213,7 @@ async def test_post_waits_for_room() -> None:
             await line.send_oneway(request, timeout=0.05, max_version=12)
 
     async with raw_peer(lazy) as port, connected(port) as line:
-        with pytest.raises(DeadlineError, match=rf"Produce to 127.0.0.1:{port}: not written in 0.05 s"):
+        with pytest.raises(DeadlineError, match=rf"Produce to 127.0.0.1:{port}: not written to the socket in 0.05 s"):
             await flood(line)
         reads.set()
         await line.send_oneway(request, timeout=PATIENCE, max_version=12)
@@ -241,7 +241,7 @@ async def test_throttling_holds_back_what_follows_in_order() -> None:
         with pytest.raises(DeadlineError):
             await gone
         assert len(broker.asked) == 2, "nothing is sent during the pause"
-        line._flush_held()
+        line._flush_throttled()
         assert [(await call).error_code for call in calls] == [1, 2, 3]
         assert [request.generation_id for request, _ in broker.asked[1:]] == [0, 1, 2, 3], "who left took its request"
 
@@ -289,7 +289,7 @@ async def test_an_answer_that_is_too_large_names_the_option_and_what_was_asked()
             match=rf"ListGroups to 127.0.0.1:{broker.port}: .* {1 << 30} bytes.*max_response_size",
         ):
             await first
-        with pytest.raises(BrokerConnectionError, match="Heartbeat was under way"):
+        with pytest.raises(BrokerConnectionError, match="Heartbeat was in flight"):
             await behind
         with pytest.raises(BrokerConnectionError):
             await line.send(beat(2), timeout=PATIENCE)
@@ -358,7 +358,7 @@ async def test_a_wish_for_a_pause_is_granted_whoever_asked() -> None:
         with pytest.raises(DeadlineError):
             await late
         assert len(broker.asked) == 2, "nothing is sent during the pause"
-        line._flush_held()
+        line._flush_throttled()
         await until(lambda: len(told) == 2)
 
 
@@ -367,7 +367,7 @@ async def test_close_fails_what_is_under_way() -> None:
         call = asyncio.ensure_future(line.send(beat(), timeout=PATIENCE))
         await until(lambda: len(broker.asked) == 2)
         line.close()
-        with pytest.raises(ClientClosedError, match="Heartbeat was under way"):
+        with pytest.raises(ClientClosedError, match="Heartbeat was in flight"):
             await call
         await line.wait_closed()
 
@@ -389,9 +389,9 @@ async def test_idleness_is_looked_for_while_answers_are_awaited() -> None:
     ):
         line.send_nowait(beat(), lambda outcome: None, timeout=1000)
         now = asyncio.get_running_loop().time()
-        line._alarm.cancel()
+        line._timer.cancel()
         line._on_timer(now)
-        assert line._alarm._when <= now + 100
+        assert line._timer._when <= now + 100
 
 
 async def test_versions_are_asked_for_again_in_the_form_the_broker_has() -> None:
@@ -459,7 +459,7 @@ async def test_a_peer_that_says_nothing_costs_the_connect_timeout(monkeypatch: p
 
     monkeypatch.setattr("aiokproto.net.open.dial", connects)
     async with raw_peer(mute) as port:
-        with pytest.raises(DeadlineError, match=r"did not answer ApiVersions in 0\.02 s"):
+        with pytest.raises(DeadlineError, match=r"ApiVersions to .*: no response in 0\.02 s"):
             async with connected(port, timeout=0.02):
                 pass
 

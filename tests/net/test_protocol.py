@@ -18,7 +18,7 @@ LIMIT = 1 << 20
 
 
 def protocol(expecting: int = 0, limit: int = LIMIT) -> ClientProtocol[int]:
-    """A protocol with requests 0, 1, … under way; each has its own number as its token."""
+    """A protocol with requests 0, 1, … in flight; each has its own number as its token."""
     made: ClientProtocol[int] = ClientProtocol("broker 1", "me", limit)
     for number in range(expecting):
         made.sent(number, 12, number)
@@ -81,7 +81,7 @@ def test_a_frame_cut_short_is_seen() -> None:
     reading = protocol(expecting=1)
     assert feed(reading, framed(0, b"abc")[:-1], [100]) == []
     assert reading.mid_frame
-    assert not reading.heard
+    assert not reading.has_responded
 
 
 def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
@@ -121,18 +121,18 @@ def test_answers_before_a_broken_one_are_delivered() -> None:
     assert got == [0]
 
 
-def test_answer_out_of_order() -> None:
-    with pytest.raises(BrokerConnectionError, match="out of order: correlation id 1 instead of 0"):
+def test_a_response_out_of_order_is_an_error() -> None:
+    with pytest.raises(BrokerConnectionError, match="out of order: correlation id 1, expected 0"):
         feed(protocol(expecting=2), framed(1, b""), [100])
 
 
-def test_answer_to_a_request_that_was_never_sent() -> None:
-    with pytest.raises(BrokerConnectionError, match="never sent: correlation id 9 instead of 0"):
+def test_a_response_to_a_request_that_was_never_sent_is_an_error() -> None:
+    with pytest.raises(BrokerConnectionError, match="never sent: correlation id 9, expected 0"):
         feed(protocol(expecting=2), framed(9, b""), [100])
 
 
-def test_answer_to_nothing() -> None:
-    with pytest.raises(BrokerConnectionError, match="request 0, but none is under way"):
+def test_a_response_without_a_request_is_an_error() -> None:
+    with pytest.raises(BrokerConnectionError, match="request 0, but none is in flight"):
         feed(protocol(), framed(0, b""), [100])
 
 
@@ -167,20 +167,20 @@ def test_the_limit_of_a_later_frame(size: int, fits: bool) -> None:
         assert feed(reading, announcement, [100]) == []
         assert reading.mid_frame
     else:
-        with pytest.raises(ResponseTooLargeError, match=f"{size} bytes, over max_response_size={LIMIT}"):
+        with pytest.raises(ResponseTooLargeError, match=f"{size} bytes exceeds max_response_size={LIMIT}"):
             feed(reading, announcement, [100])
 
 
 def test_a_too_large_frame_that_nobody_asked_for() -> None:
     reading = protocol(expecting=1)
     feed(reading, framed(0, b""), [100])
-    with pytest.raises(BrokerConnectionError, match="none is under way"):
+    with pytest.raises(BrokerConnectionError, match="without a request in flight"):
         feed(reading, struct.pack(">ii", LIMIT + 1, 1), [100])
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
 def test_an_announced_frame_takes_no_memory_before_it_comes() -> None:
-    """Whoever announces much and sends little costs little: in both forms of a frame's buffer."""
+    """A frame length alone allocates little memory, both in the scratch buffer and in a frame's own buffer."""
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

@@ -42,9 +42,9 @@ def test_the_highest_version_of_both_is_picked(theirs: Versions, limit: int | No
 @pytest.mark.parametrize(
     ("theirs", "limit", "text"),
     [
-        (Versions(50, 60), None, "Metadata: broker 1 has versions 50-60, this client has 0-13"),
-        (Versions(4, 13), 3, "has versions 4-13, this client has 0-13, of which this call can use up to 3"),
-        (None, None, "Metadata: broker 1 does not have it, this client has 0-13"),
+        (Versions(50, 60), None, "Metadata: broker 1 supports versions 50-60, this client supports 0-13"),
+        (Versions(4, 13), 3, "supports versions 4-13, this client supports 0-13, this call at most 3"),
+        (None, None, "Metadata: broker 1 does not support it, this client supports 0-13"),
     ],
 )
 def test_no_common_version_names_both_ranges(theirs: Versions | None, limit: int | None, text: str) -> None:
@@ -61,17 +61,17 @@ def test_a_version_that_may_still_change_is_not_picked() -> None:
 def test_assumed_versions_are_named_as_such() -> None:
     versions = BrokerVersions(BEFORE_0_10, "old", assumed=True)
     assert versions.pick(HeartbeatRequest) == 0
-    with pytest.raises(UnsupportedVersionError, match=r"taken for a broker before 0\.10"):
+    with pytest.raises(UnsupportedVersionError, match=r"assumed to be a broker before 0\.10"):
         versions.pick(InitProducerIdRequest)
 
 
 def test_negotiation_at_first_try() -> None:
     negotiation = Negotiation("b")
     answer = ApiVersionsResponse(error_code=0, api_keys=[ApiVersion(api_key=16, min_version=0, max_version=2)])
-    versions = negotiation.answered(frame(answer, NEWEST))
+    versions = negotiation.handle_response(frame(answer, NEWEST))
     assert versions is not None
     assert versions.pick(ListGroupsRequest) == 2
-    assert negotiation.question().client_software_name == "aiokproto"
+    assert negotiation.request().client_software_name == "aiokproto"
 
 
 @pytest.mark.parametrize(
@@ -86,25 +86,25 @@ def test_negotiation_at_first_try() -> None:
 def test_a_refusal_leads_to_the_highest_version_the_broker_names(answer: bytes, then: int) -> None:
     """…or to version 0, where it names none, as brokers before 2.4; and always to a lower one than refused."""
     negotiation = Negotiation("b")
-    assert negotiation.answered(answer) is None
+    assert negotiation.handle_response(answer) is None
     assert negotiation.version == then
 
 
 def test_a_broker_that_refuses_everything_ends_the_negotiation() -> None:
     negotiation = Negotiation("the thing", version=0)
     with pytest.raises(NotKafkaError, match="the thing rejects ApiVersions v0"):
-        negotiation.answered(refusal())
+        negotiation.handle_response(refusal())
 
 
 def test_another_error_is_the_brokers() -> None:
     with pytest.raises(BrokerError, match=f"ApiVersions v{NEWEST} to b: CLUSTER_AUTHORIZATION_FAILED"):
-        Negotiation("b").answered(frame(ApiVersionsResponse(error_code=31, api_keys=[]), NEWEST))
+        Negotiation("b").handle_response(frame(ApiVersionsResponse(error_code=31, api_keys=[]), NEWEST))
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0\1", b"\0\0\0\1\0\0\xff\xff\xff\xff\xff\xff"])
 def test_a_broken_answer(data: bytes) -> None:
     with pytest.raises(DecodeError):
-        Negotiation("b").answered(data)
+        Negotiation("b").handle_response(data)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ class FakeCluster:
         self.partitions = tuple(changed)
         self.show(self.partitions)
 
-    async def changed(self, generation: int) -> ClusterSnapshot:
+    async def wait_for_update(self, generation: int) -> ClusterSnapshot:
         while self.snapshot.generation <= generation:
             await self._news.wait()
         return self.snapshot
@@ -151,7 +151,7 @@ class FakeCluster:
     def invalidate(self, reason: str, topics: object = ()) -> None:
         self.invalidated.append(reason)
 
-    def hint_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+    def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
         self.lead(leader, partition)
         return True
 
@@ -290,4 +290,4 @@ def grow_old(producer: Producer) -> None:
     for batch in producer._accumulator.incomplete:
         batch.created -= 1e6
     assert producer._sender is not None
-    producer._sender.alarm.now()
+    producer._sender.timer.call_soon()

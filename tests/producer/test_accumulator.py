@@ -56,7 +56,7 @@ def confirm(acc: Accumulator, *partitions: int) -> None:
     while drain(acc, 0.0).requests:
         pass
     for batch in batches:
-        acc.finish(batch, 0)
+        acc.complete(batch, 0)
 
 
 def drain(of: Accumulator, now: float, busy: frozenset[int] = frozenset()) -> Drained:
@@ -153,7 +153,7 @@ def test_a_lingered_batch_does_not_move_the_sticky_partition_before_its_share() 
         where.append(put(acc, b"x" * 400, None, now=float(round_number)).where.partition)
         for batch in drain(acc, round_number + 1.0).requests.get(1, []):
             batch.seal()
-            acc.finish(batch, 0)
+            acc.complete(batch, 0)
     assert where == [0, 0, 0, 1, 1]
 
 
@@ -187,7 +187,7 @@ def test_a_full_budget_takes_nothing_and_makes_all_due() -> None:
     drained = drain(acc, 0.0)
     assert drained.requests == {1: [batches[0]], 2: [batches[1]]}
     for batch in batches:
-        acc.finish(batch, 0)
+        acc.complete(batch, 0)
     assert acc.used == 0
     assert append(acc, b"x" * 800, 2) is not None
 
@@ -234,7 +234,7 @@ def test_no_later_batch_is_sent_beside_a_retry() -> None:
     for expected in (one, two, three):
         assert drain(acc, 3.0).requests == {1: [expected]}
         assert drain(acc, 3.0).requests == {}
-        acc.finish(expected, 0)
+        acc.complete(expected, 0)
 
 
 def test_no_more_batches_of_a_partition_are_in_flight_than_allowed() -> None:
@@ -244,7 +244,7 @@ def test_no_more_batches_of_a_partition_are_in_flight_than_allowed() -> None:
     assert drain(acc, 0.0).requests == {1: [batches[0]]}
     assert drain(acc, 0.0).requests == {1: [batches[1]]}
     assert drain(acc, 0.0).requests == {}
-    acc.finish(batches[0], 0)
+    acc.complete(batches[0], 0)
     assert drain(acc, 0.0).requests == {1: [batches[2]]}
 
 
@@ -258,7 +258,7 @@ def test_nothing_is_sent_beside_a_batch_before_the_broker_has_acknowledged_one()
     acc.retry(batches[0], ERROR, at=0.0)
     assert drain(acc, 0.0).requests == {1: [batches[0]]}
     assert drain(acc, 0.0).requests == {}
-    acc.finish(batches[0], 0)
+    acc.complete(batches[0], 0)
     assert drain(acc, 0.0).requests == {1: [batches[1]]}
     assert drain(acc, 0.0).requests == {1: [batches[2]]}
 
@@ -270,10 +270,10 @@ def test_nothing_is_sent_to_a_new_leader_before_the_old_one_has_answered() -> No
     assert drain(acc, 0.0).requests == {1: [one]}
     acc.update("flights", (2, 2, 1))
     assert drain(acc, 0.0).requests == {}
-    acc.finish(one, 1)
+    acc.complete(one, 1)
     assert drain(acc, 0.0).requests == {2: [two]}
     assert drain(acc, 0.0).requests == {}, "the new leader has not acknowledged any"
-    acc.finish(two, 2)
+    acc.complete(two, 2)
     assert drain(acc, 1.0).requests == {2: [three]}
 
 
@@ -285,7 +285,7 @@ def test_delivery_timeout_names_partition_attempts_and_last_error() -> None:
     drain(acc, 2.0)
     assert acc.expire(29.9) == []
     assert acc.expire(30.0) == [batch]
-    outcome = batch.outcome.of(0, 1000)
+    outcome = batch.outcome.record_result(0, 1000)
     assert isinstance(outcome, DeadlineError)
     assert str(outcome).startswith(
         "1 records for flights-0 not acknowledged within delivery_timeout_ms=30000; 2 attempts"
@@ -312,7 +312,7 @@ def test_delivery_timeout_without_an_error_says_what_is_missing(
     if sealed:
         batch.seal()
     acc.expire(30.0)
-    outcome = batch.outcome.of(0, 1000)
+    outcome = batch.outcome.record_result(0, 1000)
     assert isinstance(outcome, DeadlineError)
     assert reason in str(outcome)
 
@@ -323,15 +323,15 @@ def test_outcomes_are_told_for_each_record() -> None:
     put(acc, b"2")
     drain(acc, 1.0)
     told: list[bool] = []
-    batch.outcome.when_done(lambda: told.append(batch.done))
-    acc.finish(batch, 40)
+    batch.outcome.add_done_callback(lambda: told.append(batch.done))
+    acc.complete(batch, 40)
     assert told == [True]
-    assert batch.outcome.of(1, 1000) == RecordMetadata("flights", 0, 41, 1000)
+    assert batch.outcome.record_result(1, 1000) == RecordMetadata("flights", 0, 41, 1000)
     acc2 = accumulator()
     stamped = put(acc2, b"1")
     drain(acc2, 1.0)
-    acc2.finish(stamped, 7, append_time=5000)
-    assert stamped.outcome.of(0, 1000) == RecordMetadata("flights", 0, 7, 5000), "LogAppendTime is the broker's"
+    acc2.complete(stamped, 7, append_time=5000)
+    assert stamped.outcome.record_result(0, 1000) == RecordMetadata("flights", 0, 7, 5000), "LogAppendTime"
 
 
 def test_a_batch_that_is_too_large_comes_back_in_halves() -> None:
@@ -351,10 +351,10 @@ def test_a_batch_that_is_too_large_comes_back_in_halves() -> None:
         (part,) = drain(acc, 1.0).requests[1]
         acc.queue(part).assign(part, (7, 0))
         found.append(values(part))
-        acc.finish(part, 10 * len(found))
+        acc.complete(part, 10 * len(found))
     assert found == [[b"0", b"1"], [b"2", b"3", b"4"], [b"x" * 900]]
     assert batch.done
-    assert [batch.outcome.of(i, 1000) for i in range(5)] == [
+    assert [batch.outcome.record_result(i, 1000) for i in range(5)] == [
         RecordMetadata("flights", 0, offset, 1000) for offset in (10, 11, 20, 21, 22)
     ]
     assert later.sequence == 5
@@ -372,7 +372,7 @@ def test_batches_split_down_to_single_records_take_no_more_of_the_budget() -> No
         held, used = values(batch), acc.used
         if batch.count == 1:
             found += held
-            acc.finish(batch, 0)
+            acc.complete(batch, 0)
         else:
             acc.split(batch)
             assert acc.used == used
@@ -391,10 +391,10 @@ def test_a_half_that_fails_fails_its_own_records_only() -> None:
     acc.fail(one, ERROR)
     assert not batch.done, "the other half is still under way"
     (two,) = drain(acc, 1.0).requests[1]
-    acc.finish(two, 0)
+    acc.complete(two, 0)
     assert batch.done
-    assert isinstance(batch.outcome.of(0, 1000), BrokerError)
-    assert batch.outcome.of(1, 1000) == RecordMetadata("flights", 0, 0, 1000)
+    assert isinstance(batch.outcome.record_result(0, 1000), BrokerError)
+    assert batch.outcome.record_result(1, 1000) == RecordMetadata("flights", 0, 0, 1000)
 
 
 def test_an_unobserved_failure_is_logged_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -403,7 +403,7 @@ def test_an_unobserved_failure_is_logged_once_and_counted(caplog: pytest.LogCapt
     put(acc, b"1")
     acc.fail_all(lambda _: KafkaError("lost"))
     drain(acc, 1.0)
-    assert acc.owner.unobserved_failures == 2
+    assert acc.delivery_context.unobserved_failures == 2
     assert [record.getMessage() for record in caplog.records] == [
         "2 records for flights-0 were not delivered, and nobody asked: lost"
     ]
@@ -414,9 +414,9 @@ def test_an_observed_failure_is_not_logged(caplog: pytest.LogCaptureFixture) -> 
     batch = put(acc, b"0")
     acc.fail_all(lambda _: KafkaError("lost"))
     drain(acc, 1.0)
-    batch.outcome.of(0, 1000)
+    batch.outcome.record_result(0, 1000)
     del batch
-    assert (acc.owner.unobserved_failures, caplog.records) == (0, [])
+    assert (acc.delivery_context.unobserved_failures, caplog.records) == (0, [])
 
 
 def test_partitions_can_become_more() -> None:

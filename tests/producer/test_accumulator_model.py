@@ -62,7 +62,7 @@ class ProducerMachine(RuleBasedStateMachine):
         """A batch that is sent as it is."""
         values = [b"%d." % (len(self.posted[partition]) + place) for place in range(count)]
         stored = RecordBatch(encode([BatchRecord(0, 1, None, value) for value in values]))
-        added = self.acc.append_stored(self.topic.queues[partition], stored, self.now)
+        added = self.acc.append_encoded(self.topic.queues[partition], stored, self.now)
         if added is None:
             self.full += 1
         else:
@@ -111,7 +111,7 @@ class ProducerMachine(RuleBasedStateMachine):
             elif isinstance(offset, ErrorCode):
                 self.acc.restart(batch, REFUSED, later)
             else:
-                self.acc.finish(batch, offset)
+                self.acc.complete(batch, offset)
 
     @invariant()
     def the_budget_is_kept(self) -> None:
@@ -143,7 +143,7 @@ class ProducerMachine(RuleBasedStateMachine):
         log = self.logs[partition].values
         assert max(Counter(log).values(), default=1) == 1
         for value, batch, index in self.posted[partition]:
-            outcome = batch.outcome.of(index, 1)
+            outcome = batch.outcome.record_result(index, 1)
             if isinstance(outcome, RecordMetadata):
                 assert log[outcome.offset] == value
             else:

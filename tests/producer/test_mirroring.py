@@ -217,7 +217,7 @@ def test_parts_of_a_compressed_batch_count_as_what_they_take() -> None:
     accumulator = Accumulator(limits, choose=min)
     topic = accumulator.update("flights", [1])
     values = [b"x" * 500] * 4
-    batch = accumulator.append_stored(topic.queues[0], RecordBatch(stored(*values, codec="gzip")), 0.0)
+    batch = accumulator.append_encoded(topic.queues[0], RecordBatch(stored(*values, codec="gzip")), 0.0)
     assert batch is not None
     assert accumulator.used == batch.reserved < 200
     accumulator.drain(0.0, lambda _: True)
@@ -227,7 +227,7 @@ def test_parts_of_a_compressed_batch_count_as_what_they_take() -> None:
     assert accumulator.append(topic, 0, 1, None, b"v", (), 0.0) is None, "no room, not even for less"
     for part in parts:
         accumulator.drain(0.0, lambda _: True)
-        accumulator.finish(part, 0)
+        accumulator.complete(part, 0)
     assert (accumulator.used, batch.done) == (0, True)
 
 

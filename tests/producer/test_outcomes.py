@@ -7,20 +7,20 @@ import gc
 import pytest
 
 from aiokproto.errors import KafkaError
-from aiokproto.producer.delivery import Run
-from aiokproto.producer.outcome import Outcome, Owner
-from aiokproto.producer.outcomes import Outcomes, Refused, Scattered
+from aiokproto.producer.delivery import BatchSlice
+from aiokproto.producer.outcome import DeliveryContext, Outcome
+from aiokproto.producer.outcomes import Outcomes, RejectedRecords, ScatteredRecords
 from aiokproto.types import RecordMetadata, TopicPartition
 
 
-def written(owner: Owner, partition: int, count: int, base_offset: int) -> Outcome:
-    outcome = Outcome(TopicPartition("flights", partition), owner)
-    outcome.write(count, base_offset, -1)
+def written(context: DeliveryContext, partition: int, count: int, base_offset: int) -> Outcome:
+    outcome = Outcome(TopicPartition("flights", partition), context)
+    outcome.complete(count, base_offset, -1)
     return outcome
 
 
-def failed(owner: Owner, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> Outcome:
-    outcome = Outcome(TopicPartition("flights", 0), owner)
+def failed(context: DeliveryContext, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> Outcome:
+    outcome = Outcome(TopicPartition("flights", 0), context)
     outcome.fail(3, error, record_errors)
     return outcome
 
@@ -30,9 +30,13 @@ def where(partition: int, offset: int, timestamp: int = 5) -> RecordMetadata:
 
 
 def test_items_are_those_of_the_parts_in_order() -> None:
-    owner, full = Owner(), KafkaError("full")
+    context, full = DeliveryContext(), KafkaError("full")
     outcomes = Outcomes(
-        [Run(written(owner, 0, 3, 10), 1, 2, 5), Refused(full, 2), Run(written(owner, 1, 1, 0), 0, 1, 5)]
+        [
+            BatchSlice(written(context, 0, 3, 10), 1, 2, 5),
+            RejectedRecords(full, 2),
+            BatchSlice(written(context, 1, 1, 0), 0, 1, 5),
+        ]
     )
     expected = [where(0, 11), where(0, 12), full, full, where(1, 0)]
     assert list(outcomes) == expected
@@ -54,23 +58,23 @@ def test_of_none_there_is_none() -> None:
 
 
 def test_rows_are_found_where_they_went() -> None:
-    owner, special, full = Owner(), KafkaError("special"), KafkaError("full")
+    context, special, full = DeliveryContext(), KafkaError("special"), KafkaError("full")
     batches: list[Outcome | KafkaError] = [
-        written(owner, 0, 2, 10),
-        failed(owner, KafkaError("why"), {1: special}),
+        written(context, 0, 2, 10),
+        failed(context, KafkaError("why"), {1: special}),
         full,
     ]
-    outcomes = Outcomes([Scattered(batches, [1, 0, 2, 0], [1, 1, -1, 0], [5, 6, 7, 8])])
+    outcomes = Outcomes([ScatteredRecords(batches, [1, 0, 2, 0], [1, 1, -1, 0], [5, 6, 7, 8])])
     assert list(outcomes) == [special, where(0, 11, 6), full, where(0, 10, 8)]
     assert outcomes.errors == {0: special, 2: full}
 
 
 @pytest.mark.parametrize("look", [True, False])
 def test_errors_that_nobody_looks_at_are_counted(look: bool) -> None:
-    owner = Owner()
-    outcomes = Outcomes([Run(failed(owner, KafkaError("why")), 0, 3, 5)])
+    context = DeliveryContext()
+    outcomes = Outcomes([BatchSlice(failed(context, KafkaError("why")), 0, 3, 5)])
     if look:
         assert len(outcomes.errors) == 3
     del outcomes
     gc.collect()
-    assert owner.unobserved_failures == (0 if look else 3)
+    assert context.unobserved_failures == (0 if look else 3)

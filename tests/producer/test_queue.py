@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.outcome import Owner
-from aiokproto.producer.queue import MAX_EPOCH, PartitionQueue, Restart
+from aiokproto.producer.outcome import DeliveryContext
+from aiokproto.producer.queue import MAX_EPOCH, PartitionQueue, SequenceRestart
 from aiokproto.records import RecordBatch
 from aiokproto.types import TopicPartition
 
@@ -15,7 +15,7 @@ def queue_with(*counts: int) -> PartitionQueue:
     """A queue with a closed batch of each count."""
     queue = PartitionQueue(WHERE, 1)
     for count in counts:
-        batch = ProducerBatch(WHERE, queue.number(), 0.0, Owner(), max_bytes=10_000)
+        batch = ProducerBatch(WHERE, queue.number(), 0.0, DeliveryContext(), max_bytes=10_000)
         for _ in range(count):
             batch.append(1, None, b"v")
         queue.closed.append(batch)
@@ -46,7 +46,7 @@ def test_a_restart_gives_waiting_batches_new_numbers_under_the_next_epoch() -> N
     queue.in_flight.clear()
     queue.requeue(two)
     queue.requeue(one)
-    queue.require_restart(Restart.NOW)
+    queue.require_restart(SequenceRestart.NOW)
     for batch in (queue.take(0.0), queue.take(0.0)):
         queue.assign(batch, (7, 0))
     assert (header(one), header(two)) == ((7, 1, 0), (7, 1, 3)), "headers of sealed batches are written anew"
@@ -54,17 +54,17 @@ def test_a_restart_gives_waiting_batches_new_numbers_under_the_next_epoch() -> N
 
 def test_the_stricter_restart_wins() -> None:
     queue = queue_with()
-    queue.require_restart(Restart.NOW)
-    queue.require_restart(Restart.AFTER_SENT)
-    assert queue.restart is Restart.NOW
+    queue.require_restart(SequenceRestart.NOW)
+    queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
+    assert queue.restart is SequenceRestart.NOW
 
 
 def test_after_the_last_epoch_a_new_producer_id_is_taken() -> None:
     queue = queue_with(1)
     batch = queue.take(0.0)
     queue.producer = (7, MAX_EPOCH)
-    assert queue.epochs_used_up
-    queue.require_restart(Restart.NOW)
+    assert queue.epochs_exhausted
+    queue.require_restart(SequenceRestart.NOW)
     queue.assign(batch, (8, 0))
     assert header(batch) == (8, 0, 0)
-    assert not queue.epochs_used_up
+    assert not queue.epochs_exhausted

@@ -61,18 +61,18 @@ MUTANTS = (
     Mutant(
         "a failed batch leaves a gap, so the numbers restart",
         "producer/accumulator.py",
-        "queue.require_restart(Restart.AFTER_SENT)",
+        "queue.require_restart(SequenceRestart.AFTER_SEQUENCED)",
         "pass",
     ),
     Mutant(
         "the numbers restart only when the oldest batch is refused",
         "producer/accumulator.py",
-        "if queue.oldest_sent is batch:",
+        "if queue.oldest_sequenced is batch:",
         "if True:",
     ),
     Mutant(
         "a new topic's calls keep their order",
-        "producer/call_order.py",
+        "producer/append_order.py",
         "        if len(calls) == 1:\n            call.set_result(None)\n",
         "        if not call.done():\n            call.set_result(None)\n        if len(calls) == 1:\n",
     ),

@@ -222,7 +222,7 @@ def test_a_cluster_that_is_gone_is_warned_of_now_and_then(caplog: pytest.LogCapt
                 cluster.invalidate("a test")
                 await asyncio.sleep(600)
                 await kafka.start_broker(0)
-                await cluster.changed(cluster.snapshot.generation)
+                await cluster.wait_for_update(cluster.snapshot.generation)
 
     with caplog.at_level(logging.INFO, "aiokproto.cluster"):
         simulation.run(main())

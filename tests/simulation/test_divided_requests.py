@@ -140,7 +140,7 @@ def test_a_broker_that_lists_nothing_does_not_hide_the_others() -> None:
     async def program(cluster: Cluster, client: Client) -> None:
         cluster.faults.drop(ListGroupsRequest, "response", node=SILENT)
         where = await coordinators(client)
-        with pytest.raises(PartialResponseError, match="1 of 3 brokers gave no answer: ListGroups") as caught:
+        with pytest.raises(PartialResponseError, match="1 of 3 brokers did not respond: ListGroups") as caught:
             await client.request(ListGroupsRequest(), timeout_ms=TIMEOUT)
         assert isinstance(caught.value.response, ListGroupsResponse)
         listed = sorted(group.group_id for group in caught.value.response.groups)

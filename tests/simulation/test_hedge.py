@@ -9,7 +9,7 @@ import pytest
 
 from aiokproto import Producer
 from aiokproto.broker import Cluster
-from aiokproto.cluster.hedge import PATIENCE, first_answer
+from aiokproto.cluster.hedge import HEDGE_DELAY, first_response
 from aiokproto.errors import BrokerConnectionError, InvalidTopicError, KafkaError, error_for
 from aiokproto.simulation import Simulation
 
@@ -40,7 +40,7 @@ class Asked:
 
     def first(self, final: Callable[[KafkaError], bool] = lambda error: False) -> tuple[str | None, list[int]]:
         async def main() -> tuple[str | None, list[int]]:
-            answer, failures = await first_answer(range(len(self._behaviours)), self.ask, final)
+            answer, failures = await first_response(range(len(self._behaviours)), self.ask, final)
             assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing goes on in the background"
             return answer, [node for node, _ in failures]
 
@@ -65,7 +65,7 @@ def test_after_a_failure_the_next_is_asked_at_once() -> None:
 def test_after_a_silence_the_next_is_asked_as_well() -> None:
     asked = Asked(Simulation(), 100.0, 100.0, 0.5)
     assert asked.first() == ("broker 2", [])
-    assert asked.at == {0: 0.0, 1: PATIENCE, 2: 2 * PATIENCE}
+    assert asked.at == {0: 0.0, 1: HEDGE_DELAY, 2: 2 * HEDGE_DELAY}
     assert asked.given_up == [0, 1]
 
 
@@ -93,7 +93,7 @@ def test_giving_up_gives_up_all_questions() -> None:
 
     async def main() -> None:
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(first_answer([0, 1], asked.ask, lambda error: False), 2 * PATIENCE)
+            await asyncio.wait_for(first_response([0, 1], asked.ask, lambda error: False), 2 * HEDGE_DELAY)
 
     simulation.run(main())
     assert asked.given_up == [0, 1]
@@ -116,4 +116,4 @@ def test_a_silent_broker_delays_the_producer_id_by_a_second_at_most(silent: int)
                 await producer.send("t", b"x", partition=healthy)
                 return simulation.time() - began
 
-    assert simulation.run(main()) < PATIENCE + 0.2
+    assert simulation.run(main()) < HEDGE_DELAY + 0.2

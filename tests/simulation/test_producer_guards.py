@@ -175,7 +175,7 @@ def test_a_call_that_waits_for_a_new_topic_is_overtaken_by_none_that_comes_with_
 
         async def come_with_the_metadata() -> None:
             while "new" not in client.snapshot.topics:
-                await client.changed(client.snapshot.generation)
+                await client.wait_for_update(client.snapshot.generation)
             await producer.send("new", b"later")
 
         later = asyncio.create_task(come_with_the_metadata())

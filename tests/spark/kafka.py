@@ -127,7 +127,7 @@ class Kafka:
         while len(self.client.snapshot.topics[topic].partitions) < partitions:
             generation = self.client.snapshot.generation
             self.client.invalidate("partitions were added")
-            await self.client.changed(generation)
+            await self.client.wait_for_update(generation)
 
     async def _start(self) -> None:
         # The timestamps of these tests lie far back: retention would find them minutes later.

@@ -48,7 +48,7 @@ def test_a_leader_of_an_older_epoch_does_not_say_where_the_log_ends(kafka: Kafka
     snapshot = kafka.client.snapshot
     leader, epoch = snapshot.leader(*one), snapshot.leader_epoch(*one)
     assert leader is not None
-    assert kafka.client.hint_leader(*one, leader, epoch + 1)
+    assert kafka.client.update_leader(*one, leader, epoch + 1)
     options = kafka.read_options(subscribe=filled, **{"fetchOffset.numRetries": "0"})
     with pytest.raises(BrokerError, match="UNKNOWN_LEADER_EPOCH"):
         kafka.run(list_offsets(kafka.client, {one: LATEST}, options))

@@ -29,7 +29,7 @@ async def test_a_pem_file_that_the_environment_names(
                 "subscribe": topic,
             }
         )
-        with pytest.raises(AuthenticationError, match="was not accepted"):
+        with pytest.raises(AuthenticationError, match="was rejected"):
             await ClusterClient(ClusterConfig.parse(options.connection)).start()
         monkeypatch.setenv("SSL_CERT_FILE", certificates.authority)
         async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:

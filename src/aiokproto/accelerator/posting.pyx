@@ -32,7 +32,7 @@ cdef extern from *:
 
 # -- what became of records
 
-cdef class Settled:
+cdef class ProduceResult:
     cdef public str topic
     cdef public int partition
     cdef public bint done
@@ -48,7 +48,7 @@ cdef class Settled:
         self.base_offset = self.append_time = -1
 
 
-cdef inline RecordMetadata located(Settled settled, long long index, long long timestamp):
+cdef inline RecordMetadata located(ProduceResult settled, long long index, long long timestamp):
     cdef RecordMetadata found = RecordMetadata.__new__(RecordMetadata)
     found.topic = settled.topic
     found.partition = settled.partition
@@ -57,12 +57,12 @@ cdef inline RecordMetadata located(Settled settled, long long index, long long t
     return found
 
 
-cdef object outcome_of(Settled settled, long long index, long long timestamp):
+cdef object outcome_of(ProduceResult settled, long long index, long long timestamp):
     """What became of a record: where it is, or an error."""
     if settled.written:
         settled.observed = True
         return located(settled, index, timestamp)
-    return settled.of(index, timestamp)
+    return settled.record_result(index, timestamp)
 
 
 # Millions may be held, so the collector is not to look through them. A cycle takes a task that waits for a delivery that
@@ -70,11 +70,11 @@ cdef object outcome_of(Settled settled, long long index, long long timestamp):
 @cython.final
 @cython.no_gc
 cdef class Delivery:
-    cdef Settled _outcome
+    cdef ProduceResult _outcome
     cdef int _index
     cdef readonly long long timestamp
 
-    def __init__(self, Settled outcome not None, int index, long long timestamp):
+    def __init__(self, ProduceResult outcome not None, int index, long long timestamp):
         self._outcome = outcome
         self._index = index
         self.timestamp = timestamp
@@ -99,7 +99,7 @@ cdef class Delivery:
         return self._outcome.done
 
     def run(self):
-        return Run(self._outcome, self._index, 1, self.timestamp)
+        return BatchSlice(self._outcome, self._index, 1, self.timestamp)
 
     def result(self):
         return self.get()
@@ -151,7 +151,7 @@ async def awaited(Waiting call):
 
 cdef class Waiting(Call):
     """Waits for a record's outcome."""
-    cdef Settled settled
+    cdef ProduceResult settled
     cdef int index
     cdef long long timestamp
 
@@ -166,13 +166,13 @@ cdef class Waiting(Call):
 
 @cython.final
 @cython.no_gc
-cdef class Run:
-    cdef readonly Settled outcome
+cdef class BatchSlice:
+    cdef readonly ProduceResult outcome
     cdef readonly int first
     cdef readonly int count
     cdef long long _timestamp
 
-    def __init__(self, Settled outcome not None, int first, int count, long long timestamp):
+    def __init__(self, ProduceResult outcome not None, int first, int count, long long timestamp):
         self.outcome = outcome
         self.first = first
         self.count = count
@@ -185,11 +185,11 @@ cdef class Run:
         return outcome_of(self.outcome, self.first + place, self._timestamp)
 
     def results(self):
-        cdef Settled settled = self.outcome
+        cdef ProduceResult settled = self.outcome
         cdef list found
         cdef Py_ssize_t place
         if not settled.written:
-            return [settled.of(self.first + place, self._timestamp) for place in range(self.count)]
+            return [settled.record_result(self.first + place, self._timestamp) for place in range(self.count)]
         settled.observed = True
         found = PyList_New(self.count)
         for place in range(self.count):
@@ -204,10 +204,10 @@ answers_directly(Waiting)
 
 # -- records on their way in
 
-cdef class Opening:
+cdef class OpenBatchSlot:
     cdef RecordWriter batch
     # The batch's own, which every record of it needs.
-    cdef Settled outcome
+    cdef ProduceResult outcome
 
     @property
     def open(self):
@@ -223,7 +223,7 @@ cdef class TopicQueues:
     cdef public str name
     cdef public list queues
     cdef public list available
-    cdef public Opening sticky
+    cdef public OpenBatchSlot sticky
     cdef public Py_ssize_t sticky_bytes
 
     def __init__(self, str name not None):
@@ -281,7 +281,7 @@ cdef class RecordAppender:
 
     cdef object append(self, object topic, object value, object key, object headers, object partition, object timestamp):
         cdef long long when
-        cdef Opening opening
+        cdef OpenBatchSlot opening
         cdef TopicQueues queues
         cdef Py_ssize_t index
         if type(value) is not bytes and value is not None:
@@ -299,7 +299,7 @@ cdef class RecordAppender:
                 self.topic = topic
                 self.queues = queues
         if queues is None or self._thread != PyThread_get_thread_ident():
-            return Unplaced(topic, partition, when, key, value, headers)
+            return PendingRecord(topic, partition, when, key, value, headers)
         if partition is not None or key is not None or self._partitioner is not None:
             partition = self.choose(queues, partition, key, value)
         opening = queues.sticky if partition is None else queues.queues[partition]
@@ -311,7 +311,7 @@ cdef class RecordAppender:
                 index = opening.batch.put(when, bytes_of(key), bytes_of(value), NO_HEADERS)
             if index >= 0:
                 return delivery(opening.outcome, index, when)
-        return Unplaced(topic, partition, when, key, value, headers)
+        return PendingRecord(topic, partition, when, key, value, headers)
 
     def _choose_partition(self, TopicQueues queues not None, partition, key, value):
         return self.choose(queues, partition, key, value)
@@ -341,10 +341,10 @@ cdef class RecordAppender:
             value = records[place]
             if type(value) is not bytes or batch.put(now, bytes_of(None), bytes_of(value), NO_HEADERS) < 0:
                 break
-        return Run(queues.sticky.outcome, first, batch.count - first, now) if batch.count > first else None
+        return BatchSlice(queues.sticky.outcome, first, batch.count - first, now) if batch.count > first else None
 
 
-cdef object delivery(Settled outcome, int index, long long timestamp):
+cdef object delivery(ProduceResult outcome, int index, long long timestamp):
     cdef Delivery made = Delivery.__new__(Delivery)
     made._outcome = outcome
     made._index = index
@@ -374,5 +374,5 @@ answers_directly(Post)
 
 # Last: the package of these looks for the classes above, which must be whole by then.
 from aiokproto.producer.partitioner import check_partition, key_hash
-from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
+from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
 from aiokproto.producer.waiting import wait_done

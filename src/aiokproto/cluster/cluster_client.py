@@ -10,15 +10,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiokproto.cluster.backoff import Backoff
-from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators
+from aiokproto.cluster.coordinators import CoordinatorCache, CoordinatorKind
 from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import MAIN, Pool
-from aiokproto.cluster.router import Router
+from aiokproto.cluster.request_driver import RequestDriver
 from aiokproto.cluster.snapshot import ClusterSnapshot, TopicInfo
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import ClientClosedError, ConfigurationError, KafkaError, copied
-from aiokproto.net.call import INFINITY
+from aiokproto.net.in_flight import INFINITY
 from aiokproto.runtime import uniform
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ class ClusterClient:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
         self._pool = Pool(config, self._threads, self._stop)
         self._metadata = MetadataUpdater(config, self._pool, self._backoff, last_used or _never)
-        self._coordinators = Coordinators()
-        self._router = Router(config, self._pool, self._metadata, self._coordinators, self._backoff)
+        self._coordinators = CoordinatorCache()
+        self._driver = RequestDriver(config, self._pool, self._metadata, self._coordinators, self._backoff)
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
@@ -118,7 +118,7 @@ class ClusterClient:
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait((self._task,))
-            await self._router.close(reason)
+            await self._driver.close(reason)
             await self._pool.close(reason, timeout)
         finally:
             self._pool.drop(reason)
@@ -167,17 +167,17 @@ class ClusterClient:
         """
         self._metadata.invalidate(reason, topics)
 
-    def hint_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+    def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
         """Take in a new leader that a broker named in its answer (KIP-951); returns whether it was news.
 
         A hint of an older epoch, or of a broker that is not known, changes nothing.
         """
-        return self._metadata.hint_leader(topic, partition, leader, leader_epoch)
+        return self._metadata.update_leader(topic, partition, leader, leader_epoch)
 
-    async def changed(self, generation: int) -> ClusterSnapshot:
+    async def wait_for_update(self, generation: int) -> ClusterSnapshot:
         """Wait for a snapshot newer than ``generation``. The one call without a deadline: give it one, or cancel it."""
         self.check()
-        return await self._metadata.changed(generation)
+        return await self._metadata.wait_for_update(generation)
 
     async def request(
         self,
@@ -213,7 +213,7 @@ class ClusterClient:
         """
         self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
-        return await self._router.request(
+        return await self._driver.request(
             request, node=node, key=key, timeout=timeout, max_version=max_version, hedged=hedged
         )
 
@@ -247,7 +247,7 @@ class ClusterClient:
             UnsupportedVersionError, EncodeError, DecodeError: As for :meth:`request`.
         """
         self.check()
-        return await self._router.send(request, node, timeout, max_version, channel)
+        return await self._driver.send(request, node, timeout, max_version, channel)
 
     def send_nowait(
         self,
@@ -279,7 +279,7 @@ class ClusterClient:
             BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`; then there is no call.
         """
         self.check()
-        return self._router.send_nowait(request, node, on_response, timeout, max_version)
+        return self._driver.send_nowait(request, node, on_response, timeout, max_version)
 
     async def send_oneway(
         self, request: Request[Any], node: int, *, timeout: float | None = None, max_version: int | None = None
@@ -287,19 +287,19 @@ class ClusterClient:
         """Send a request that gets no answer (Produce with ``acks=0``): returns once it is written to the socket's
         buffer and there is room for more. Raises as :meth:`send`."""
         self.check()
-        await self._router.send_oneway(request, node, timeout, max_version)
+        await self._driver.send_oneway(request, node, timeout, max_version)
 
     async def version(
         self, request_type: type[Request[Any]], node: int, *, max_version: int | None = None, channel: str = MAIN
     ) -> int:
         """The version that would be used there. Connects if need be; raises as :meth:`send`."""
         self.check()
-        return (await self._router.versions(node, channel)).pick(request_type, max_version)
+        return (await self._driver.versions(node, channel)).pick(request_type, max_version)
 
     async def versions(self, node: int, *, channel: str = MAIN) -> Mapping[int, Versions]:
         """The version ranges of all of a broker's APIs, by ApiKey. Connects if need be; raises as :meth:`send`."""
         self.check()
-        return (await self._router.versions(node, channel)).ranges
+        return (await self._driver.versions(node, channel)).ranges
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float | None = None) -> int:
         """The node id of the coordinator of a group, transactional id or share partition; cached.
@@ -309,7 +309,7 @@ class ClusterClient:
             DeadlineError: Not found in time.
         """
         self.check()
-        return await self._router.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
+        return await self._driver.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
 
     def run_in_thread(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> asyncio.Future[T]:
         """Run what blocks, or takes long, in one of the client's few threads.
@@ -379,7 +379,7 @@ class ClusterClient:
         logger.error("the client stops: %s", error, exc_info=cause)
         self._closed = error
         self._metadata.close(error)
-        self._router.fail(error)
+        self._driver.fail(error)
         self._pool.fail(error)
         if self._task is not None:
             self._task.cancel()

@@ -20,7 +20,7 @@ class CoordinatorKind(IntEnum):
     SHARE = 2
 
 
-class Coordinators:
+class CoordinatorCache:
     """The cache."""
 
     def __init__(self) -> None:
@@ -36,14 +36,14 @@ class Coordinators:
         self._nodes.pop((kind, key), None)
 
 
-def question(kind: CoordinatorKind, key: str, version: int) -> FindCoordinatorRequest:
+def find_coordinator_request(kind: CoordinatorKind, key: str, version: int) -> FindCoordinatorRequest:
     """The request for one key in the form of that version."""
     if version >= BATCHED_VERSION:
         return FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     return FindCoordinatorRequest(key=key, key_type=kind)
 
 
-def answered(response: FindCoordinatorResponse, kind: CoordinatorKind, key: str) -> BrokerNode:
+def found_coordinator(response: FindCoordinatorResponse, kind: CoordinatorKind, key: str) -> BrokerNode:
     """The coordinator that an answer names, whichever form it has.
 
     Raises:

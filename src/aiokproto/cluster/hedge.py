@@ -11,14 +11,14 @@ from aiokproto.errors import KafkaError
 
 T = TypeVar("T")
 
-PATIENCE = 1.0
+HEDGE_DELAY = 1.0
 """Seconds after which a broker counts as silent, and another one is asked as well."""
 
 
-async def first_answer(
+async def first_response(
     nodes: Sequence[int], ask: Callable[[int], Coroutine[Any, Any, T]], final: Callable[[KafkaError], bool]
 ) -> tuple[T | None, list[tuple[int, KafkaError]]]:
-    """Ask one broker after the other: the next when one has failed, or has been silent for :data:`PATIENCE`.
+    """Ask one broker after the other: the next when one has failed, or has been silent for :data:`HEDGE_DELAY`.
 
     The first answer counts. A broker that is silent for long thus costs a second, not a request timeout.
 
@@ -38,7 +38,7 @@ async def first_answer(
             if left:
                 node = left.popleft()
                 asked[asyncio.create_task(ask(node), name=f"aiokproto ask {node}")] = node
-            await asyncio.wait(asked, timeout=PATIENCE if left else None, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(asked, timeout=HEDGE_DELAY if left else None, return_when=asyncio.FIRST_COMPLETED)
             for task in [task for task in asked if task.done()]:
                 node = asked.pop(task)
                 error = task.exception()

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable
 
 from aiokproto.cluster.backoff import Backoff
 from aiokproto.cluster.bootstrap import STARTING, bootstrap_error, definitive
-from aiokproto.cluster.hedge import first_answer
-from aiokproto.cluster.interest import Interest
+from aiokproto.cluster.hedge import first_response
 from aiokproto.cluster.pool import MAIN, Pool
 from aiokproto.cluster.snapshot import BrokerNode, ClusterSnapshot, TopicInfo, topic_info
+from aiokproto.cluster.tracked_topics import TrackedTopics
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from aiokproto.config import ClusterConfig
 from aiokproto.error_codes import ErrorCode
@@ -53,7 +53,7 @@ class MetadataUpdater:
         self._pool = pool
         self._backoff = backoff
         self._soon = Backoff(min(_SOON, config.retry_backoff), config.retry_backoff_max, uniform)
-        self._interest = Interest(config.metadata_max_idle, last_used)
+        self._tracked = TrackedTopics(config.metadata_max_idle, last_used)
         self._wanted: Counter[str] = Counter()
         self._create: set[str] = set()
         self._gone: set[str] = set()
@@ -81,7 +81,7 @@ class MetadataUpdater:
         if names is None:
             answer = await self._ask_for_all(until, timeout)
             return {topic.name: topic_info(topic) for topic in answer.topics if topic.name and not topic.error_code}
-        self._interest.add(names, keep, _now())
+        self._tracked.add(names, keep, _now())
         missing = self._unknown(names)
         if missing:
             self._wanted.update(missing)
@@ -95,26 +95,26 @@ class MetadataUpdater:
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
         """The metadata is out of date; ``topics`` have to be in it, also if they were forgotten."""
         forgotten = [name for name in topics if name not in self.snapshot.topics]
-        self._interest.add(forgotten, False, _now())
+        self._tracked.add(forgotten, False, _now())
         self._gone.update(forgotten)
         if self._stale is None:
             logger.debug("metadata is out of date: %s", reason)
             self._stale = reason
             self._wake.set()
 
-    def hint_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
+    def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
         """Take in a leader that a broker named beside an error."""
         before = self.snapshot
         self._publish(before.with_leader(topic, partition, leader, leader_epoch))
         return self.snapshot is not before
 
-    def learn(self, node: BrokerNode) -> None:
+    def add_broker(self, node: BrokerNode) -> None:
         """Take in a broker that another answer than Metadata's has named."""
         known = self.snapshot.brokers.get(node.id)
         if known is None or (known.host, known.port) != (node.host, node.port):
             self._publish(self.snapshot.with_broker(node))
 
-    async def changed(self, generation: int) -> ClusterSnapshot:
+    async def wait_for_update(self, generation: int) -> ClusterSnapshot:
         """Wait for a newer snapshot."""
         while self.snapshot.generation <= generation:
             await self._next_round()
@@ -226,7 +226,7 @@ class MetadataUpdater:
         self._pool.release_bootstrap()
 
     def _forget_idle(self) -> None:
-        idle = [name for name in self._interest.forget_idle(_now()) if not self._wanted[name]]
+        idle = [name for name in self._tracked.forget_idle(_now()) if not self._wanted[name]]
         if idle:
             logger.debug("%d topics are not in use any more", len(idle))
             for remembered in (self._gone, self._create):
@@ -310,7 +310,7 @@ class MetadataUpdater:
         def final(error: KafkaError) -> bool:
             return classify(error, situation) is Action.STOP
 
-        answer, failures = await first_answer(nodes, ask, final)
+        answer, failures = await first_response(nodes, ask, final)
         return answer, [(self._pool.node(node_id), error) for node_id, error in failures]
 
     async def _ask_one(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from aiokproto.cluster.backoff import Backoff
-from aiokproto.cluster.hedge import PATIENCE
+from aiokproto.cluster.hedge import HEDGE_DELAY
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.config import ClusterConfig
@@ -25,7 +25,7 @@ MAIN = "main"
 logger = logging.getLogger("aiokproto.cluster")
 
 
-class _Health:
+class _DialState:
     """Failed attempts in a row to reach a broker."""
 
     __slots__ = ("failures", "last", "retry_at")
@@ -57,7 +57,7 @@ class Pool:
         self._brokers: Mapping[int, BrokerNode] = {}
         self._connections: dict[tuple[int, str], Connection] = {}
         self._retired: set[Connection] = set()
-        self._health: dict[int, _Health] = {}
+        self._dial_states: dict[int, _DialState] = {}
         self._dialling: SingleFlight[tuple[int, str], Connection] = SingleFlight()
         self._closed: KafkaError | None = None
 
@@ -83,7 +83,7 @@ class Pool:
         for node_id, node in before.items():
             now = brokers.get(node_id)
             if now is None or (now.host, now.port) != (node.host, node.port):
-                self._health.pop(node_id, None)
+                self._dial_states.pop(node_id, None)
                 self._retire(node_id)
 
     def release_bootstrap(self) -> None:
@@ -119,8 +119,8 @@ class Pool:
 
         def rank(node_id: int) -> tuple[bool, int, bool, int, float]:
             connection = self.ready(node_id)
-            failures = self._health[node_id].failures if node_id in self._health else 0
-            silent = connection is not None and connection.silent_for > PATIENCE
+            failures = self._dial_states[node_id].failures if node_id in self._dial_states else 0
+            silent = connection is not None and connection.silent_for > HEDGE_DELAY
             load = connection.in_flight if connection is not None else 1
             return (node_id in avoid, failures, silent, load, uniform(0, 1))
 
@@ -155,7 +155,7 @@ class Pool:
             connection.abort()
 
     async def _dial(self, node: BrokerNode, channel: str) -> Connection:
-        health = self._health.setdefault(node.id, _Health())
+        health = self._dial_states.setdefault(node.id, _DialState())
         loop = asyncio.get_running_loop()
         if health.retry_at > loop.time():
             await asyncio.sleep(health.retry_at - loop.time())
@@ -172,7 +172,7 @@ class Pool:
             if classify(error, Situation()) is Action.STOP:
                 self._stop(error)
             raise
-        self._health.pop(node.id, None)
+        self._dial_states.pop(node.id, None)
         self._retired = {old for old in self._retired if not old.closed}
         if self._closed is not None:
             connection.abort()
@@ -193,6 +193,6 @@ class Pool:
                 connection.close()
 
     def _too_late(self, node: BrokerNode, timeout: float) -> str:
-        health = self._health.get(node.id)
+        health = self._dial_states.get(node.id)
         last = f"; last failure: {health.last}" if health is not None and health.last is not None else ""
         return f"no connection to {node} in {timeout:.3g} s{last}"

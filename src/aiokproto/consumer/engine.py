@@ -250,7 +250,7 @@ class Engine:
     async def _watch_cluster(self) -> None:
         generation = -1
         while True:
-            snapshot = await self.cluster.changed(generation)
+            snapshot = await self.cluster.wait_for_update(generation)
             generation = snapshot.generation
             if self.member is not None:
                 self.member.on_metadata(snapshot)

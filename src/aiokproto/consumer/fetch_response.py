@@ -194,7 +194,7 @@ class FetchResponseHandler:
     def _wait_for_leader(self, cursor: Cursor, data: PartitionData, code: ErrorCode, what: str, action: Action) -> None:
         leader = data.current_leader
         if leader.leader_id >= 0:
-            self._cluster.hint_leader(*cursor.partition, leader.leader_id, leader.leader_epoch)
+            self._cluster.update_leader(*cursor.partition, leader.leader_id, leader.leader_epoch)
         if action in (Action.REFRESH_METADATA, Action.VALIDATE_OFFSET):
             self._cluster.invalidate(what)
         if code in _MISSING:

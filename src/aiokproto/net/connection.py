@@ -1,4 +1,28 @@
-"""One socket to one broker: requests pipelined, each with its deadline."""
+"""One socket to one broker: pipelined requests, each with a deadline.
+
+**Pipelining.** Requests are written without waiting for earlier responses. A broker handles one connection's requests
+in order and responds in order, so a response always belongs to the oldest request in flight
+(:attr:`ClientProtocol.pending <aiokproto.net.protocol.ClientProtocol.pending>`); a correlation id that says otherwise
+is a protocol error. It follows that a response which the broker delays (a long-polling Fetch, a JoinGroup) delays
+those behind it: callers separate these by opening several connections (see
+:class:`~aiokproto.cluster.pool.Pool`, channels).
+
+**Writing.** A request is encoded and written before :meth:`Connection.send` first suspends. Callers rely on this: the
+producer's sequence numbers are in order because its requests are written in the order of the calls.
+
+**Throttling (KIP-219).** After a response with a throttle time nothing is written until that time has passed.
+Requests wait in ``_throttled``, in order, with their correlation ids assigned: once one waits, all later ones do.
+Their response deadlines start when they are written.
+
+**Deadlines.** One timer serves all requests and the idle timeout, since a ``TimerHandle`` per request would cost more
+than the request. A caller's deadline fails that caller only; the late response is matched and dropped, as one
+skipped response would shift every later one. A request without a response for ``request_timeout`` (or its own
+timeout, if longer) closes the connection: without that, a peer that vanished without closing its socket would be
+indistinguishable from a slow one.
+
+**End.** ``_fail`` is the only way a connection ends, and runs once. It fails every request in flight exactly once; a
+request is never retried here, because only its caller knows whether it can be carried out twice.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +47,11 @@ from aiokproto.errors import (
     ResponseTooLargeError,
     copied,
 )
-from aiokproto.net.alarm import Alarm
-from aiokproto.net.call import INFINITY, AwaitedCall, Call, CallbackCall, Throttled
+from aiokproto.net.in_flight import INFINITY, AwaitedRequest, CallbackRequest, InFlightRequest, ThrottledRequest
 from aiokproto.net.protocol import ClientProtocol
 from aiokproto.net.throttle import throttle
 from aiokproto.net.timeouts import deadline
+from aiokproto.net.timer import Timer
 from aiokproto.net.transport import keep_alive
 from aiokproto.net.versions import BrokerVersions
 
@@ -35,62 +59,64 @@ R = TypeVar("R", bound=Response)
 
 logger = logging.getLogger("aiokproto.net")
 
-# A load balancer whose broker is away does the same, so this is no NotKafkaError: it is worth another attempt.
-_NEVER_HEARD = " before it answered anything: still starting, or a TLS listener (security_protocol='SSL'), or no Kafka"
+# No NotKafkaError, which bootstrap treats as final: a load balancer without a backend closes connections like this too,
+# and the next attempt can succeed.
+_NO_RESPONSE_YET = (
+    " before its first response: the broker is starting, the listener expects TLS (security_protocol='SSL'), or it is"
+    " not Kafka"
+)
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One socket to one broker. Made by dialling; not usable again once :attr:`closed`.
+    """One socket to one broker, made by :func:`~aiokproto.net.open.open_connection`. Once closed it stays closed.
 
-    A request is written before :meth:`send` first suspends. Broker and client keep the order, so one answer that
-    the broker holds back holds back those behind it. Cancelling a request leaves the connection as it is; the late
-    answer is dropped. A request unanswered for ``request_timeout`` (or its own timeout, where that is longer) costs the
-    connection: a peer that is gone without a word is not distinguishable from a slow one otherwise.
+    Cancelling a call leaves the connection open; the late response is dropped. A request without a response for
+    ``request_timeout`` (or its own timeout, if longer) closes it.
     """
 
     def __init__(self, peer: str, config: ClusterConfig) -> None:
         self.peer = peer
         self.versions = BrokerVersions({}, peer)
         self._config = config
-        self._patience = config.request_timeout
+        self._request_timeout = config.request_timeout
         self._loop = asyncio.get_running_loop()
-        self._protocol: ClientProtocol[Call] = ClientProtocol(peer, config.client_id, config.max_response_size)
+        self._protocol = ClientProtocol[InFlightRequest](peer, config.client_id, config.max_response_size)
         self._transport: asyncio.Transport | None = None
         self._failure: KafkaError | None = None
         self._lost = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
-        self._held: deque[Throttled] = deque()
-        self._hold_until = 0.0
-        self._release: asyncio.TimerHandle | None = None
-        self._alarm = Alarm(self._on_timer)
+        self._throttled: deque[ThrottledRequest] = deque()
+        self._throttled_until = 0.0
+        self._throttle_timer: asyncio.TimerHandle | None = None
+        self._timer = Timer(self._on_timer)
         self._last_used = self._loop.time()
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no use any more."""
+        """Whether it has ended; every further request raises :attr:`failure`."""
         return self._failure is not None
 
     @property
     def failure(self) -> KafkaError | None:
-        """Why it is closed."""
+        """Why it is closed; None while it is open."""
         return self._failure
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not answered, with those that wait to be sent."""
-        return len(self._protocol.pending) + len(self._held)
+        """Number of requests without a response, throttled ones included."""
+        return len(self._protocol.pending) + len(self._throttled)
 
     @property
     def silent_for(self) -> float:
-        """Seconds since the oldest request without an answer was sent; 0 without any."""
+        """Seconds since the oldest request in flight was sent; 0 if there is none."""
         pending = self._protocol.pending
         return self._loop.time() - pending[0].token.sent_at if pending else 0.0
 
     @property
-    def heard(self) -> bool:
-        """Whether the peer has ever answered anything."""
-        return self._protocol.heard
+    def has_responded(self) -> bool:
+        """Whether a whole response has ever arrived on this connection."""
+        return self._protocol.has_responded
 
     async def send(
         self,
@@ -101,34 +127,35 @@ class Connection(asyncio.BufferedProtocol):
         version: int | None = None,
         max_version: int | None = None,
     ) -> R:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its response. Cancelling stops the wait; the broker may still execute it.
 
         Args:
             request: The request.
-            timeout: Seconds to wait for the answer, once the request is sent: a broker that has asked for a pause
-                (KIP-219) is not sent it before that is over.
-            deadline: When to give up in any case (the loop's time).
-            version: The version to use; by default the highest that both sides have.
-            max_version: Use no higher one.
+            timeout: Seconds to wait for the response. They start when the request is written: a throttle time that
+                the broker imposed (KIP-219) comes before.
+            deadline: When to stop waiting in any case, throttle time included (s, the loop's clock).
+            version: The version to use; by default the highest that both sides support.
+            max_version: Highest version to use, if ``version`` is not given.
 
         Raises:
-            DeadlineError: No answer in time.
-            BrokerConnectionError: The connection was lost before the answer came.
-            ResponseTooLargeError: It is longer than ``max_response_size``.
-            UnsupportedVersionError: The broker has no version that fits.
-            EncodeError, DecodeError: The version cannot carry the request; the answer is broken.
+            DeadlineError: No response in time.
+            BrokerConnectionError: The connection was lost before the response arrived.
+            ResponseTooLargeError: The response is longer than ``max_response_size``.
+            UnsupportedVersionError: Client and broker have no version in common.
+            EncodeError: The version cannot carry the request.
+            DecodeError: The response is malformed.
         """
         if version is None:
             version = self.versions.pick(type(request), max_version)
         frame = await self.send_raw(request, version, timeout, deadline)
-        return self._response(request, version, frame)
+        return self._decode(request, version, frame)
 
     async def send_raw(
         self, request: Request[Any], version: int, timeout: float, deadline: float = INFINITY
     ) -> memoryview:
-        """Send a request in that version and wait for the frame of its answer. Raises as :meth:`send`."""
+        """Send a request in the given version and return the response's frame, undecoded. Raises as :meth:`send`."""
         future: asyncio.Future[memoryview] = self._loop.create_future()
-        self._send(request, version, AwaitedCall(future, request.api_key, timeout, deadline))
+        self._send(request, version, AwaitedRequest(future, request.api_key, timeout, deadline))
         return await future
 
     def send_nowait(
@@ -139,40 +166,44 @@ class Connection(asyncio.BufferedProtocol):
         timeout: float,
         max_version: int | None = None,
     ) -> None:
-        """Send a request; its response, or why there is none, goes to a callback. It cannot be cancelled.
+        """Send a request and pass its response, or the error, to a callback. It cannot be cancelled.
 
         Args:
             request: The request.
-            on_response: Called once, by the loop: with the response, or with an error that :meth:`send` would raise
+            on_response: Called once, from the loop, with the response or with an error that :meth:`send` would raise
                 after sending. It must not raise.
-            timeout: Seconds to wait for the answer, once the request is sent.
-            max_version: Use no higher one.
+            timeout: Seconds to wait for the response once the request is written.
+            max_version: Highest version to use.
 
         Raises:
-            BrokerConnectionError: The connection is closed. After this and the others the callback is not called.
-            UnsupportedVersionError: The broker has no version that fits.
+            BrokerConnectionError: The connection is closed. If this method raises, the callback is not called.
+            UnsupportedVersionError: Client and broker have no version in common.
             EncodeError: The version cannot carry the request.
         """
         version = self.versions.pick(type(request), max_version)
-        read = partial(self._response, request, version)
-        self._send(request, version, CallbackCall(read, on_response, request.api_key, timeout))
+        decode = partial(self._decode, request, version)
+        self._send(request, version, CallbackRequest(decode, on_response, request.api_key, timeout))
 
     async def send_oneway(self, request: Request[Any], *, timeout: float, max_version: int | None = None) -> None:
-        """Send a request that has no answer; returns once there is room for more. Raises as :meth:`send`."""
+        """Send a request that has no response (Produce with ``acks=0``).
+
+        Returns once the socket's write buffer is below its high-water mark. Without responses this is the only
+        backpressure: the buffer would otherwise grow without limit. Raises as :meth:`send`.
+        """
         self._send(request, self.versions.pick(type(request), max_version), None)
         if not self._writable.is_set():
-            late = f"{api_name(request.api_key)} to {self.peer}: not written in {timeout:.3g} s"
+            late = f"{api_name(request.api_key)} to {self.peer}: not written to the socket in {timeout:.3g} s"
             async with deadline(self._loop.time() + timeout, lambda: late):
                 await self._writable.wait()
             if self._failure is not None:
                 raise copied(self._failure)
 
     def close(self, reason: KafkaError | None = None) -> None:
-        """Flush and close; what is under way fails with ``reason``."""
+        """Flush what is written and close. Requests in flight fail with ``reason``."""
         self._fail(reason or ClientClosedError(f"the connection to {self.peer} is closed"))
 
     def abort(self) -> None:
-        """Close at once, dropping what is not written."""
+        """Close at once and drop unsent data."""
         self.close()
         if self._transport is not None:
             self._transport.abort()
@@ -184,103 +215,109 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- Sending ---
 
-    def _send(self, request: Request[Any], version: int, call: Call | None) -> None:
+    def _send(self, request: Request[Any], version: int, in_flight: InFlightRequest | None) -> None:
         if self._failure is not None:
             raise copied(self._failure)
         correlation_id, data = self._protocol.encode(request, version)
-        if self._hold_until and (self._held or self._loop.time() < self._hold_until):
-            self._held.append(Throttled(correlation_id, data, call))
-            if call is not None and call.deadline < INFINITY:
-                self._alarm.at(call.deadline)
+        # Also behind requests that still wait although the time has passed: overtaking them would reorder requests.
+        if self._throttled_until and (self._throttled or self._loop.time() < self._throttled_until):
+            self._throttled.append(ThrottledRequest(correlation_id, data, in_flight))
+            if in_flight is not None and in_flight.deadline < INFINITY:
+                self._timer.call_at(in_flight.deadline)
         else:
-            self._write(correlation_id, data, call)
+            self._write(correlation_id, data, in_flight)
 
-    def _write(self, correlation_id: int, data: bytearray, call: Call | None) -> None:
+    def _write(self, correlation_id: int, data: bytearray, in_flight: InFlightRequest | None) -> None:
         assert self._transport is not None, "requests are made on a connected socket"
         self._last_used = now = self._loop.time()
-        if call is not None:
-            self._protocol.sent(correlation_id, call.api_key, call)
-            call.sent(now, self._patience)
-            self._alarm.at(call.deadline)
+        if in_flight is not None:
+            self._protocol.sent(correlation_id, in_flight.api_key, in_flight)
+            in_flight.mark_sent(now, self._request_timeout)
+            self._timer.call_at(in_flight.deadline)
         self._transport.write(data)
 
-    def _response(self, request: Request[R], version: int, frame: memoryview) -> R:
-        """The response in a frame, whose wish for a pause is granted."""
+    def _decode(self, request: Request[R], version: int, frame: memoryview) -> R:
+        """Decode a response, and start the throttle time that it carries."""
         try:
             response = decode_response(frame, cast("type[R]", request.response), version)
         except DecodeError as error:
-            raise DecodeError(f"answer of {self.peer} to {api_name(request.api_key)}: {error}") from error
+            raise DecodeError(f"{api_name(request.api_key)} to {self.peer}: malformed response: {error}") from error
         pause = throttle(response, version)
         if pause:
-            self._hold(pause)
+            self._throttle(pause)
         return response
 
-    def _hold(self, pause: float) -> None:
-        """Send nothing for a while, as the broker asks."""
-        self._hold_until = max(self._hold_until, self._loop.time() + pause)
-        if self._release is not None:
-            self._release.cancel()
-        self._release = self._loop.call_at(self._hold_until, self._flush_held)
-        logger.debug("%s asks for a pause of %.3f s", self.peer, pause)
+    def _throttle(self, pause: float) -> None:
+        """Write nothing for ``pause`` seconds. A later, shorter throttle time does not shorten a running one."""
+        self._throttled_until = max(self._throttled_until, self._loop.time() + pause)
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+        self._throttle_timer = self._loop.call_at(self._throttled_until, self._flush_throttled)
+        logger.debug("%s throttles this client for %.3f s", self.peer, pause)
 
-    def _flush_held(self) -> None:
-        self._release = None
-        self._hold_until = 0.0
-        while self._held and self._failure is None:
-            held = self._held.popleft()
-            # A caller that has left takes its request along, as long as it was not sent.
-            if held.call is None or not held.call.done():
-                self._write(held.correlation_id, held.data, held.call)
+    def _flush_throttled(self) -> None:
+        self._throttle_timer = None
+        self._throttled_until = 0.0
+        while self._throttled and self._failure is None:
+            throttled = self._throttled.popleft()
+            # Dropped if its caller has stopped waiting. The correlation id then stays unused: brokers only echo ids.
+            if throttled.request is None or not throttled.request.done():
+                self._write(throttled.correlation_id, throttled.data, throttled.request)
 
-    # --- Time: one timer for all deadlines and for idleness ---
+    # --- Deadlines and idle timeout: one timer for all ---
 
     def _on_timer(self, now: float) -> None:
-        calls = self._calls()
-        for call in calls:
-            if call.deadline <= now and not call.done():
-                call.failed(DeadlineError(self._too_late(call, now)))
-        late = next((call for call in calls if call.overdue <= now), None)
+        requests = self._requests()
+        for request in requests:
+            if request.deadline <= now and not request.done():
+                request.fail(DeadlineError(self._deadline_text(request, now)))
+        late = next((request for request in requests if request.disconnect_at <= now), None)
         if late is not None:
-            text = f"{self.peer} did not answer {api_name(late.api_key)} in {now - late.sent_at:.3g} s"
+            text = f"{self.peer} did not respond to {api_name(late.api_key)} in {now - late.sent_at:.3g} s"
             self._fail(BrokerConnectionError(text), abort=True)
-        elif not calls and now - self._last_used >= self._config.connections_max_idle:
+        elif not requests and now - self._last_used >= self._config.connections_max_idle:
             self._fail(BrokerConnectionError(f"the connection to {self.peer} was closed: idle for too long"))
-        elif calls:
-            due = min(call.overdue if call.done() else call.deadline for call in calls)
-            # Answers may come long before: from then on the connection is idle, and that is to be seen in time.
-            self._alarm.at(min(due, now + self._config.connections_max_idle))
+        elif requests:
+            due = min(request.disconnect_at if request.done() else request.deadline for request in requests)
+            # Responses can arrive long before that. From then on the connection is idle, without an event that would
+            # schedule the timer: so it runs after one idle timeout at the latest.
+            self._timer.call_at(min(due, now + self._config.connections_max_idle))
         else:
-            self._alarm.at(self._last_used + self._config.connections_max_idle)
+            self._timer.call_at(self._last_used + self._config.connections_max_idle)
 
-    def _too_late(self, call: Call, now: float) -> str:
-        request = f"{api_name(call.api_key)} to {self.peer}"
-        if call.sent_at == INFINITY:
-            return f"{request}: not sent, as the broker has asked for a pause of {self._hold_until - now:.3g} s more"
-        return f"{request}: no answer in {round(call.deadline - call.sent_at, 3):g} s"
+    def _deadline_text(self, request: InFlightRequest, now: float) -> str:
+        what = f"{api_name(request.api_key)} to {self.peer}"
+        if request.sent_at == INFINITY:
+            left = self._throttled_until - now
+            return f"{what}: not sent, as the broker throttles this client for another {left:.3g} s"
+        return f"{what}: no response in {round(request.deadline - request.sent_at, 3):g} s"
 
-    def _calls(self) -> list[Call]:
-        held = [held.call for held in self._held if held.call is not None]
-        return [pending.token for pending in self._protocol.pending] + held
+    def _requests(self) -> list[InFlightRequest]:
+        """All requests without a response, oldest first; throttled ones come last, as they were sent last."""
+        throttled = [throttled.request for throttled in self._throttled if throttled.request is not None]
+        return [pending.token for pending in self._protocol.pending] + throttled
 
-    # --- What asyncio calls ---
+    # --- Callbacks of asyncio.BufferedProtocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         keep_alive(self._transport)
-        self._alarm.at(self._last_used + self._config.connections_max_idle)
+        self._timer.call_at(self._last_used + self._config.connections_max_idle)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override,unused-ignore]
         return self._protocol.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            for call, frame in self._protocol.received(nbytes):
-                if not call.done():
-                    call.answered(frame)
+            for request, frame in self._protocol.received(nbytes):
+                if not request.done():
+                    request.complete(frame)
         except ResponseTooLargeError as error:
-            call = self._protocol.pending.popleft().token
-            if not call.done():
-                call.failed(error)
+            # The oldest request gets the reason, as a retry would get the same response. The others only lost
+            # their connection: the bytes are not read, and where the next frame begins is unknown without them.
+            request = self._protocol.pending.popleft().token
+            if not request.done():
+                request.fail(error)
             lost = BrokerConnectionError(f"the connection to {self.peer} was closed: {error}")
             self._fail(lost, abort=True)
         except KafkaError as error:
@@ -296,25 +333,25 @@ class Connection(asyncio.BufferedProtocol):
         if self._failure is None:
             cause = f"{type(exc).__name__}: {exc}" if exc is not None else "closed by the broker"
             middle = " in the middle of a response" if self._protocol.mid_frame else ""
-            hint = "" if self._protocol.heard or middle else _NEVER_HEARD
+            hint = "" if self._protocol.has_responded or middle else _NO_RESPONSE_YET
             error = BrokerConnectionError(f"the connection to {self.peer} was lost{middle}: {cause}{hint}")
             error.__cause__ = exc
             self._fail(error)
         self._lost.set()
 
     def _fail(self, failure: KafkaError, *, abort: bool = False) -> None:
-        """The connection's end, from whichever side."""
+        """End the connection, for either side. Only the first call has an effect."""
         if self._failure is not None:
             return
         self._failure = failure
-        self._alarm.cancel()
-        if self._release is not None:
-            self._release.cancel()
-        for call in self._calls():
-            if not call.done():
-                call.failed(_for_call(failure, call))
+        self._timer.cancel()
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+        for request in self._requests():
+            if not request.done():
+                request.fail(_for_request(failure, request))
         self._protocol.pending.clear()
-        self._held.clear()
+        self._throttled.clear()
         self._writable.set()
         if self._transport is not None:
             if abort:
@@ -323,9 +360,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.close()
 
 
-def _for_call(failure: KafkaError, call: Call) -> KafkaError:
-    """The error for one request: it names the API, where its text is all that it has."""
+def _for_request(failure: KafkaError, request: InFlightRequest) -> KafkaError:
+    """Copy the connection's error for one request, with the API's name. A BrokerError has no free text to add it to."""
     error = copied(failure)
     if not isinstance(error, BrokerError):
-        error.args = (f"{failure} ({api_name(call.api_key)} was under way)",)
+        error.args = (f"{failure} ({api_name(request.api_key)} was in flight)",)
     return error

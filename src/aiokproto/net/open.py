@@ -1,4 +1,4 @@
-"""From an address to a connection that knows the broker's versions."""
+"""Open a connection: dial, then exchange API versions (ApiVersions; KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ async def open_connection(
     timeout: float,
     threads: ThreadPoolExecutor | None = None,
 ) -> Connection:
-    """Connect and exchange versions.
+    """Connect to a broker and learn which API versions it supports. Cancelling closes the socket.
 
-    Brokers before 0.10 hang up on ApiVersions. One that hangs up twice, the second time on the plainest form, is taken
-    for such a broker, and its versions are assumed; once could be a proxy whose broker is just starting.
+    Brokers before 0.10 close the connection when they receive ApiVersions. One that does so twice, the second time
+    for ApiVersions v0, counts as such a broker, and its versions are assumed to be
+    :data:`~aiokproto.net.versions.BEFORE_0_10`. Once is not enough: a proxy whose broker is starting does the same.
 
     Raises:
-        BrokerConnectionError: It cannot be reached; NotKafkaError and AuthenticationError for special causes.
-        DeadlineError: Connecting, or the exchange, took longer than ``timeout`` seconds.
-        BrokerError: ApiVersions was answered with an error.
+        BrokerConnectionError: The broker cannot be reached; NotKafkaError and AuthenticationError for these causes.
+        DeadlineError: Connecting and exchanging versions took longer than ``timeout`` seconds.
+        BrokerError: The response to ApiVersions has an error code.
     """
     until = asyncio.get_running_loop().time() + timeout
 
-    async def connected() -> Connection:
+    async def connect() -> Connection:
         return await dial(
             lambda: Connection(peer, config),
             host,
@@ -46,28 +47,29 @@ async def open_connection(
         )
 
     for version in (None, 0):
-        connection = await connected()
+        connection = await connect()
         try:
             connection.versions = await _negotiate(connection, Negotiation(peer, version), until, timeout)
         except BaseException as error:
             connection.abort()
-            if isinstance(error, BrokerConnectionError) and _hung_up(connection, error):
+            if isinstance(error, BrokerConnectionError) and _closed_on_first_request(connection, error):
+                # Next: ApiVersions v0, and after that no ApiVersions at all.
                 continue
             raise
         return connection
-    connection = await connected()
+    connection = await connect()
     connection.versions = BrokerVersions(BEFORE_0_10, peer, assumed=True)
     return connection
 
 
 async def _negotiate(connection: Connection, negotiation: Negotiation, until: float, timeout: float) -> BrokerVersions:
-    async with deadline(until, lambda: f"{connection.peer} did not answer ApiVersions in {timeout:.3g} s"):
+    async with deadline(until, lambda: f"ApiVersions to {connection.peer}: no response in {timeout:.3g} s"):
         while True:
-            frame = await connection.send_raw(negotiation.question(), negotiation.version, timeout)
-            versions = negotiation.answered(frame)
+            frame = await connection.send_raw(negotiation.request(), negotiation.version, timeout)
+            versions = negotiation.handle_response(frame)
             if versions is not None:
                 return versions
 
 
-def _hung_up(connection: Connection, error: BrokerConnectionError) -> bool:
-    return not connection.heard and not isinstance(error, NotKafkaError)
+def _closed_on_first_request(connection: Connection, error: BrokerConnectionError) -> bool:
+    return not connection.has_responded and not isinstance(error, NotKafkaError)

@@ -1,4 +1,13 @@
-"""The client's side of one connection, without I/O: requests in, bytes out; bytes in, answers out (pure)."""
+"""The client's side of one connection, without I/O: requests to bytes, bytes to response frames (pure).
+
+A response frame is ``int32 length | int32 correlation id | …``. Responses arrive in the order of the requests, so the
+correlation id is a check, not a key: :attr:`ClientProtocol.pending` is a FIFO queue, and a mismatch means that bytes
+were lost or the peer is broken. There is no recovery from that but closing the connection.
+
+Frames are read into one of two places. Small ones share a scratch buffer: one ``recv`` can hold many, and each is
+copied out of it. A frame larger than the scratch buffer gets a buffer of its exact size, into which the socket writes
+directly: a Fetch response of megabytes is never copied, and the records decoded from it are views of that buffer.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +25,10 @@ from aiokproto.errors import BrokerConnectionError, NotKafkaError, ResponseTooLa
 T = TypeVar("T")
 
 SCRATCH_SIZE = 64 * 1024
-"""Answers up to this size are read many at a time; a larger one gets a buffer of its exact size."""
+"""Responses up to this size (bytes) share the scratch buffer; a larger one gets a buffer of its exact size."""
 
 READ_AT_ONCE = 512 * 1024
-"""Most bytes read in one turn of the event loop. A socket holds megabytes, and copying them takes milliseconds."""
+"""Most bytes read in one iteration of the event loop. A socket can hold megabytes, which take milliseconds to copy."""
 
 _INT32 = Packer(">i")
 _LENGTH_SIZE = 4
@@ -28,7 +37,7 @@ _IDS = 1 << 31
 
 
 class Pending(Generic[T]):
-    """A request under way: what its answer will be matched by, and whatever the caller wants back with it."""
+    """A request in flight: the correlation id its response must have, and the caller's token, returned with it."""
 
     __slots__ = ("api_key", "correlation_id", "token")
 
@@ -39,15 +48,15 @@ class Pending(Generic[T]):
 
 
 class ClientProtocol(Generic[T]):
-    """Correlation ids, the requests under way in their order, and frames out of a stream of bytes.
+    """Encodes requests, splits received bytes into frames, and matches each frame to its request.
 
-    Reading is shaped for :class:`asyncio.BufferedProtocol`: fill what :meth:`get_buffer` returns, then say how much
-    by :meth:`received`. A large answer is thus read straight into a buffer of its own and never copied.
+    Reading follows :class:`asyncio.BufferedProtocol`: fill the buffer that :meth:`get_buffer` returns, then call
+    :meth:`received` with the number of bytes.
 
     Args:
         peer: Names the broker in errors.
-        client_id: Goes into every request's header.
-        max_response_size: A frame that announces more is an error.
+        client_id: Sent in every request's header.
+        max_response_size: Longest frame in bytes; a longer one is an error.
         first_correlation_id: Ids count up from here and wrap after 2**31 - 1.
     """
 
@@ -67,21 +76,21 @@ class ClientProtocol(Generic[T]):
 
     @property
     def mid_frame(self) -> bool:
-        """Whether part of an answer has been read."""
+        """Whether part of a response has been read."""
         return self._frame is not None or self._end > self._start
 
     @property
-    def heard(self) -> bool:
-        """Whether a whole answer has ever been read."""
+    def has_responded(self) -> bool:
+        """Whether a whole response has ever been read."""
         return not self._first
 
     def encode(self, request: Request[Any], version: int) -> tuple[int, bytearray]:
-        """A request's bytes and correlation id. Nothing is expected before :meth:`sent`.
+        """Return a request's correlation id and bytes. No response is expected before :meth:`sent`.
 
         Raises:
             EncodeError: The version cannot carry the request.
         """
-        # What an API's requests begin with differs in length and correlation id alone.
+        # The headers of one API and version differ only in length and correlation id: encoded once, then patched.
         correlation_id = self._next_id
         header = self._headers.get((request.api_key, version))
         if header is None:
@@ -94,7 +103,7 @@ class ClientProtocol(Generic[T]):
         return correlation_id, data
 
     def _header(self, request: Request[Any], version: int) -> bytes:
-        """Room for the length, and a header with room for the correlation id."""
+        """Return length and request header, both with zeros where each request's own values go."""
         frame = bytearray(_LENGTH_SIZE)
         header = RequestHeader(
             request_api_key=request.api_key,
@@ -106,24 +115,25 @@ class ClientProtocol(Generic[T]):
         return bytes(frame)
 
     def sent(self, correlation_id: int, api_key: int, token: T) -> None:
-        """The request is being written, and will be answered after all those before it."""
+        """Expect the response to a request that is written now, after those of all requests before it."""
         self.pending.append(Pending(correlation_id, api_key, token))
 
     def get_buffer(self) -> memoryview:
-        """Where to read to; never empty."""
+        """Return where to read to; never empty."""
         if self._frame is not None:
             return self._frame[self._frame_filled : self._frame_filled + READ_AT_ONCE]
         return self._scratch_view[self._end :]
 
     def received(self, count: int) -> Iterator[tuple[T, memoryview]]:
-        """Take in ``count`` bytes read into the buffer: the tokens of completed requests, each with its answer's frame
-        (correlation id, header and body; without the length). To be exhausted before the next call of anything here.
+        """Process ``count`` bytes that were read into the buffer; yield each completed request's token and frame.
+
+        The frame has correlation id, header and body, without the length. Exhaust the iterator before calling
+        anything else here. After an error the connection is unusable.
 
         Raises:
-            NotKafkaError: The first bytes ever are not from a broker.
-            ResponseTooLargeError: The answer to the oldest request is too large.
-            BrokerConnectionError: A frame answers no request, or not the oldest. After these the connection cannot be
-                used further.
+            NotKafkaError: The first bytes on the connection are not from a broker.
+            ResponseTooLargeError: The response to the oldest request is longer than ``max_response_size``.
+            BrokerConnectionError: A frame belongs to no request, or not to the oldest.
         """
         if self._frame is not None:
             self._frame_filled += count
@@ -138,29 +148,29 @@ class ClientProtocol(Generic[T]):
             if self._end - begin < size:
                 break
             self._start = begin + size
-            # Copied, as the scratch buffer is used again.
+            # Copied: the scratch buffer is overwritten by the next read, while views of the frame live on.
             frame = memoryview(bytes(self._scratch_view[begin : begin + size]))
             yield self._match(frame), frame
         self._make_room()
 
     def _announced(self) -> int:
-        """The size of the frame that begins at the scratch buffer's start."""
+        """Return the size of the frame at the scratch buffer's start, once it is plausible."""
         (size,) = _INT32.unpack_from(self._scratch, self._start)
-        # A frame has at least a correlation id. The sizes that other protocols' greetings amount to, read as a length,
-        # lie beyond any limit in use, except TLS's with a limit above 336 MiB.
+        # A frame has at least a correlation id. What other protocols send first ("HTTP", "SSH-") is beyond any sensible
+        # limit when read as a length. Only a TLS alert (0x1503…, 336 MiB) can be within a high limit: tested by name.
         if 4 <= size <= self._max_response_size and not (self._first and self._scratch.startswith(b"\x15\x03")):
             return int(size)
         seen = bytes(self._scratch_view[self._start : self._end])
         if self._first:
             raise NotKafkaError(f"{self.peer} does not speak Kafka: {describe_bytes(seen)}")
         if not self.pending:
-            raise BrokerConnectionError(f"{self.peer} announces a response of {size} bytes, but none is under way")
-        asked = f"{api_name(self.pending[0].api_key)} to {self.peer}"
+            raise BrokerConnectionError(f"{self.peer} sent a response of {size} bytes without a request in flight")
+        what = f"{api_name(self.pending[0].api_key)} to {self.peer}"
         if size < _LENGTH_SIZE:
-            raise BrokerConnectionError(f"{asked}: the response is announced with {size} bytes")
+            raise BrokerConnectionError(f"{what}: the response has an impossible length of {size} bytes")
         raise ResponseTooLargeError(
-            f"{asked}: the response has {size} bytes, over max_response_size={self._max_response_size}; "
-            f"raise that, or ask for less (a consumer by fetch_max_bytes)"
+            f"{what}: the response of {size} bytes exceeds max_response_size={self._max_response_size}; "
+            f"raise max_response_size, or request less (a consumer: lower fetch_max_bytes)"
         )
 
     def _make_room(self) -> None:
@@ -181,22 +191,22 @@ class ClientProtocol(Generic[T]):
         self._first = False
         correlation_id = response_correlation_id(frame)
         if not self.pending:
-            raise BrokerConnectionError(f"{self.peer} answers request {correlation_id}, but none is under way")
+            raise BrokerConnectionError(f"{self.peer} responds to request {correlation_id}, but none is in flight")
         expected = self.pending[0]
         if correlation_id != expected.correlation_id:
             known = any(pending.correlation_id == correlation_id for pending in self.pending)
             raise BrokerConnectionError(
-                f"{self.peer} answers {'out of order' if known else 'a request that was never sent'}: "
-                f"correlation id {correlation_id} instead of {expected.correlation_id}"
+                f"{self.peer} responds {'out of order' if known else 'to a request that was never sent'}: "
+                f"correlation id {correlation_id}, expected {expected.correlation_id}"
             )
         return self.pending.popleft().token
 
 
 def describe_bytes(seen: bytes) -> str:
-    """What a peer that is no broker seems to be, from the first bytes it sent."""
+    """Describe a peer that is no Kafka broker by the first bytes it sent."""
     if seen.startswith(b"HTTP/"):
         line = seen.partition(b"\r\n")[0][:80].decode("latin-1")
-        return f"it answers as an HTTP server ({line!r})"
+        return f"it responds like an HTTP server ({line!r})"
     if seen.startswith(b"\x15\x03"):
-        return "it answers with a TLS alert (a TLS listener takes security_protocol='SSL')"
-    return f"it answers {seen[:32]!r}"
+        return "it responds with a TLS alert (connect to a TLS listener with security_protocol='SSL')"
+    return f"it responds with {seen[:32]!r}"

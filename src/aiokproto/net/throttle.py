@@ -1,15 +1,19 @@
-"""Which answers ask the client to hold back (pure; KIP-219)."""
+"""How long a response makes the client hold its next request back (pure; KIP-219)."""
 
 from __future__ import annotations
 
 from aiokproto.codec.schema import Response
 
 MAX_THROTTLE = 60.0
-"""Longest pause in seconds that one answer can impose, whatever it says."""
+"""Longest pause in seconds that one response can impose. A broker's field is an int32 of milliseconds, 24 days."""
 
 
 def throttle(response: Response, version: int) -> float:
-    """Seconds for which the broker wants no further request on this connection."""
+    """Return for how many seconds the client must send nothing on this connection; 0.0 for no throttle.
+
+    Only versions from KIP-219 on count (``client_throttles``). Before, the broker delayed the response itself, and
+    ``throttle_time_ms`` reports a delay that has already happened.
+    """
     milliseconds: int = getattr(response, "throttle_time_ms", 0)
     if milliseconds <= 0 or version not in response.client_throttles:
         return 0.0

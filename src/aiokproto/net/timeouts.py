@@ -1,4 +1,4 @@
-"""Deadlines: ``asyncio.timeout_at`` where Python has it, its back-port else."""
+"""Deadlines: ``asyncio.timeout_at``, or its back-port ``async_timeout`` on Python 3.10."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = ["deadline", "timeout_at"]
 
 @asynccontextmanager
 async def deadline(at: float, describe: Callable[[], str]) -> AsyncIterator[None]:
-    """Raise ``DeadlineError(describe())`` if the body is not done at ``at`` (the loop's time).
+    """Raise ``DeadlineError(describe())`` if the body has not ended at ``at`` (s, the loop's clock).
 
-    ``describe`` is called only then, and can say how far it got.
+    ``describe`` is called only on expiry, so its text can report the progress made until then.
     """
     scope = timeout_at(at)
     try:
         async with scope:
             yield
     except asyncio.TimeoutError as error:
-        # A timeout of the body's own is not ours to name.
+        # The body can raise TimeoutError itself, for another deadline: that one is re-raised as it is.
         if not _expired(scope):
             raise
         raise DeadlineError(describe()) from error

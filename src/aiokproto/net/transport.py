@@ -1,4 +1,4 @@
-"""Dialling: from a host and port to a connected socket, TCP or TLS."""
+"""Dial: from a host and port to a connected socket, plain TCP or TLS."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from aiokproto.runtime import current
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""Seconds of silence before the first probe, seconds between probes, and how many may go unanswered."""
+"""Idle seconds before the first probe, seconds between probes, and lost probes that end the connection."""
 
 MAX_ADDRESSES = 16
-"""So many of a name's addresses are tried."""
+"""Most addresses of one host name that are tried."""
 
-# What OpenSSL calls a peer that answers a TLS greeting with something else.
+# OpenSSL's reasons when the peer's reply to the ClientHello is not TLS.
 _NOT_TLS = {
     "HTTP_REQUEST",
     "PACKET_LENGTH_TOO_LONG",
@@ -33,7 +33,8 @@ _NOT_TLS = {
     "WRONG_VERSION_NUMBER",
 }
 
-# Alerts that are about who may connect. After others, such as an internal error of the broker, it may go better.
+# TLS alerts about certificates and access, which a retry does not change. Others, such as INTERNAL_ERROR, are the
+# broker's own trouble and can pass.
 _REFUSAL = (
     "ACCESS_DENIED",
     "CERTIFICATE",
@@ -57,22 +58,22 @@ async def dial(
     peer: str,
     threads: ThreadPoolExecutor | None = None,
 ) -> P:
-    """Connect, trying every address that the name has, one after the other.
+    """Connect, trying the host name's addresses one after the other (KIP-302). Cancelling closes the socket.
 
     Args:
-        make: Makes the protocol object.
-        host: Where; TLS checks the certificate for this name, whatever ``address_map`` does.
-        port: Where.
-        ssl_context: None for plain text.
+        make: Creates the protocol object.
+        host: The host name. TLS verifies the certificate against it, even if ``address_map`` connects elsewhere.
+        port: The port.
+        ssl_context: None for plain TCP.
         address_map: See :class:`~aiokproto.config.ConnectionOptions`.
-        deadline: When to give up (the loop's time); what is left of it is shared among the addresses still untried.
+        deadline: When to give up (s, the loop's clock). The time left is divided evenly among the untried addresses.
         peer: Names the broker in errors.
-        threads: Where names are looked up, by default in the loop's.
+        threads: Where the host name is resolved; None for the loop's default executor.
 
     Raises:
-        BrokerConnectionError: With what went wrong at each address.
-        NotKafkaError: It does not speak TLS.
-        AuthenticationError: A certificate was not accepted, on their side or ours.
+        BrokerConnectionError: No address could be connected to. The text has each with its cause.
+        NotKafkaError: The peer does not speak TLS.
+        AuthenticationError: Either side rejected the other's certificate.
     """
     loop = asyncio.get_running_loop()
     name, number = address_map(host, port) if address_map is not None else (host, port)
@@ -94,7 +95,7 @@ async def dial(
         except ssl.SSLError as error:
             raise tls_error(peer, error) from error
         except asyncio.TimeoutError:
-            failures.append(f"{address}: no answer in {share:.3g} s")
+            failures.append(f"{address}: no connection in {share:.3g} s")
         except OSError as error:
             failures.append(f"{address}: {_reason(error)}")
     raise BrokerConnectionError(f"cannot connect to {peer}: {'; '.join(failures)}")
@@ -111,7 +112,7 @@ async def _resolve(
         async with timeout_at(deadline):
             found = await current().getaddrinfo(threads, host, port)
     except asyncio.TimeoutError:
-        raise BrokerConnectionError(f"cannot connect to {peer}: resolving {host!r} takes too long") from None
+        raise BrokerConnectionError(f"cannot connect to {peer}: resolving {host!r} took too long") from None
     except (OSError, UnicodeError) as error:
         text = f"cannot connect to {peer}: {host!r} cannot be resolved: {_reason(error)}"
         raise BrokerConnectionError(text) from error
@@ -119,19 +120,19 @@ async def _resolve(
 
 
 def _reason(error: BaseException) -> str:
-    """The system's words, without the address that asyncio adds: we name it ourselves."""
+    """Return the operating system's error text, without the address that asyncio adds to it."""
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return str(error) or type(error).__name__
 
 
 def tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
-    """What a failure of the TLS handshake means."""
+    """Return the error for a failed TLS handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return AuthenticationError(f"the certificate of {peer} was not accepted: {error.verify_message}")
+        return AuthenticationError(f"the certificate of {peer} was rejected: {error.verify_message}")
     reason = error.reason or str(error)
     if reason in _NOT_TLS:
-        hint = "a plain listener takes security_protocol='PLAINTEXT'"
+        hint = "connect to a plain listener with security_protocol='PLAINTEXT'"
         return NotKafkaError(f"{peer} does not speak TLS ({reason}): {hint}")
     if "ALERT" in reason and any(word in reason for word in _REFUSAL):
         return AuthenticationError(f"{peer} ended the TLS handshake: {reason}")
@@ -139,8 +140,10 @@ def tls_error(peer: str, error: ssl.SSLError) -> BrokerConnectionError:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Have the system ask after the peer while a connection is idle (TCP keepalive): networks forget connections
-    silently. Where the system has no such options its own times hold."""
+    """Enable TCP keepalive: NAT gateways and firewalls drop idle connections silently.
+
+    Where the operating system does not have these socket options, its own times apply.
+    """
     connected = transport.get_extra_info("socket")
     if connected is None:
         return

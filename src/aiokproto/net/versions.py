@@ -1,4 +1,4 @@
-"""Which versions a broker serves, and how a client finds out (pure; KIP-35, KIP-511)."""
+"""Which API versions a broker supports, and the exchange that reports them (pure; KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ BEFORE_0_10 = {
     8: Versions(0, 1),  # OffsetCommit
     9: Versions(0, 1),  # OffsetFetch
     10: Versions(0, 0),  # FindCoordinator
-    11: Versions(0, 0),  # JoinGroup: this and the next five came with 0.9
+    11: Versions(0, 0),  # JoinGroup: this and the next five are new in 0.9
     12: Versions(0, 0),  # Heartbeat
     13: Versions(0, 0),  # LeaveGroup
     14: Versions(0, 0),  # SyncGroup
     15: Versions(0, 0),  # DescribeGroups
     16: Versions(0, 0),  # ListGroups
 }
-"""What is assumed of a broker that knows no ApiVersions: what 0.8.2 and 0.9 have in common, and the groups of 0.9 (an
-0.8 broker hangs up when asked about those, as about anything that it does not know)."""
+"""Assumed versions of a broker without ApiVersions: what 0.8.2 and 0.9 have in common, and the group APIs of 0.9. (An
+0.8 broker closes the connection on these, as on every ApiKey that it does not know.)"""
 
 
 class BrokerVersions:
     """The version ranges of a broker's APIs.
 
     Args:
-        ranges: By ApiKey.
+        ranges: Version range by ApiKey.
         peer: Names the broker in errors.
-        assumed: Whether the broker did not say so itself.
+        assumed: Whether these are :data:`BEFORE_0_10` rather than the broker's own response.
     """
 
     def __init__(self, ranges: Mapping[int, Versions], peer: str, *, assumed: bool = False) -> None:
@@ -51,10 +51,10 @@ class BrokerVersions:
         self._picked: dict[int, int] = {}
 
     def pick(self, request_type: type[Request[Any]], max_version: int | None = None) -> int:
-        """The highest version that both sides have, and at most ``max_version``.
+        """Return the highest version that client and broker support, at most ``max_version``.
 
         Raises:
-            UnsupportedVersionError: There is none; names both ranges.
+            UnsupportedVersionError: There is none. The text has both ranges.
         """
         if max_version is None and request_type.api_key in self._picked:
             return self._picked[request_type.api_key]
@@ -71,15 +71,15 @@ class BrokerVersions:
     def _explain(
         self, request_type: type[Request[Any]], ours: Versions, theirs: Versions, max_version: int | None
     ) -> str:
-        has = f"has versions {theirs}" if theirs.lowest <= theirs.highest else "does not have it"
+        has = f"supports versions {theirs}" if theirs.lowest <= theirs.highest else "does not support it"
         if self.assumed:
-            has += " (taken for a broker before 0.10: it does not answer ApiVersions)"
-        limit = "" if max_version is None else f", of which this call can use up to {max_version}"
-        return f"{api_name(request_type.api_key)}: {self._peer} {has}, this client has {ours}{limit}"
+            has += " (assumed to be a broker before 0.10, as it closes the connection on ApiVersions)"
+        limit = "" if max_version is None else f", this call at most {max_version}"
+        return f"{api_name(request_type.api_key)}: {self._peer} {has}, this client supports {ours}{limit}"
 
 
 def stable(request_type: type[Request[Any]]) -> Versions:
-    """A request's versions without those whose form may still change."""
+    """Return a request's versions without the unstable ones (``latestVersionUnstable``), whose schema can change."""
     versions, unstable = request_type.versions, request_type.unstable
     if unstable.lowest <= unstable.highest:
         return Versions(versions.lowest, min(versions.highest, unstable.lowest - 1))
@@ -87,43 +87,44 @@ def stable(request_type: type[Request[Any]]) -> Versions:
 
 
 def ranges_of(api_keys: Iterable[ApiVersion]) -> dict[int, Versions]:
-    """The table in an answer to ApiVersions."""
+    """Return the version range of each ApiKey in an ApiVersions response."""
     return {api.api_key: Versions(api.min_version, api.max_version) for api in api_keys}
 
 
 class Negotiation:
-    """One connection's exchange of versions: ask in the newest version, and again in one the broker names.
+    """One connection's ApiVersions exchange: first in the newest version, then in one that the broker supports.
 
-    A broker that does not have the version asked in answers UNSUPPORTED_VERSION in the form of version 0, naming since
-    2.4 the versions of ApiVersions that it has (KIP-511).
+    ApiVersions is the one request sent without knowing the broker's versions. A broker that does not support the
+    version responds UNSUPPORTED_VERSION in the schema of version 0; since 2.4 that response lists the versions of
+    ApiVersions that it does support (KIP-511).
     """
 
     def __init__(self, peer: str, version: int | None = None) -> None:
         self.peer = peer
         self.version = ApiVersionsRequest.versions.highest if version is None else version
 
-    def question(self) -> ApiVersionsRequest:
-        """What to ask, in version :attr:`version`."""
+    def request(self) -> ApiVersionsRequest:
+        """Return the request to send, in version :attr:`version`."""
         return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
 
-    def answered(self, frame: Buffer) -> BrokerVersions | None:
-        """Read an answer; None: ask again, in what is now :attr:`version`.
+    def handle_response(self, frame: Buffer) -> BrokerVersions | None:
+        """Return the broker's versions, or None to send the request again in the now lower :attr:`version`.
 
         Raises:
-            BrokerError: The broker answers with another error.
-            NotKafkaError: It rejects also the version that every broker has.
-            DecodeError: The answer is broken.
+            BrokerError: The response has an error code other than UNSUPPORTED_VERSION.
+            NotKafkaError: The peer rejects even version 0, which every broker with ApiVersions supports.
+            DecodeError: The response is malformed.
         """
-        answer = decode_api_versions(frame, self.version)
-        unsupported = answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        if not unsupported and answer.error_code:
-            raise error_for(answer.error_code, f"ApiVersions v{self.version} to {self.peer}")
-        ranges = ranges_of(answer.api_keys)
+        response = decode_api_versions(frame, self.version)
+        unsupported = response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        if not unsupported and response.error_code:
+            raise error_for(response.error_code, f"ApiVersions v{self.version} to {self.peer}")
+        ranges = ranges_of(response.api_keys)
         if not unsupported:
             return BrokerVersions(ranges, self.peer)
         if self.version == 0:
             raise NotKafkaError(f"{self.peer} rejects ApiVersions v0, which every broker since 0.10 has")
         theirs = ranges.get(API_VERSIONS, Versions(0, 0))
-        # A broker that claims the very version it just rejected must not keep us here for ever.
+        # Strictly lower each time: a broker that lists the version it has just rejected must not cause an endless loop.
         self.version = max(0, min(self.version - 1, theirs.highest))
         return None

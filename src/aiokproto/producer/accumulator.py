@@ -8,10 +8,10 @@ from typing import NamedTuple, NoReturn
 
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import DeadlineError, KafkaError, MessageTooLargeError, error_for
-from aiokproto.producer.batch import ProducerBatch, StoredBatch
-from aiokproto.producer.outcome import Owner
+from aiokproto.producer.batch import EncodedBatch, ProducerBatch
+from aiokproto.producer.outcome import DeliveryContext
 from aiokproto.producer.partitioner import sticky_choice
-from aiokproto.producer.queue import PartitionQueue, Restart, TopicQueues
+from aiokproto.producer.queue import PartitionQueue, SequenceRestart, TopicQueues
 from aiokproto.records import Compression, RecordBatch, estimate_size
 from aiokproto.types import Header, TopicPartition
 
@@ -75,7 +75,7 @@ class Accumulator:
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.used = 0
-        self.owner = Owner()
+        self.delivery_context = DeliveryContext()
         self._limits = limits
         self._largest = min(limits.max_request_size, limits.buffer_memory)
         self._compression = compression
@@ -204,12 +204,12 @@ class Accumulator:
         assert index is not None, "the first record of a batch always fits"
         return batch, index
 
-    def append_stored(self, queue: PartitionQueue, stored: RecordBatch, now: float) -> StoredBatch | None:
+    def append_encoded(self, queue: PartitionQueue, stored: RecordBatch, now: float) -> EncodedBatch | None:
         """Add a whole batch as it is, behind the records that are there already. It does not linger.
 
         Args:
             queue: That of the partition it is to go to.
-            stored: The batch, one that :func:`~aiokproto.producer.stored.record_batches` has let pass.
+            stored: The batch, one that :func:`~aiokproto.producer.encoded_batches.record_batches` has let pass.
             now: The time (s).
 
         Returns:
@@ -223,7 +223,7 @@ class Accumulator:
             self.end_linger()
             return None
         self._close(queue)
-        batch = StoredBatch(queue.where, queue.number(), now, self.owner, stored)
+        batch = EncodedBatch(queue.where, queue.number(), now, self.delivery_context, stored)
         batch.reserved = batch.wire_size
         self.used += batch.reserved
         queue.closed.append(batch)
@@ -277,7 +277,7 @@ class Accumulator:
             queue.where,
             queue.number(),
             now,
-            self.owner,
+            self.delivery_context,
             max_bytes=min(size, self._limits.batch_size),
             compression=self._compression,
             level=self._level,
@@ -388,18 +388,18 @@ class Accumulator:
 
     # -- outcomes
 
-    def finish(self, batch: ProducerBatch, base_offset: int, append_time: int = -1) -> None:
+    def complete(self, batch: ProducerBatch, base_offset: int, append_time: int = -1) -> None:
         """A batch is in the log."""
         queue = self._settle(batch)
         queue.confirmed_by = queue.sent_to
-        batch.finish(base_offset, append_time)
+        batch.complete(base_offset, append_time)
 
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         """A batch will not be sent (again)."""
         queue = self._settle(batch)
         queue.confirmed_by = None
         if batch.sequence >= 0:
-            queue.require_restart(Restart.AFTER_SENT)
+            queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
         batch.fail(error, record_errors)
 
     def _settle(self, batch: ProducerBatch) -> PartitionQueue:
@@ -430,8 +430,8 @@ class Accumulator:
         Otherwise the broker has forgotten this producer, or a failed batch has left a gap: numbers restart.
         """
         queue = self._queues[batch.where]
-        if queue.oldest_sent is batch:
-            queue.require_restart(Restart.NOW)
+        if queue.oldest_sequenced is batch:
+            queue.require_restart(SequenceRestart.NOW)
         self.retry(batch, error, at)
 
     def split(self, batch: ProducerBatch) -> None:
@@ -446,9 +446,12 @@ class Accumulator:
         queue = self._queues[batch.where]
         records = list(RecordBatch(batch.data))
         middle = len(records) // 2
-        parts = [batch.part(records[:middle], 0, self.owner), batch.part(records[middle:], middle, self.owner)]
+        parts = [
+            batch.part(records[:middle], 0, self.delivery_context),
+            batch.part(records[middle:], middle, self.delivery_context),
+        ]
         reserved = batch.reserved
-        if isinstance(batch, StoredBatch):
+        if isinstance(batch, EncodedBatch):
             reserved = max(reserved, parts[0].size + parts[1].size - BATCH_OVERHEAD)
             self.used += reserved - batch.reserved
         parts[0].reserved = min(parts[0].size, reserved)
@@ -460,7 +463,7 @@ class Accumulator:
         for part in reversed(parts):
             self._incomplete[part] = None
             self._incomplete.move_to_end(part, last=False)
-        batch.divide(parts)
+        batch.split_into(parts)
 
     def expire(self, now: float) -> list[ProducerBatch]:
         """Fail every batch whose delivery timeout has passed; returns them."""

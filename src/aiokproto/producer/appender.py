@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.accelerator import twin
-from aiokproto.producer.delivery import Delivery, Run
+from aiokproto.producer.delivery import BatchSlice, Delivery
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
-from aiokproto.producer.record import Unplaced, as_bytes, check_headers, check_timestamp
+from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
 from aiokproto.runtime import SYSTEM, thread_id
 from aiokproto.types import Header
 
@@ -24,7 +24,7 @@ class RecordAppender:
     """
 
     def __init__(
-        self, partitioner: Partitioner | None, append_later: Callable[[Unplaced], Coroutine[Any, Any, Delivery]]
+        self, partitioner: Partitioner | None, append_later: Callable[[PendingRecord], Coroutine[Any, Any, Delivery]]
     ) -> None:
         """Make one.
 
@@ -87,7 +87,7 @@ class RecordAppender:
         headers: Sequence[Header],
         partition: int | None,
         timestamp: int | None,
-    ) -> Delivery | Unplaced:
+    ) -> Delivery | PendingRecord:
         """Check a record and, if its partition's open batch has room, append it there."""
         if value.__class__ is not bytes and value is not None:
             value = as_bytes("value", value)
@@ -101,7 +101,7 @@ class RecordAppender:
             timestamp = check_timestamp(timestamp)
         queues = self._ready_topics.get(topic)
         if queues is None or self._thread != thread_id():
-            return Unplaced(topic, partition, timestamp, key, value, headers)
+            return PendingRecord(topic, partition, timestamp, key, value, headers)
         if partition is not None or key is not None or self._partitioner is not None:
             partition = self._choose_partition(queues, partition, key, value)
         batch = (queues.sticky if partition is None else queues.queues[partition]).open
@@ -109,7 +109,7 @@ class RecordAppender:
             index = batch.append(timestamp, key, value, headers)
             if index is not None:
                 return Delivery(batch.outcome, index, timestamp)
-        return Unplaced(topic, partition, timestamp, key, value, headers)
+        return PendingRecord(topic, partition, timestamp, key, value, headers)
 
     def _choose_partition(
         self, queues: TopicQueues, partition: int | None, key: bytes | None, value: bytes | None
@@ -123,7 +123,7 @@ class RecordAppender:
             return check_partition(chosen, queues.name, count, "the partitioner's ")
         return None if key is None else key_hash(key) % count
 
-    def _append_run(self, topic: str, records: Sequence[object], start: int) -> Run | None:
+    def _append_run(self, topic: str, records: Sequence[object], start: int) -> BatchSlice | None:
         """Append the values among ``records`` from ``start`` on, up to the first that is no bytes or has no room, to
         the open batch of where records without a key go. None if that is the very first."""
         queues = self._ready_topics.get(topic)
@@ -137,4 +137,4 @@ class RecordAppender:
             if not isinstance(value, bytes) or batch.append(timestamp, None, value, ()) is None:
                 break
         count = batch.count - first
-        return Run(batch.outcome, first, count, timestamp) if count else None
+        return BatchSlice(batch.outcome, first, count, timestamp) if count else None

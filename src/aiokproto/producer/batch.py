@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from aiokproto.errors import InvalidRecordError, KafkaError
-from aiokproto.producer.outcome import Outcome, Owner
+from aiokproto.producer.outcome import DeliveryContext, Outcome
 from aiokproto.records import BatchBuilder, BatchRecord, Compression, RecordBatch
 from aiokproto.records.patch import clear_producer, set_producer
 from aiokproto.records.varint import INT32_MAX
@@ -48,7 +48,7 @@ class ProducerBatch(BatchBuilder):
         where: TopicPartition,
         number: int,
         created: float,
-        owner: Owner,
+        context: DeliveryContext,
         *,
         max_bytes: int,
         compression: Compression = Compression.NONE,
@@ -58,7 +58,7 @@ class ProducerBatch(BatchBuilder):
         self.where = where
         self.number = number
         self.created = created
-        self.outcome = Outcome(where, owner)
+        self.outcome = Outcome(where, context)
         self.reserved = 0
         self.data: bytearray | None = None
         self.attempts = 0
@@ -99,23 +99,23 @@ class ProducerBatch(BatchBuilder):
 
     # -- outcome
 
-    def finish(self, base_offset: int, append_time: int = -1) -> None:
+    def complete(self, base_offset: int, append_time: int = -1) -> None:
         """It is in the log, at ``base_offset`` if that is not -1; with the broker's timestamp, if it has set one."""
         self.data = None
-        self.outcome.write(self.count, base_offset, append_time)
+        self.outcome.complete(self.count, base_offset, append_time)
 
     def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         """It is not, or nobody knows. ``record_errors`` say so of single records, by place in the batch (KIP-467)."""
         self.data = None
         self.outcome.fail(self.count, error, record_errors)
 
-    def part(self, records: Iterable[BatchRecord], start: int, owner: Owner) -> ProducerBatch:
+    def part(self, records: Iterable[BatchRecord], start: int, context: DeliveryContext) -> ProducerBatch:
         """Some of its records as a batch in its place, from the one at ``start`` on."""
         part = ProducerBatch(
             self.where,
             self.number,
             self.created,
-            owner,
+            context,
             max_bytes=INT32_MAX,
             compression=self._compression,
             level=self._level,
@@ -127,10 +127,10 @@ class ProducerBatch(BatchBuilder):
             part.stamp(*self.producer, (self.sequence + start) & 0x7FFFFFFF)
         return part
 
-    def divide(self, parts: Sequence[ProducerBatch]) -> None:
+    def split_into(self, parts: Sequence[ProducerBatch]) -> None:
         """From now on ``parts`` together stand for this batch: its outcome is theirs."""
         self.data = None
-        self.outcome.divide([(part.outcome, part.count) for part in parts])
+        self.outcome.split_into([(part.outcome, part.count) for part in parts])
 
     @property
     def done(self) -> bool:
@@ -138,7 +138,7 @@ class ProducerBatch(BatchBuilder):
         return self.outcome.done
 
 
-class StoredBatch(ProducerBatch):
+class EncodedBatch(ProducerBatch):
     """A batch that was written before and is sent again as it is. It takes no records; those it has are not opened.
 
     Attributes:
@@ -147,9 +147,11 @@ class StoredBatch(ProducerBatch):
 
     __slots__ = ("count",)
 
-    def __init__(self, where: TopicPartition, number: int, created: float, owner: Owner, stored: RecordBatch) -> None:
+    def __init__(
+        self, where: TopicPartition, number: int, created: float, context: DeliveryContext, stored: RecordBatch
+    ) -> None:
         """Copy the bytes of ``stored``: it is a view of what may be much more."""
-        super().__init__(where, number, created, owner, max_bytes=0, compression=stored.compression)
+        super().__init__(where, number, created, context, max_bytes=0, compression=stored.compression)
         self.count = stored.count
         self.data = bytearray(stored.raw)
         clear_producer(self.data, 0)

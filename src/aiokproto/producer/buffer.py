@@ -9,18 +9,18 @@ from typing import TypeVar
 
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.errors import BufferFullError, ClientClosedError, ConfigurationError, DeadlineError, KafkaError
-from aiokproto.net.alarm import Alarm
 from aiokproto.net.timeouts import timeout_at
+from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import Accumulator
+from aiokproto.producer.append_order import AppendOrder
 from aiokproto.producer.appender import RecordAppender
-from aiokproto.producer.batch import StoredBatch
-from aiokproto.producer.call_order import CallOrder
+from aiokproto.producer.batch import EncodedBatch
 from aiokproto.producer.config import ProducerConfig
 from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.outcome import Outcome
 from aiokproto.producer.partitioner import check_partition
 from aiokproto.producer.queue import PartitionQueue, TopicQueues
-from aiokproto.producer.record import Unplaced
+from aiokproto.producer.record import PendingRecord
 from aiokproto.records import RecordBatch
 from aiokproto.runtime import thread_id
 
@@ -46,26 +46,26 @@ class Buffer:
         self._max_block = settings.max_block
         self._memory = settings.limits.buffer_memory
         self._cluster: ClusterClient
-        self._alarm: Alarm
+        self._timer: Timer
         self._loop: asyncio.AbstractEventLoop
         self._yielded = 0.0
         self._turn = asyncio.Lock()
-        self._order = CallOrder(self._order_changed)
+        self._order = AppendOrder(self._order_changed)
         self._room = asyncio.Event()
         self._ids: dict[str, bytes] = {}
         self._generations: dict[str, int] = {}
 
-    def open(self, cluster: ClusterClient, alarm: Alarm) -> None:
+    def open(self, cluster: ClusterClient, timer: Timer) -> None:
         """Begin to take records; must be called in the running loop.
 
         Args:
             cluster: Where metadata comes from.
             alarm: Set when there is something to send.
         """
-        self._loop = self.accumulator.owner.loop = asyncio.get_running_loop()
+        self._loop = self.accumulator.delivery_context.loop = asyncio.get_running_loop()
         self._appender._thread = thread_id()
         self._cluster = cluster
-        self._alarm = alarm
+        self._timer = timer
         self.closed = None
 
     def close(self, why: KafkaError) -> None:
@@ -90,7 +90,7 @@ class Buffer:
 
     def check_loop(self) -> None:
         """Raise ConfigurationError if this is not the event loop it was opened in."""
-        if self.accumulator.owner.loop not in (None, asyncio._get_running_loop()):
+        if self.accumulator.delivery_context.loop not in (None, asyncio._get_running_loop()):
             raise ConfigurationError(
                 "this producer was started in another event loop: use it in that one, or make one for each loop"
             )
@@ -105,7 +105,7 @@ class Buffer:
 
     # -- records
 
-    async def append(self, record: Unplaced) -> Delivery:
+    async def append(self, record: PendingRecord) -> Delivery:
         """Append a record as soon as its topic is known and there is room, in the order of the calls."""
         self.check_open()
         now = self._loop.time()
@@ -125,7 +125,7 @@ class Buffer:
             record = record._replace(partition=chosen)
             return await self._when_room(lambda: self._add(queues, record, self._loop.time()), deadline)
 
-    def try_append(self, record: Unplaced) -> Delivery:
+    def try_append(self, record: PendingRecord) -> Delivery:
         """Append a record now.
 
         Raises:
@@ -144,7 +144,7 @@ class Buffer:
             raise BufferFullError(self._full())
         return delivery
 
-    def _add(self, queues: TopicQueues, record: Unplaced, now: float) -> Delivery | None:
+    def _add(self, queues: TopicQueues, record: PendingRecord, now: float) -> Delivery | None:
         """Append a record that needs a new batch or a larger one; None if the budget has no room for it."""
         _, partition, timestamp, key, value, headers = record
         if partition is not None:
@@ -152,9 +152,9 @@ class Buffer:
             check_partition(partition, queues.name, len(queues.queues))
         added = self.accumulator.append(queues, partition, timestamp, key, value, headers, now)
         if added is None or self.accumulator.has_ready:
-            self._alarm.now()
+            self._timer.call_soon()
         else:
-            self._alarm.at(now + self._linger)
+            self._timer.call_at(now + self._linger)
         if added is None:
             return None
         batch, index = added
@@ -162,7 +162,7 @@ class Buffer:
 
     # -- batches as they were stored
 
-    async def append_stored(
+    async def append_encoded(
         self, topic: str, partition: int, batches: Sequence[RecordBatch]
     ) -> list[tuple[Outcome, int]]:
         """Append batches as soon as there is room: the outcome of each, and its greatest timestamp."""
@@ -178,14 +178,14 @@ class Buffer:
             for one in batches:
                 await self._let_others()
                 self.check_open()
-                batch = await self._when_room(partial(self._add_stored, queues, partition, one), deadline)
+                batch = await self._when_room(partial(self._add_encoded, queues, partition, one), deadline)
                 appended.append((batch.outcome, one.max_timestamp))
             return appended
 
-    def _add_stored(self, queues: TopicQueues, partition: int, stored: RecordBatch) -> StoredBatch | None:
+    def _add_encoded(self, queues: TopicQueues, partition: int, stored: RecordBatch) -> EncodedBatch | None:
         """Copy a batch; None if the budget has no room for it."""
-        added = self.accumulator.append_stored(_queue(queues, partition), stored, self._loop.time())
-        self._alarm.now()
+        added = self.accumulator.append_encoded(_queue(queues, partition), stored, self._loop.time())
+        self._timer.call_soon()
         return added
 
     # -- waiting

@@ -9,7 +9,7 @@ from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeErro
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.buffer import Buffer
 from aiokproto.producer.delivery import Delivery
-from aiokproto.producer.outcomes import Part, Refused
+from aiokproto.producer.outcomes import Part, RejectedRecords
 from aiokproto.producer.record import ProducerRecord
 
 _CHUNK = 1000
@@ -29,7 +29,7 @@ async def append_all(
         start = 0
         while start < len(chunk):
             if stop is not None:
-                parts.append(Refused(stop, len(chunk) - start))
+                parts.append(RejectedRecords(stop, len(chunk) - start))
                 break
             run = appender._append_run(topic, chunk, start) if partition is None else None
             if run is not None:
@@ -45,9 +45,9 @@ async def append_all(
                 one = appender._append(topic, value, key, headers, partition if where is None else where, timestamp)
                 parts.append((one if isinstance(one, Delivery) else await buffer.append(one)).run())
             except (InvalidRecordError, MessageTooLargeError) as error:
-                parts.append(Refused(error))
+                parts.append(RejectedRecords(error))
             except KafkaError as error:
-                parts.append(Refused(error))
+                parts.append(RejectedRecords(error))
                 stop = error
     return parts
 

@@ -12,7 +12,7 @@ MIN_BYTES = 32 * 1024
 MAX_THREADS = 4
 
 
-def is_slow(batch: ProducerBatch) -> bool:
+def needs_thread(batch: ProducerBatch) -> bool:
     """Whether sealing a batch takes so long that it is done in a thread."""
     return batch.compresses and batch.size >= MIN_BYTES
 

@@ -41,15 +41,15 @@ class Delivery:
     async def outcome(self) -> RecordMetadata | KafkaError:
         """Wait for what ``await`` gives or raises, and return it either way."""
         await wait_done(self._outcome)
-        return self._outcome.of(self._index, self.timestamp)
+        return self._outcome.record_result(self._index, self.timestamp)
 
     def done(self) -> bool:
         """Whether the outcome is known."""
         return self._outcome.done
 
-    def run(self) -> Run:
+    def run(self) -> BatchSlice:
         """The record as a run of one."""
-        return Run(self._outcome, self._index, 1, self.timestamp)
+        return BatchSlice(self._outcome, self._index, 1, self.timestamp)
 
     def result(self) -> RecordMetadata:
         """Where the record is.
@@ -76,7 +76,7 @@ class Delivery:
     def _known(self) -> RecordMetadata | KafkaError:
         if not self._outcome.done:
             raise asyncio.InvalidStateError(f"the outcome of {self._outcome} is not known yet")
-        return self._outcome.of(self._index, self.timestamp)
+        return self._outcome.record_result(self._index, self.timestamp)
 
     def __repr__(self) -> str:
         state = "done" if self._outcome.done else "pending"
@@ -115,7 +115,7 @@ class BatchDelivery:
         for outcome, _ in self._batches:
             if not outcome.done:
                 raise asyncio.InvalidStateError(f"the outcome of {outcome} is not known yet")
-        found = [outcome.of_all(timestamp) for outcome, timestamp in self._batches]
+        found = [outcome.batch_result(timestamp) for outcome, timestamp in self._batches]
         for one in found:
             if isinstance(one, KafkaError):
                 raise one.with_traceback(None)
@@ -126,7 +126,7 @@ class BatchDelivery:
 
 
 @twin("posting")
-class Run:
+class BatchSlice:
     """Records that follow one another in a batch, all with one timestamp: what :class:`Delivery` is for one.
 
     Attributes:
@@ -148,7 +148,7 @@ class Run:
 
     def __getitem__(self, place: int) -> RecordMetadata | KafkaError:
         """What became of one of them, from 0."""
-        return self.outcome.of(self.first + place, self._timestamp)
+        return self.outcome.record_result(self.first + place, self._timestamp)
 
     def results(self) -> list[RecordMetadata | KafkaError]:
         """What became of each."""

@@ -12,7 +12,7 @@ from aiokproto.types import RecordMetadata, TopicPartition
 log = logging.getLogger("aiokproto.producer")
 
 
-class Owner:
+class DeliveryContext:
     """What all outcomes of a producer share.
 
     Attributes:
@@ -26,7 +26,7 @@ class Owner:
 
 
 @twin("posting")
-class Settled:
+class ProduceResult:
     """Where a batch is, once it is in the log.
 
     Attributes:
@@ -51,22 +51,22 @@ class Settled:
         self.observed = False
 
 
-class Outcome(Settled):
+class Outcome(ProduceResult):
     """The outcome of a batch's records. Deliveries hold it, not the batch, whose bytes go when it is done.
 
     Attributes:
         count: How many records, once done.
         error: Why not all are in the log, once done.
-        owner: What it shares with the producer's other outcomes.
+        context: What it shares with the producer's other outcomes.
     """
 
-    __slots__ = ("_parent", "_parts", "_record_errors", "_waiting", "count", "error", "owner")
+    __slots__ = ("_parent", "_parts", "_record_errors", "_waiting", "context", "count", "error")
 
-    def __init__(self, where: TopicPartition, owner: Owner) -> None:
+    def __init__(self, where: TopicPartition, context: DeliveryContext) -> None:
         super().__init__(*where)
         self.count = 0
         self.error: KafkaError | None = None
-        self.owner = owner
+        self.context = context
         # A dictionary for its order, and since thousands may be forgotten at once.
         self._waiting: dict[Callable[[], object], None] = {}
         self._record_errors: dict[int, KafkaError] = {}
@@ -77,7 +77,7 @@ class Outcome(Settled):
         what = f"{self.count} records" if self.done else "a batch"
         return f"{what} for {TopicPartition(self.topic, self.partition)}"
 
-    def write(self, count: int, base_offset: int, append_time: int) -> None:
+    def complete(self, count: int, base_offset: int, append_time: int) -> None:
         """All ``count`` records are in the log. Tells who waits."""
         self.count = count
         self.base_offset = base_offset
@@ -98,7 +98,7 @@ class Outcome(Settled):
         self._record_errors = record_errors or {}
         self._close()
 
-    def divide(self, parts: Sequence[tuple[Outcome, int]]) -> None:
+    def split_into(self, parts: Sequence[tuple[Outcome, int]]) -> None:
         """From now on ``parts``, with the number of their records, together stand for this one."""
         self._parts = [part for part, _ in parts]
         for part, count in parts:
@@ -126,20 +126,20 @@ class Outcome(Settled):
             return sum(part.failed for part in self._parts)
         return 0 if self.error is None else self.count
 
-    def when_done(self, wake: Callable[[], object]) -> None:
+    def add_done_callback(self, wake: Callable[[], object]) -> None:
         """Call ``wake`` once the outcome is known."""
         self._waiting[wake] = None
 
-    def forget(self, wake: Callable[[], object]) -> None:
-        """Undo :meth:`when_done`."""
+    def remove_done_callback(self, wake: Callable[[], object]) -> None:
+        """Undo :meth:`add_done_callback`."""
         self._waiting.pop(wake, None)
 
-    def of(self, index: int, timestamp: int) -> RecordMetadata | KafkaError:
+    def record_result(self, index: int, timestamp: int) -> RecordMetadata | KafkaError:
         """What became of the record at ``index``, which was given ``timestamp``. It must be done."""
         self.observed = True
         for part in self._parts:
             if index < part.count:
-                return part.of(index, timestamp)
+                return part.record_result(index, timestamp)
             index -= part.count
         if self.error is not None:
             return self._record_errors.get(index, self.error)
@@ -150,15 +150,15 @@ class Outcome(Settled):
             timestamp if self.append_time < 0 else self.append_time,
         )
 
-    def of_all(self, timestamp: int) -> RecordMetadata | KafkaError:
+    def batch_result(self, timestamp: int) -> RecordMetadata | KafkaError:
         """Where the first record is, which was given ``timestamp``; why not all are in the log, if so. It must be
         done."""
         self.observed = True
-        return self.of(0, timestamp) if self.error is None else self.error
+        return self.record_result(0, timestamp) if self.error is None else self.error
 
     def __del__(self) -> None:
         # Nobody can ask any more. An error that passes silently here is data that is lost silently.
         if getattr(self, "error", None) is not None and not self.observed:
             failed, where = self.failed, TopicPartition(self.topic, self.partition)
-            self.owner.unobserved_failures += failed
+            self.context.unobserved_failures += failed
             log.error("%d records for %s were not delivered, and nobody asked: %s", failed, where, self.error)

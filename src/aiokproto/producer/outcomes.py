@@ -9,19 +9,19 @@ from itertools import accumulate
 from typing import Protocol, SupportsIndex, overload
 
 from aiokproto.errors import KafkaError
-from aiokproto.producer.delivery import Run
+from aiokproto.producer.delivery import BatchSlice
 from aiokproto.producer.outcome import Outcome
 from aiokproto.types import RecordMetadata
 
 
-class Numbers(Protocol):
+class IntArray(Protocol):
     """Whole numbers by place, as arrays of numpy have them."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, place: int, /) -> SupportsIndex: ...
 
 
-class Refused:
+class RejectedRecords:
     """Records that were not even buffered, all for one reason."""
 
     __slots__ = ("count", "error")
@@ -37,7 +37,7 @@ class Refused:
         return self.error
 
 
-class Scattered:
+class ScatteredRecords:
     """Records that went to batches of several partitions, as those of a table do.
 
     Attributes:
@@ -49,9 +49,9 @@ class Scattered:
     def __init__(
         self,
         where: Sequence[Outcome | KafkaError],
-        which: Numbers,
-        index: Numbers,
-        timestamps: Numbers,
+        which: IntArray,
+        index: IntArray,
+        timestamps: IntArray,
     ) -> None:
         """Say of each record which of ``where`` it went to, its place there, and its timestamp."""
         self.where = where
@@ -66,18 +66,18 @@ class Scattered:
         found = self.where[operator.index(self._which[place])]
         if isinstance(found, KafkaError):
             return found
-        return found.of(operator.index(self._index[place]), operator.index(self._timestamps[place]))
+        return found.record_result(operator.index(self._index[place]), operator.index(self._timestamps[place]))
 
 
-Part = Run | Scattered | Refused
+Part = BatchSlice | ScatteredRecords | RejectedRecords
 """Some of the records, one after the other."""
 
 
 def outcomes_of(part: Part) -> Iterable[Outcome]:
     """The outcomes that those of the records depend on."""
-    if isinstance(part, Run):
+    if isinstance(part, BatchSlice):
         return (part.outcome,)
-    return (one for one in part.where if isinstance(one, Outcome)) if isinstance(part, Scattered) else ()
+    return (one for one in part.where if isinstance(one, Outcome)) if isinstance(part, ScatteredRecords) else ()
 
 
 class Outcomes(Sequence["RecordMetadata | KafkaError"]):
@@ -112,7 +112,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
 
     def __iter__(self) -> Iterator[RecordMetadata | KafkaError]:
         for part in self._parts:
-            yield from part.results() if isinstance(part, Run) else (part[place] for place in range(len(part)))
+            yield from part.results() if isinstance(part, BatchSlice) else (part[place] for place in range(len(part)))
 
     @property
     def errors(self) -> dict[int, KafkaError]:
@@ -130,11 +130,11 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
 
 
 def _all_written(part: Part) -> bool:
-    if isinstance(part, Refused) or (
-        isinstance(part, Scattered) and len(part.where) > sum(1 for _ in outcomes_of(part))
+    if isinstance(part, RejectedRecords) or (
+        isinstance(part, ScatteredRecords) and len(part.where) > sum(1 for _ in outcomes_of(part))
     ):
         return False
-    written = not isinstance(part, Scattered) or all(isinstance(one, Outcome) for one in part.where)
+    written = not isinstance(part, ScatteredRecords) or all(isinstance(one, Outcome) for one in part.where)
     for outcome in outcomes_of(part):
         # Asked about, and so no longer unobserved.
         outcome.observed = True

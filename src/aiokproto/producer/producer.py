@@ -15,18 +15,18 @@ from aiokproto.config import ClusterConfig, ConnectionOptions
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.appender import RecordAppender
+from aiokproto.producer.arrow_tables import SupportsArrow, TableAppender, is_table
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.buffer import Buffer
 from aiokproto.producer.bulk import append_all
 from aiokproto.producer.config import BATCH_SIZE, ProducerConfig
 from aiokproto.producer.delivery import BatchDelivery, Delivery
+from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
 from aiokproto.producer.record import ProducerRecord
 from aiokproto.producer.sender import Sender
-from aiokproto.producer.stored import SupportsRecordBatches, record_batches
 from aiokproto.producer.summary import delivery_error, summary, undelivered
-from aiokproto.producer.tables import SupportsArrow, TableAppender, is_table
 from aiokproto.producer.waiting import wait_all, wait_done
 from aiokproto.records import RecordBatch
 from aiokproto.records.compression import Bytes
@@ -169,7 +169,7 @@ class Producer(RecordAppender):
             on_settled=self._buffer.room_freed,
             on_failure=self._failed,
         )
-        self._buffer.open(self._cluster, self._sender.alarm)
+        self._buffer.open(self._cluster, self._sender.timer)
         self._sender.start()
 
     def _failed(self, cause: BaseException) -> None:
@@ -224,7 +224,7 @@ class Producer(RecordAppender):
         """Send what is buffered without lingering; returns it."""
         self._accumulator.end_linger()
         if self._sender is not None:
-            self._sender.alarm.now()
+            self._sender.timer.call_soon()
         return list(self._accumulator.incomplete)
 
     async def _wait(self, batches: list[ProducerBatch], timeout_ms: float | None) -> None:
@@ -447,7 +447,7 @@ class Producer(RecordAppender):
         Raises:
             KafkaError: As :meth:`send_batch`, except for what a broker says: that is in the delivery.
         """
-        return BatchDelivery(await self._buffer.append_stored(topic, partition, record_batches(batch)))
+        return BatchDelivery(await self._buffer.append_encoded(topic, partition, record_batches(batch)))
 
     async def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has, asking the cluster if need be.
@@ -462,7 +462,7 @@ class Producer(RecordAppender):
     @property
     def unobserved_failures(self) -> int:
         """How many records of :meth:`post` and :meth:`try_post` failed in batches of which no outcome was asked for."""
-        return self._accumulator.owner.unobserved_failures
+        return self._accumulator.delivery_context.unobserved_failures
 
 
 OPTIONS = tuple(name for name in signature(Producer).parameters if name != "connection")

@@ -17,11 +17,11 @@ CONFIRMED_FOR = 60.0
 """Seconds without a batch after which a broker may have forgotten the producer (``producer.id.expiration.ms``)."""
 
 
-class Restart(Enum):
+class SequenceRestart(Enum):
     """Whether the partition's sequence numbers restart, under the next epoch (KIP-360)."""
 
     NO = auto()
-    AFTER_SENT = auto()
+    AFTER_SEQUENCED = auto()
     """Once every batch that has a number is done. One that failed may or may not be in the log: batches after it that
     were sent as well keep their numbers, so that they cannot be written twice."""
     NOW = auto()
@@ -30,7 +30,7 @@ class Restart(Enum):
 
 
 @twin("posting")
-class Opening:
+class OpenBatchSlot:
     """Where records of a partition go.
 
     Attributes:
@@ -43,7 +43,7 @@ class Opening:
         self.open: ProducerBatch | None = None
 
 
-class PartitionQueue(Opening):
+class PartitionQueue(OpenBatchSlot):
     """The batches of one partition.
 
     In order: those in flight, those waiting (``closed``: retries first), and the one that takes records (``open``).
@@ -98,7 +98,7 @@ class PartitionQueue(Opening):
         self.retry_at = 0.0
         self.producer = (-1, -1)
         self.next_sequence = 0
-        self.restart = Restart.NO
+        self.restart = SequenceRestart.NO
         self.numbered = 0
 
     def number(self) -> int:
@@ -143,7 +143,7 @@ class PartitionQueue(Opening):
         """
         if not self.in_flight:
             return True
-        if len(self.in_flight) >= in_flight_limit or self.restart is not Restart.NO:
+        if len(self.in_flight) >= in_flight_limit or self.restart is not SequenceRestart.NO:
             return False
         if not self.leader == self.sent_to == self.confirmed_by:
             return False
@@ -173,7 +173,7 @@ class PartitionQueue(Opening):
             producer: The producer's current id and first epoch.
         """
         restart = self.restart
-        if restart is not Restart.NO and (restart is Restart.NOW or batch.sequence < 0):
+        if restart is not SequenceRestart.NO and (restart is SequenceRestart.NOW or batch.sequence < 0):
             self._restart_numbers(producer)
         if self.producer[0] < 0:
             self.producer = producer
@@ -186,24 +186,24 @@ class PartitionQueue(Opening):
         # An id that the producer has not exchanged meanwhile goes on with the next epoch; the broker fences the last.
         self.producer = (producer_id, epoch + 1) if producer_id == producer[0] else producer
         self.next_sequence = 0
-        self.restart = Restart.NO
+        self.restart = SequenceRestart.NO
         for batch in (*self.in_flight, *self.closed):
             batch.sequence = -1
 
     @property
-    def epochs_used_up(self) -> bool:
+    def epochs_exhausted(self) -> bool:
         """Whether the next restart needs a new producer id."""
         return self.producer[1] >= MAX_EPOCH
 
     @property
-    def oldest_sent(self) -> ProducerBatch | None:
+    def oldest_sequenced(self) -> ProducerBatch | None:
         """The oldest batch that has a sequence number and no outcome."""
         candidates = [batch for batch in (*self.in_flight, *self.closed) if batch.sequence >= 0]
         return min(candidates, key=lambda batch: batch.number, default=None)
 
-    def require_restart(self, restart: Restart) -> None:
+    def require_restart(self, restart: SequenceRestart) -> None:
         """Begin numbers anew; the stricter demand wins."""
-        if self.restart is not Restart.NOW:
+        if self.restart is not SequenceRestart.NOW:
             self.restart = restart
 
 

@@ -29,7 +29,7 @@ class ProducerRecord(NamedTuple):
     timestamp: int | None = None
 
 
-class Unplaced(NamedTuple):
+class PendingRecord(NamedTuple):
     """A checked record whose partition has no open batch with room, or whose topic is not known yet."""
 
     topic: str

@@ -12,7 +12,7 @@ from aiokproto.errors import DecodeError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.batch import ProducerBatch, invalid_records
-from aiokproto.producer.identity import Identity
+from aiokproto.producer.producer_id import ProducerIdManager
 from aiokproto.producer.sink import Result
 
 log = logging.getLogger("aiokproto.producer")
@@ -21,11 +21,11 @@ log = logging.getLogger("aiokproto.producer")
 class ProduceResponseHandler:
     """Finishes, retries, splits or fails batches."""
 
-    def __init__(self, cluster: ClusterClient, accumulator: Accumulator, identity: Identity) -> None:
+    def __init__(self, cluster: ClusterClient, accumulator: Accumulator, producer_ids: ProducerIdManager) -> None:
         """Make a handler; must be called in the running loop."""
         self._cluster = cluster
         self._accumulator = accumulator
-        self._identity = identity
+        self._producer_ids = producer_ids
         self._loop = asyncio.get_running_loop()
 
     def handle(self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
@@ -42,12 +42,12 @@ class ProduceResponseHandler:
             self._failed(batches, result)
         else:
             for batch in batches:
-                self._accumulator.finish(batch, -1)
+                self._accumulator.complete(batch, -1)
 
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
         """Give up a batch."""
         self._accumulator.fail(batch, error, record_errors)
-        self._identity.renew_for(self._accumulator.queue(batch))
+        self._producer_ids.renew_for(self._accumulator.queue(batch))
 
     def _failed(self, batches: list[ProducerBatch], error: KafkaError) -> None:
         """No answer: the batches may or may not be in the log. An idempotent producer asks again and finds out."""
@@ -81,21 +81,21 @@ class ProduceResponseHandler:
     def _partition_answered(self, node: int, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         accumulator = self._accumulator
         if not answer.error_code:
-            accumulator.finish(batch, answer.base_offset, answer.log_append_time_ms)
+            accumulator.complete(batch, answer.base_offset, answer.log_append_time_ms)
             return
         code = ErrorCode(answer.error_code)
         error = error_for(code, f"Produce to {batch.where} on broker {node}", answer.error_message)
         idempotent, divisible = batch.sequence >= 0, batch.count > 1
         action = classify(code, Situation(ProduceRequest.api_key, idempotent=idempotent, divisible=divisible))
         if action is Action.ACCEPT:
-            accumulator.finish(batch, -1)
+            accumulator.complete(batch, -1)
         elif action is Action.SPLIT_BATCH:
             log.debug("%s: split, as the broker takes no batch of %d bytes", batch, batch.wire_size)
             self._split(batch, error)
         elif action in (Action.RESTART_SEQUENCE, Action.NEW_PRODUCER_ID):
             log.warning("%s: sequence %d refused, producer %s: %s", batch, batch.sequence, batch.producer, error)
             accumulator.restart(batch, error, self._retry_at(batch))
-            self._identity.renew_for(accumulator.queue(batch), refused=action is Action.NEW_PRODUCER_ID)
+            self._producer_ids.renew_for(accumulator.queue(batch), refused=action is Action.NEW_PRODUCER_ID)
         elif action is Action.STOP:
             raise error
         elif action is Action.FAIL:
@@ -110,7 +110,7 @@ class ProduceResponseHandler:
         if refresh:
             self._cluster.invalidate(str(error))
         leader = answer.current_leader
-        led = leader.leader_id >= 0 and self._cluster.hint_leader(*batch.where, leader.leader_id, leader.leader_epoch)
+        led = leader.leader_id >= 0 and self._cluster.update_leader(*batch.where, leader.leader_id, leader.leader_epoch)
         # A new leader that is known already is no reason to wait.
         self._accumulator.retry(batch, error, self._loop.time() if led else self._retry_at(batch))
 

@@ -9,12 +9,12 @@ from typing import Any
 from aiokproto.cluster import ClusterClient, ClusterSnapshot
 from aiokproto.codec.messages.produce import ProduceRequest
 from aiokproto.errors import ClientClosedError, KafkaError
-from aiokproto.net.alarm import Alarm
+from aiokproto.net.timer import Timer
 from aiokproto.producer.accumulator import INFINITY, Accumulator, Drained
 from aiokproto.producer.batch import ProducerBatch
 from aiokproto.producer.compression import CompressionPool
 from aiokproto.producer.config import ProducerConfig
-from aiokproto.producer.identity import Identity
+from aiokproto.producer.producer_id import ProducerIdManager
 from aiokproto.producer.responses import ProduceResponseHandler
 from aiokproto.producer.sink import Result, Sink
 
@@ -55,7 +55,7 @@ class Sender:
             on_failure: Called once, if an error that nobody has foreseen, or the cancellation of one of its tasks,
                 ends it. What is in flight then has no outcome.
         """
-        self.alarm = Alarm(self._round)
+        self.timer = Timer(self._round)
         self._cluster = cluster
         self._accumulator = accumulator
         self._settings = settings
@@ -68,9 +68,9 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
         self._compression = CompressionPool()
-        self._identity = Identity(cluster, self._request_timeout)
+        self._producer_ids = ProducerIdManager(cluster, self._request_timeout)
         self._asking_for_id = False
-        self._responses = ProduceResponseHandler(cluster, accumulator, self._identity)
+        self._responses = ProduceResponseHandler(cluster, accumulator, self._producer_ids)
 
     def start(self) -> None:
         """Begin to send."""
@@ -83,7 +83,7 @@ class Sender:
 
     def _end(self) -> None:
         self._ended = True
-        self.alarm.cancel()
+        self.timer.cancel()
         self._compression.close()
         for sink in self._sinks.values():
             sink.close()
@@ -104,7 +104,7 @@ class Sender:
         try:
             expired = self._accumulator.expire(now)
             for batch in expired:
-                self._identity.renew_for(self._accumulator.queue(batch))
+                self._producer_ids.renew_for(self._accumulator.queue(batch))
             if expired:
                 self._on_settled()
             self._send_ready(now)
@@ -113,19 +113,19 @@ class Sender:
 
     def _send_ready(self, now: float) -> None:
         accumulator = self._accumulator
-        while not self._settings.idempotent or self._identity.current is not None:
+        while not self._settings.idempotent or self._producer_ids.current is not None:
             drained = accumulator.drain(now, lambda node: self._sink(node).has_room())
             if drained.leaderless:
                 topics = {where.topic: None for where in drained.leaderless}
                 self._cluster.invalidate(f"{drained.leaderless[0]} has no leader", topics)
-                self.alarm.at(now + LEADERLESS_PAUSE)
+                self.timer.call_at(now + LEADERLESS_PAUSE)
             if drained.requests:
                 self._assign_sequences(drained)
                 for node, batches in drained.requests.items():
                     self._sink(node).send(batches)
             if not drained.requests or not accumulator.has_ready:
                 if drained.wake_at < INFINITY:
-                    self.alarm.at(drained.wake_at)
+                    self.timer.call_at(drained.wake_at)
                 return
         if accumulator.has_due(now) and not self._asking_for_id:
             self._asking_for_id = True
@@ -133,14 +133,14 @@ class Sender:
         # What has lingered long enough waits for the id: for its sake the alarm would ring in every turn of the loop.
         deadline = accumulator.next_expiry() if self._asking_for_id else accumulator.next_deadline()
         if deadline < INFINITY:
-            self.alarm.at(deadline)
+            self.timer.call_at(deadline)
 
     def _assign_sequences(self, drained: Drained) -> None:
         """In one go with taking the batches: the answer to one of their requests may give the producer id up."""
-        if self._identity.current is not None:
+        if self._producer_ids.current is not None:
             for batches in drained.requests.values():
                 for batch in batches:
-                    self._accumulator.queue(batch).assign(batch, self._identity.current)
+                    self._accumulator.queue(batch).assign(batch, self._producer_ids.current)
 
     def _sink(self, node: int) -> Sink:
         sink = self._sinks.get(node)
@@ -186,12 +186,12 @@ class Sender:
 
     def room_freed(self) -> None:
         """A sink can take requests again."""
-        self.alarm.now()
+        self.timer.call_soon()
 
     def _settled(self) -> None:
         self._on_settled()
         # After those who wait for the batches: what they send on learning of it goes out in this turn of the loop.
-        self.alarm.now()
+        self.timer.call_soon()
 
     # -- metadata
 
@@ -199,14 +199,14 @@ class Sender:
         while True:
             snapshot = self._cluster.snapshot
             self._on_metadata(snapshot)
-            self.alarm.now()
-            await self._cluster.changed(snapshot.generation)
+            self.timer.call_soon()
+            await self._cluster.wait_for_update(snapshot.generation)
 
     async def _ask_for_id(self) -> None:
         """Nothing is sent until there is an id. Batches expire meanwhile."""
-        await self._identity.ask(self._id_delayed, self._id_refused)
+        await self._producer_ids.ask(self._id_delayed, self._id_refused)
         self._asking_for_id = False
-        self.alarm.now()
+        self.timer.call_soon()
 
     def _id_delayed(self, error: KafkaError) -> None:
         for batch in self._accumulator.incomplete:

@@ -12,7 +12,7 @@ from aiokproto.codec.messages.produce import PartitionProduceData, ProduceReques
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.errors import KafkaError, UnsupportedVersionError
 from aiokproto.producer.batch import ProducerBatch
-from aiokproto.producer.compression import CompressionPool, is_slow
+from aiokproto.producer.compression import CompressionPool, needs_thread
 from aiokproto.producer.config import ProducerConfig
 from aiokproto.records import Compression
 
@@ -24,7 +24,7 @@ Result = ProduceResponse | KafkaError | None
 """What became of a request. None: with ``acks=0`` there is no answer."""
 
 
-class Events(Protocol):
+class SinkListener(Protocol):
     """What a sink reports, and to whom."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -64,7 +64,7 @@ class Sink:
         settings: ProducerConfig,
         request_timeout: float,
         compression: CompressionPool,
-        events: Events,
+        events: SinkListener,
     ) -> None:
         """Make a sink; must be called in the running loop.
 
@@ -113,11 +113,11 @@ class Sink:
             self._in_flight += 1
             self._start(batches)
             return
-        quick = [batch for batch in batches if not is_slow(batch)]
+        quick = [batch for batch in batches if not needs_thread(batch)]
         two = self._healthy and self._in_flight + 1 < self._settings.limits.in_flight
         if two and 0 < len(quick) < len(batches):
             self._send(quick)
-            self._send([batch for batch in batches if is_slow(batch)])
+            self._send([batch for batch in batches if needs_thread(batch)])
         else:
             self._send(batches)
 
@@ -125,7 +125,7 @@ class Sink:
         self._in_flight += 1
         queued = _Queued(batches)
         for batch in batches:
-            if is_slow(batch):
+            if needs_thread(batch):
                 queued.compressing += 1
                 self._compression.submit(batch).add_done_callback(partial(self._compressed, queued, batch))
         if queued.compressing or self._queued:

@@ -25,16 +25,16 @@ async def wait_done(outcome: Outcome) -> None:
     if outcome.done:
         return
     loop = asyncio.get_running_loop()
-    if outcome.owner.loop not in (None, loop):
+    if outcome.context.loop not in (None, loop):
         raise ConfigurationError("a delivery is awaited in another event loop than the producer's")
     future: asyncio.Future[None] = loop.create_future()
     wake = partial(_set, future)
-    outcome.when_done(wake)
+    outcome.add_done_callback(wake)
     try:
         await future
     finally:
         if not outcome.done:
-            outcome.forget(wake)
+            outcome.remove_done_callback(wake)
 
 
 def _set(future: asyncio.Future[None]) -> None:
@@ -57,10 +57,10 @@ async def wait_all(outcomes: Iterable[Outcome], timeout: float | None) -> None:
             _set(all_done)
 
     for outcome in pending:
-        outcome.when_done(one_done)
+        outcome.add_done_callback(one_done)
     try:
         await asyncio.wait((all_done,), timeout=timeout)
     finally:
         for outcome in pending:
-            outcome.forget(one_done)
+            outcome.remove_done_callback(one_done)
         all_done.cancel()

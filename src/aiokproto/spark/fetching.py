@@ -134,7 +134,7 @@ class RangeFetcher:
             return []
         if answer.error_code:
             moved = answer.current_leader
-            self._cluster.hint_leader(wanted.topic, wanted.partition, moved.leader_id, moved.leader_epoch)
+            self._cluster.update_leader(wanted.topic, wanted.partition, moved.leader_id, moved.leader_epoch)
             raise error_for(answer.error_code, self._context(leader))
         return self._take_in(answer)
 

@@ -1,4 +1,16 @@
-"""Requests to the brokers that serve them: route, version, retry."""
+"""Send requests: one attempt on one broker, or a call that retries until its deadline.
+
+:meth:`RequestDriver.request` is one call: look up the brokers (:mod:`~aiokproto.cluster.broker_lookup`), divide the
+request among them and join the responses (:mod:`~aiokproto.cluster.division`), and retry.
+
+* Every attempt starts with the lookup, because a retriable error mostly means that the broker was the wrong one.
+* A request for one broker retries here. One for several becomes several calls of ``request``, each with its own
+  retries until the common deadline: a slow broker delays its own part only.
+* Only ``BrokerConnectionError``, ``DeadlineError`` and retriable error codes for the whole response are retried; which
+  action follows, :func:`~aiokproto.failures.classify` decides. Items with NOT_LEADER_OR_FOLLOWER or NOT_COORDINATOR
+  inside an otherwise good response are sent again as a part of their own.
+* After a lost connection the broker may have executed the request: a caller for whom that matters uses ``send``.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +20,26 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from aiokproto.cluster.backoff import Backoff
-from aiokproto.cluster.coordinators import CoordinatorKind, Coordinators, answered, question
-from aiokproto.cluster.hedge import first_answer
+from aiokproto.cluster.broker_lookup import BrokerLookup, Parts, RetryState
+from aiokproto.cluster.coordinators import (
+    CoordinatorCache,
+    CoordinatorKind,
+    find_coordinator_request,
+    found_coordinator,
+)
+from aiokproto.cluster.division import (
+    COORDINATED,
+    error_response,
+    join,
+    last_version_by_name,
+    response_error,
+    take_misrouted,
+)
+from aiokproto.cluster.hedge import first_response
 from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import MAIN, Pool
-from aiokproto.cluster.routes import COORDINATED, answer_code, join, last_version_by_name, moved, refused
 from aiokproto.cluster.single_flight import SingleFlight
 from aiokproto.cluster.snapshot import BrokerNode
-from aiokproto.cluster.targets import Aim, Parts, Targets
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Route
@@ -32,42 +56,47 @@ from aiokproto.errors import (
     error_for,
 )
 from aiokproto.failures import Action, Situation, classify, find_row
-from aiokproto.net.call import INFINITY
 from aiokproto.net.connection import Connection
+from aiokproto.net.in_flight import INFINITY
 from aiokproto.net.versions import BrokerVersions
 
 _FINDING = Situation(FindCoordinatorRequest.api_key)
-_AGAIN = {Action.BACKOFF, Action.REFRESH_METADATA, Action.FIND_COORDINATOR}
+_RETRIED = {Action.BACKOFF, Action.REFRESH_METADATA, Action.FIND_COORDINATOR}
 
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
-_OF_THE_CALL = (ClientClosedError, ConfigurationError, EncodeError)
-"""Failures that are not a broker's: they end the call, whatever other parts have achieved."""
+_CALLER_ERRORS = (ClientClosedError, ConfigurationError, EncodeError)
+"""Errors caused by the caller, not by a broker: they end the whole call, whatever the other parts returned."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
 
-class Router:
-    """See :class:`~aiokproto.cluster.ClusterClient`, whose methods these are."""
+class RequestDriver:
+    """Implements the request methods of :class:`~aiokproto.cluster.ClusterClient`, which documents them."""
 
     def __init__(
-        self, config: ClusterConfig, pool: Pool, metadata: MetadataUpdater, coordinators: Coordinators, backoff: Backoff
+        self,
+        config: ClusterConfig,
+        pool: Pool,
+        metadata: MetadataUpdater,
+        coordinators: CoordinatorCache,
+        backoff: Backoff,
     ) -> None:
         self._config = config
         self._pool = pool
         self._metadata = metadata
         self._coordinators = coordinators
         self._backoff = backoff
-        self._targets = Targets(config, pool, metadata, self.coordinator)
+        self._lookup = BrokerLookup(config, pool, metadata, self.coordinator)
         self._finding: SingleFlight[tuple[CoordinatorKind, str], int] = SingleFlight()
 
     def fail(self, reason: KafkaError) -> None:
-        """End the lookups under way."""
+        """Fail the coordinator lookups in progress."""
         self._finding.close(reason)
 
     async def close(self, reason: KafkaError) -> None:
-        """End the lookups under way, and wait for their end."""
+        """Fail the coordinator lookups in progress and wait until their tasks have ended."""
         self.fail(reason)
         await self._finding.wait_closed()
 
@@ -89,7 +118,7 @@ class Router:
         max_version: int | None,
         channel: str = MAIN,
     ) -> R:
-        """One attempt: ``timeout`` for a connection and for the broker to answer, ``deadline`` for all of it."""
+        """Make one attempt: ``timeout`` (s) to connect and for the response, ``deadline`` for all of it."""
         try:
             connection = self._pool.ready(node, channel)
             if connection is None:
@@ -128,19 +157,19 @@ class Router:
             raise
 
     async def versions(self, node: int, channel: str = MAIN) -> BrokerVersions:
-        """What the broker said when it was connected to."""
+        """Return the broker's API versions, as it reported them on this connection."""
         connection = self._pool.ready(node, channel)
         if connection is None:
             connection, _ = await self._connect(node, channel, self._config.request_timeout)
         return connection.versions
 
     async def _connect(self, node: int, channel: str, timeout: float) -> tuple[Connection, float]:
-        """A connection, and what is left of the time."""
+        """Return a new connection, and the seconds left of ``timeout``."""
         until = _now() + timeout
         connection = await self._pool.connection(node, channel, timeout)
         return connection, max(until - _now(), 0.0)
 
-    # --- As many as it takes ---
+    # --- With retries ---
 
     async def request(
         self,
@@ -153,93 +182,96 @@ class Router:
         hedged: bool = False,
     ) -> R:
         until = _now() + timeout
-        # A request that lets the broker work for long is waited for as long.
-        longest = max(self._config.request_timeout, getattr(request, "timeout_ms", 0) / 1000)
+        # The broker may take the request's own timeout_ms to execute it (CreateTopics, for example).
+        attempt_timeout = max(self._config.request_timeout, getattr(request, "timeout_ms", 0) / 1000)
         if max_version is None:
             max_version = last_version_by_name(request)
-        aim = Aim()
+        retry = RetryState()
         situation = Situation(coordinated=node is None and request.route in COORDINATED)
 
         async def attempt() -> R:
             parts: Parts[R] = (
-                {node: request} if node is not None else await self._targets.parts(request, key, aim, until)
+                {node: request} if node is not None else await self._lookup.parts(request, key, retry, until)
             )
             if len(parts) > 1:
-                return await self._divided(request.route, parts, until, max_version)
+                return await self._send_parts(request.route, parts, until, max_version)
             (target,) = parts
             assert isinstance(target, int)
 
-            async def ask(target: int) -> R:
-                aim.node = target
-                return await self._send(request, target, longest, until, max_version)
+            async def send_to(target: int) -> R:
+                retry.node = target
+                return await self._send(request, target, attempt_timeout, until, max_version)
 
             if hedged:
-                nodes = self._pool.by_preference(self._metadata.snapshot.brokers, aim.avoid)
-                answer, failures = await first_answer(nodes or [target], ask, lambda error: False)
-                if answer is None:
+                nodes = self._pool.by_preference(self._metadata.snapshot.brokers, retry.avoid)
+                hedged_response, failures = await first_response(nodes or [target], send_to, lambda error: False)
+                if hedged_response is None:
                     raise failures[-1][1]
-                response = answer
+                response = hedged_response
             else:
-                response = await ask(target)
-            code = answer_code(response)
-            if classify(code, situation) in _AGAIN:
+                response = await send_to(target)
+            code = response_error(response)
+            if classify(code, situation) in _RETRIED:
                 detail = getattr(response, "error_message", None)
                 raise error_for(code, f"{api_name(request.api_key)} to broker {target}", detail)
             if node is not None or key is not None:
                 return response
-            part = moved(request, response, self._metadata.snapshot.topic_name)
-            return response if part is None else await self._elsewhere(part, response, aim, until, max_version)
+            part = take_misrouted(request, response, self._metadata.snapshot.topic_name)
+            return response if part is None else await self._send_misrouted(part, response, retry, until, max_version)
 
-        return await self._retrying(api_name(request.api_key), situation, until, timeout, aim, attempt)
+        return await self._retrying(api_name(request.api_key), situation, until, timeout, retry, attempt)
 
-    async def _elsewhere(self, part: Request[R], response: R, aim: Aim, until: float, max_version: int | None) -> R:
-        """A response with the answer to a part of the request that has to be asked of another broker."""
-        self._metadata.invalidate(f"{api_name(part.api_key)}: a part of it has moved")
-        for coordinator in aim.coordinators:
+    async def _send_misrouted(
+        self, part: Request[R], response: R, retry: RetryState, until: float, max_version: int | None
+    ) -> R:
+        """Send the part that this broker no longer leads or coordinates to another one; join both responses."""
+        self._metadata.invalidate(f"{api_name(part.api_key)}: some of its partitions or groups have moved")
+        for coordinator in retry.coordinators:
             self._coordinators.forget(*coordinator)
         await asyncio.sleep(min(self._backoff.delay(1), max(until - _now(), 0.0)))
         left = max(until - _now(), 0.0)
         try:
             other = await self.request(part, node=None, key=None, timeout=left, max_version=max_version)
         except KafkaError as error:
-            refusal = None if isinstance(error, _OF_THE_CALL) else refused(part, error)
+            refusal = None if isinstance(error, _CALLER_ERRORS) else error_response(part, error)
             if refusal is None:
                 raise
             other = refusal
         return join([response, other], self._metadata.snapshot.topic_name)
 
-    async def _divided(self, route: Route, parts: Parts[R], until: float, max_version: int | None) -> R:
-        """The answers to all parts, joined; each part has the time until the deadline for itself."""
+    async def _send_parts(self, route: Route, parts: Parts[R], until: float, max_version: int | None) -> R:
+        """Send every part to its broker at the same time, and join the responses. All have the same deadline."""
 
-        async def ask(target: int | str | None, part: Request[R]) -> R:
-            # What is led or coordinated may move meanwhile; "every broker" means this one.
+        async def send_part(target: int | str | None, part: Request[R]) -> R:
+            # Leaders and coordinators can move before the attempt, so those parts are routed again. A part for "every
+            # broker" belongs to this one.
             node = target if route is Route.EVERY and isinstance(target, int) else None
             left = max(until - _now(), 0.0)
             return await self.request(part, node=node, key=None, timeout=left, max_version=max_version)
 
-        answers = await asyncio.gather(*(ask(*each) for each in parts.items()), return_exceptions=True)
+        results = await asyncio.gather(*(send_part(*each) for each in parts.items()), return_exceptions=True)
         failures: list[KafkaError] = []
         responses: list[R] = []
-        unsaid: list[KafkaError] = []
-        for part, answer in zip(parts.values(), answers, strict=True):
-            if not isinstance(answer, BaseException):
-                responses.append(answer)
+        unreported: list[KafkaError] = []
+        for part, result in zip(parts.values(), results, strict=True):
+            if not isinstance(result, BaseException):
+                responses.append(result)
                 continue
-            if not isinstance(answer, KafkaError) or isinstance(answer, _OF_THE_CALL):
-                raise answer
-            failures.append(answer)
-            response = refused(part, answer) if route is not Route.EVERY else None
+            if not isinstance(result, KafkaError) or isinstance(result, _CALLER_ERRORS):
+                raise result
+            failures.append(result)
+            response = error_response(part, result) if route is not Route.EVERY else None
             if response is None:
-                unsaid.append(answer)
+                unreported.append(result)
             else:
                 responses.append(response)
         if len(failures) == len(parts):
             raise failures[0]
         joined = join(responses, self._metadata.snapshot.topic_name)
-        if unsaid:
-            missing = "; ".join(str(error) for error in unsaid)
-            text = f"{len(unsaid)} of {len(parts)} brokers gave no answer: {missing}"
-            raise PartialResponseError(text, joined, tuple(unsaid))
+        if unreported:
+            missing = "; ".join(str(error) for error in unreported)
+            text = f"{len(unreported)} of {len(parts)} brokers did not respond: {missing}"
+            raise PartialResponseError(text, joined, tuple(unreported))
         return joined
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float) -> int:
@@ -253,28 +285,31 @@ class Router:
 
     async def _find(self, kind: CoordinatorKind, key: str) -> int:
         timeout = self._config.api_timeout
-        aim = Aim()
+        retry = RetryState()
 
-        async def ask(node: int) -> BrokerNode:
+        async def find_on(node: int) -> BrokerNode:
             version = (await self.versions(node)).pick(FindCoordinatorRequest)
-            return answered(await self.send(question(kind, key, version), node, None, version), kind, key)
+            return found_coordinator(
+                await self.send(find_coordinator_request(kind, key, version), node, None, version), kind, key
+            )
 
         def final(error: KafkaError) -> bool:
-            # What one broker answers, the others would too; the next attempt prefers another one all the same.
-            return isinstance(error, BrokerError) or classify(error, _FINDING) not in _AGAIN
+            # An error code from one broker is what the others would return now; the next attempt prefers another
+            # broker all the same, as coordinators move.
+            return isinstance(error, BrokerError) or classify(error, _FINDING) not in _RETRIED
 
         async def attempt() -> int:
-            nodes = self._pool.by_preference(self._metadata.snapshot.brokers, aim.avoid)
-            aim.node = nodes[0]
-            found, failures = await first_answer(nodes, ask, final)
+            nodes = self._pool.by_preference(self._metadata.snapshot.brokers, retry.avoid)
+            retry.node = nodes[0]
+            found, failures = await first_response(nodes, find_on, final)
             if found is None:
                 raise failures[-1][1]
-            self._metadata.learn(found)
+            self._metadata.add_broker(found)
             self._coordinators.learn(kind, key, found.id)
             return found.id
 
         what = f"FindCoordinator for {kind.name.lower()} {key!r}"
-        return await self._retrying(what, _FINDING, _now() + timeout, timeout, aim, attempt)
+        return await self._retrying(what, _FINDING, _now() + timeout, timeout, retry, attempt)
 
     async def _retrying(
         self,
@@ -282,10 +317,14 @@ class Router:
         situation: Situation,
         until: float,
         timeout: float,
-        aim: Aim,
+        retry: RetryState,
         attempt: Callable[[], Awaitable[T]],
     ) -> T:
-        """Attempts until one succeeds, fails for good, or time is up."""
+        """Call ``attempt`` until it succeeds, fails with an error that is not retried, or the deadline is near.
+
+        This is where an error of a request refreshes the metadata (NOT_LEADER_OR_FOLLOWER, a lost connection) or makes
+        the next attempt look its coordinator up again (NOT_COORDINATOR).
+        """
         attempts = 0
         last = ""
         while True:
@@ -294,23 +333,23 @@ class Router:
                 return await attempt()
             except KafkaError as error:
                 row = find_row(error, situation)
-                if row.action not in _AGAIN:
+                if row.action not in _RETRIED:
                     raise
                 pause = self._backoff.delay(attempts)
-                # An attempt that our own deadline has cut short says nothing of why the others failed.
+                # The last attempt is often cut short by this deadline; the failure before it is the interesting one.
                 late = isinstance(error, DeadlineError)
                 last = last if late else str(error)
                 if _now() + pause >= until:
                     failures = f"{error}; before: {last}" if late and last else str(error)
-                    text = f"{what}: not done in {timeout:.3g} s ({attempts} attempts); last: {failures}"
+                    text = f"{what}: timed out after {timeout:.3g} s ({attempts} attempts); last: {failures}"
                     raise DeadlineError(text) from error
                 logger.debug("%s: attempt %d failed, %s: %s", what, attempts, row.why, error)
                 if row.action is Action.REFRESH_METADATA:
                     self._metadata.invalidate(str(error))
                 elif row.action is Action.FIND_COORDINATOR:
-                    for coordinator in aim.coordinators:
+                    for coordinator in retry.coordinators:
                         self._coordinators.forget(*coordinator)
-                aim.avoid = set() if aim.node is None else {aim.node}
+                retry.avoid = set() if retry.node is None else {retry.node}
             await asyncio.sleep(pause)
 
 

@@ -41,7 +41,7 @@ WRONG_BROKER = frozenset(
 )
 """About the broker as a whole, also where each item of an answer has the code for itself."""
 
-_MOVED = WRONG_BROKER | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+_MISROUTED = WRONG_BROKER | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 _OF_BROKERS = frozenset({4, 8})
 """Types of resources that a broker keeps for itself: its configuration, and the levels of its loggers."""
@@ -122,13 +122,13 @@ def _name_limits(part: Struct) -> Iterator[int]:
                 yield last
 
 
-def answer_code(response: Response) -> ErrorCode:
+def response_error(response: Response) -> ErrorCode:
     """The code that holds for a whole answer: the top one, or what all items have, if the broker is the wrong one."""
     top = getattr(response, "error_code", 0)
     if top:
         return ErrorCode(top)
     codes = set(_item_codes(response))
-    if len(codes) == 1 and (code := ErrorCode(codes.pop())) in _MOVED:
+    if len(codes) == 1 and (code := ErrorCode(codes.pop())) in _MISROUTED:
         return code
     return ErrorCode.NONE
 
@@ -144,7 +144,7 @@ def _item_codes(part: Struct) -> Iterator[int]:
             yield from inner or [code]
 
 
-def moved(request: Request[R], response: R, name_of: NameOf) -> Request[R] | None:
+def take_misrouted(request: Request[R], response: R, name_of: NameOf) -> Request[R] | None:
     """The part of a divisible request that a broker no longer leads or coordinates, where its answer has other parts.
 
     Its items are taken out of the response.
@@ -152,11 +152,11 @@ def moved(request: Request[R], response: R, name_of: NameOf) -> Request[R] | Non
     route = request.route
     if route not in COORDINATED and route is not Route.LEADERS:
         return None
-    elsewhere = {_place(about, route) for about in _moved_items(response, name_of, ANYTHING)}
-    if not elsewhere:
+    misrouted = {_subject_key(about, route) for about in _misrouted_items(response, name_of, ANYTHING)}
+    if not misrouted:
         return None
-    part = divide(request, lambda about: _place(about, route) in elsewhere, name_of).get(True)
-    kept = divide(response, lambda about: _place(about, route) in elsewhere, name_of).get(False)
+    part = divide(request, lambda about: _subject_key(about, route) in misrouted, name_of).get(True)
+    kept = divide(response, lambda about: _subject_key(about, route) in misrouted, name_of).get(False)
     if part is None or kept is None:
         return None
     for spec in lists(response):
@@ -164,18 +164,18 @@ def moved(request: Request[R], response: R, name_of: NameOf) -> Request[R] | Non
     return part
 
 
-def _place(about: Subject, route: Route) -> Subject | str | None:
+def _subject_key(about: Subject, route: Route) -> Subject | str | None:
     return coordinated(about, route) if route in COORDINATED else Subject(about.topic, about.partition)
 
 
-def _moved_items(part: Struct, name_of: NameOf, within: Subject) -> Iterator[Subject]:
+def _misrouted_items(part: Struct, name_of: NameOf, within: Subject) -> Iterator[Subject]:
     for spec in lists(part):
         for item in getattr(part, spec.name) if spec.struct is not None else ():
             about = subject(item, within, name_of)
-            if getattr(item, "error_code", 0) in _MOVED:
+            if getattr(item, "error_code", 0) in _MISROUTED:
                 yield about
             else:
-                yield from _moved_items(item, name_of, about)
+                yield from _misrouted_items(item, name_of, about)
 
 
 def join(responses: list[R], name_of: NameOf) -> R:
@@ -196,7 +196,7 @@ def join(responses: list[R], name_of: NameOf) -> R:
     return joined
 
 
-def refused(part: Request[R], error: KafkaError) -> R | None:
+def error_response(part: Request[R], error: KafkaError) -> R | None:
     """The response to a part of a request whose broker gave none: the error as a code, in each place for one.
 
     Returns:

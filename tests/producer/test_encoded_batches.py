@@ -10,7 +10,7 @@ import pytest
 from aiokproto.codec.payloads.control_records import EndTxnMarker
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
-from aiokproto.producer.stored import record_batches
+from aiokproto.producer.encoded_batches import record_batches
 from aiokproto.records import BatchRecord, RecordBatch, decode, encode, encode_control
 from aiokproto.records.control import ControlRecord, ControlType
 from aiokproto.records.patch import restamp, update_crc

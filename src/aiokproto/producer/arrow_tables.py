@@ -8,10 +8,10 @@ from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeErro
 from aiokproto.producer.appender import RecordAppender
 from aiokproto.producer.buffer import Buffer
 from aiokproto.producer.outcome import Outcome
-from aiokproto.producer.outcomes import Part, Refused, Scattered
+from aiokproto.producer.outcomes import Part, RejectedRecords, ScatteredRecords
 from aiokproto.producer.partitioner import check_partition, key_hashes
 from aiokproto.producer.queue import TopicQueues
-from aiokproto.producer.record import Unplaced
+from aiokproto.producer.record import PendingRecord
 
 if TYPE_CHECKING:
     from aiokproto.records.rows import Int64s, Rows
@@ -50,7 +50,7 @@ class TableAppender:
         try:
             queues = await self._buffer.topic(topic)
         except KafkaError as error:
-            return [Refused(error, len(rows))]
+            return [RejectedRecords(error, len(rows))]
         if partition is not None:
             check_partition(partition, topic, len(queues.queues))
         now = self._appender._now_ms()
@@ -61,12 +61,12 @@ class TableAppender:
                 scattered, stop = await self._append_rows(queues, piece, assigned)
                 parts.append(scattered)
             else:
-                parts.append(Refused(stop, len(piece)))
+                parts.append(RejectedRecords(stop, len(piece)))
         return parts
 
     async def _append_rows(
         self, queues: TopicQueues, rows: Rows, assigned: list[tuple[int | None, Int64s]]
-    ) -> tuple[Scattered, KafkaError | None]:
+    ) -> tuple[ScatteredRecords, KafkaError | None]:
         """Append rows, partition by partition. The error is what keeps all further records from being appended."""
         import numpy as np
 
@@ -108,7 +108,7 @@ class TableAppender:
                 except KafkaError as error:
                     where.append(error)
                     stop = error
-        return Scattered(where, which, index, rows.timestamp), stop
+        return ScatteredRecords(where, which, index, rows.timestamp), stop
 
     def _assigned(self, queues: TopicQueues, rows: Rows, partition: int | None) -> list[tuple[int | None, Int64s]]:
         """Partitions, None for any, and the numbers of the rows that go there, in their order.
@@ -142,9 +142,9 @@ class TableAppender:
         return [(None if number == NO_PARTITION else number, group) for number, group in found]
 
 
-def _record(topic: str, partition: int | None, rows: Rows, place: int) -> Unplaced:
+def _record(topic: str, partition: int | None, rows: Rows, place: int) -> PendingRecord:
     from aiokproto.records.record import read_headers
 
     encoded = None if rows.headers is None else rows.headers[place]
     headers = read_headers(encoded, 0)[0] if encoded else ()
-    return Unplaced(topic, partition, int(rows.timestamp[place]), rows.key[place], rows.value[place], headers)
+    return PendingRecord(topic, partition, int(rows.timestamp[place]), rows.key[place], rows.value[place], headers)

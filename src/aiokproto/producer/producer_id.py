@@ -24,7 +24,7 @@ class ProducerId(NamedTuple):
     epoch: int
 
 
-class Identity:
+class ProducerIdManager:
     """The producer id: had from the brokers, and given up where no partition can go on with it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Identity:
     def renew_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
         """Give the id up where the partition cannot go on with the next epoch of its own."""
         current = self.current
-        if current is not None and queue.producer[0] == current.id and (refused or queue.epochs_used_up):
+        if current is not None and queue.producer[0] == current.id and (refused or queue.epochs_exhausted):
             self.current = None
 
 

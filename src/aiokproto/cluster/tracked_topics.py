@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 
-class Interest:
+class TrackedTopics:
     """The topics that were asked for: those that stay, and those that are forgotten after a time without use."""
 
     def __init__(self, idle: float, last_used: Callable[[str], float]) -> None:

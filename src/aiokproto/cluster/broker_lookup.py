@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Iterable
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 from aiokproto.cluster.coordinators import CoordinatorKind
+from aiokproto.cluster.division import COORDINATED, by_configured, coordinated, coordinator_keys
 from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import Pool
-from aiokproto.cluster.routes import COORDINATED, by_configured, coordinated, coordinator_keys
 from aiokproto.codec.entities import Subject, divide, subjects
 from aiokproto.codec.schema import Request, Response, Route
 from aiokproto.config import ClusterConfig
@@ -22,7 +22,7 @@ Parts: TypeAlias = "dict[int | str | None, Request[R]]"
 """By broker; by the id whose coordinator is not known, and None for partitions without a leader that is."""
 
 
-class Aim:
+class RetryState:
     """Where the attempts of one call go: what the last one leaves for the next.
 
     Attributes:
@@ -45,7 +45,7 @@ class FindCoordinator(Protocol):
     async def __call__(self, kind: CoordinatorKind, key: str, timeout: float) -> int: ...
 
 
-class Targets:
+class BrokerLookup:
     """Finds the brokers for a request."""
 
     def __init__(
@@ -56,38 +56,38 @@ class Targets:
         self._metadata = metadata
         self._coordinator = coordinator
 
-    async def parts(self, request: Request[R], key: str | None, aim: Aim, until: float) -> Parts[R]:
+    async def parts(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
         """The parts of a request by the brokers that they concern."""
         route = request.route
         if route in COORDINATED:
-            return await self._by_coordinator(request, key, aim, until)
+            return await self._by_coordinator(request, key, retry, until)
         if route in (Route.LEADER, Route.LEADERS):
             return await self._by_leader(request, until)
         if route is Route.CONFIGURED:
-            return by_configured(request, self._any(aim))
+            return by_configured(request, self._any(retry))
         brokers = self._metadata.snapshot.brokers
         if route is Route.EVERY:
-            return dict.fromkeys(brokers, request) or {self._any(aim): request}
+            return dict.fromkeys(brokers, request) or {self._any(retry): request}
         if route is Route.CONTROLLER:
             controller = self._metadata.snapshot.controller_id
-            return {controller if controller in brokers else self._any(aim): request}
+            return {controller if controller in brokers else self._any(retry): request}
         if route is Route.QUORUM:
             raise ConfigurationError(f"{type(request).__name__} goes to a member of the quorum: say which by `node`")
-        return {self._any(aim): request}
+        return {self._any(retry): request}
 
-    def _any(self, aim: Aim) -> int:
+    def _any(self, retry: RetryState) -> int:
         brokers = self._metadata.snapshot.brokers
-        return self._pool.by_preference(brokers, aim.avoid)[0]
+        return self._pool.by_preference(brokers, retry.avoid)[0]
 
-    async def _by_coordinator(self, request: Request[R], key: str | None, aim: Aim, until: float) -> Parts[R]:
+    async def _by_coordinator(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
         """Ids whose coordinator is not found at once are parts of their own: finding it holds up no others."""
         route = request.route
         kind = COORDINATED[route]
         keys = coordinator_keys(request) if key is None else [key]
         named = [each for each in keys if each is not None]
         if not named:
-            return {self._any(aim): request}
-        aim.coordinators = [(kind, each) for each in named]
+            return {self._any(retry): request}
+        retry.coordinators = [(kind, each) for each in named]
         left = max(until - _now(), 0.0)
         if len(named) == 1:
             return {await self._coordinator(kind, named[0], left): request}

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 Call = asyncio.Future[None]
 
 
-class CallOrder:
+class AppendOrder:
     """The calls that wait, by topic.
 
     A call enters before it waits for anything, waits for what it needs beside the others, and then for its turn. The

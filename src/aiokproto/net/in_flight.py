@@ -1,0 +1,136 @@
+"""Requests in flight on a connection: their deadlines, and who receives the response.
+
+A request has two deadlines. ``deadline`` is the caller's: when it passes, the caller gets ``DeadlineError`` and the
+connection lives on. ``disconnect_at`` is the connection's: when it passes without a response, the connection is closed
+(as in Java's ``NetworkClient``, which disconnects after ``request.timeout.ms``), whether or not a caller still waits.
+Both start when the request is written: while the client itself holds a request back for a throttle (KIP-219), the
+broker is not late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from aiokproto.codec.schema import Response
+from aiokproto.errors import KafkaError
+
+R = TypeVar("R", bound=Response)
+
+INFINITY = float("inf")
+
+
+class InFlightRequest(ABC):
+    """A request that was sent, or is held back for a throttle. The two classes below deliver its response.
+
+    Attributes:
+        api_key: The request's ApiKey, for error texts.
+        timeout: How long to wait for the response once the request is sent (s).
+        deadline: When the caller stops waiting (s, the loop's clock).
+        sent_at: When the request was written; ``inf`` before.
+        disconnect_at: When the connection is closed if there is no response; ``inf`` before the request is written.
+    """
+
+    __slots__ = ("api_key", "deadline", "disconnect_at", "sent_at", "timeout")
+
+    def __init__(self, api_key: int, timeout: float, deadline: float) -> None:
+        self.api_key = api_key
+        self.timeout = timeout
+        self.deadline = deadline
+        self.sent_at = self.disconnect_at = INFINITY
+
+    def mark_sent(self, now: float, request_timeout: float) -> None:
+        """Start both deadlines: the request is written.
+
+        Args:
+            now: The time (s).
+            request_timeout: The connection waits at least this long (s), even if this caller waits for less: a caller
+                with a short timeout must not cost the other callers their connection.
+        """
+        self.sent_at = now
+        timeout = self.timeout
+        if now + timeout < self.deadline:
+            self.deadline = now + timeout
+        self.disconnect_at = now + (timeout if timeout > request_timeout else request_timeout)
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether no caller waits for the response any more."""
+
+    @abstractmethod
+    def complete(self, frame: memoryview) -> None:
+        """Deliver the response's frame."""
+
+    @abstractmethod
+    def fail(self, error: KafkaError) -> None:
+        """Deliver an error: there will be no response."""
+
+
+class AwaitedRequest(InFlightRequest):
+    """A request whose response a task awaits."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, future: asyncio.Future[memoryview], api_key: int, timeout: float, deadline: float) -> None:
+        super().__init__(api_key, timeout, deadline)
+        self._future = future
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def complete(self, frame: memoryview) -> None:
+        self._future.set_result(frame)
+
+    def fail(self, error: KafkaError) -> None:
+        self._future.set_exception(error)
+
+
+class CallbackRequest(InFlightRequest, Generic[R]):
+    """A request whose response goes to a callback, in the loop iteration that reads it.
+
+    It costs neither a future nor a task. The producer sends this way: a task per Produce request would add a wake-up
+    of the event loop between a response and the batch that it makes room for.
+    """
+
+    __slots__ = ("_decode", "_done", "_on_response")
+
+    def __init__(
+        self,
+        decode: Callable[[memoryview], R],
+        on_response: Callable[[R | KafkaError], None],
+        api_key: int,
+        timeout: float,
+    ) -> None:
+        super().__init__(api_key, timeout, INFINITY)
+        self._decode = decode
+        self._on_response = on_response
+        self._done = False
+
+    def done(self) -> bool:
+        return self._done
+
+    def complete(self, frame: memoryview) -> None:
+        self._done = True
+        try:
+            response = self._decode(frame)
+        except KafkaError as error:
+            self._on_response(error)
+        else:
+            self._on_response(response)
+
+    def fail(self, error: KafkaError) -> None:
+        self._done = True
+        self._on_response(error)
+
+
+class ThrottledRequest:
+    """An encoded request that is held back until the broker's throttle time has passed (KIP-219)."""
+
+    __slots__ = ("correlation_id", "data", "request")
+
+    def __init__(self, correlation_id: int, data: bytearray, request: InFlightRequest | None) -> None:
+        self.correlation_id = correlation_id
+        self.data = data
+        self.request = request
