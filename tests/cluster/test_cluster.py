@@ -450,7 +450,7 @@ async def test_close_while_starting() -> None:
             await starting
 
 
-async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_metadata_task_fails_every_call(caplog: pytest.LogCaptureFixture) -> None:
     async with (
         brokers(1, {HeartbeatRequest: lambda request, version: None}) as (_, (broker,)),
         started(broker.port) as cluster,
@@ -465,7 +465,7 @@ async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFix
         def broken(*_: object) -> None:
             raise fault
 
-        cluster._metadata._take = broken  # type: ignore[method-assign, assignment]
+        cluster._metadata._apply = broken  # type: ignore[method-assign, assignment]
         cluster.invalidate("test")
         results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
         for result in results:
@@ -475,7 +475,7 @@ async def test_a_task_that_dies_is_told_to_everyone(caplog: pytest.LogCaptureFix
         with pytest.raises(ClientClosedError, match="a fault") as caught:
             await cluster.topic("t")
         assert caught.value.__cause__ is fault
-        assert "metadata task died" in caplog.text
+        assert "metadata task failed" in caplog.text
 
 
 async def test_brokers_that_vanish_are_logged_once_and_found_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -205,8 +205,8 @@ def test_the_code_of_a_whole_answer(response: Response, code: int) -> None:
 
 def test_coordinator_cache() -> None:
     cache = CoordinatorCache()
-    cache.learn(GROUP, "x", 1)
-    cache.learn(TRANSACTION, "x", 2)
+    cache.put(GROUP, "x", 1)
+    cache.put(TRANSACTION, "x", 2)
     assert (cache.get(GROUP, "x"), cache.get(TRANSACTION, "x"), cache.get(GROUP, "y")) == (1, 2, None)
     cache.forget(GROUP, "x")
     cache.forget(GROUP, "x")

@@ -81,7 +81,7 @@ async def test_tls_to_a_plain_listener(trusting: ssl.SSLContext) -> None:
         await writer.drain()
 
     async with raw_peer(plain) as port:
-        with pytest.raises(NotKafkaError, match=r"does not speak TLS .*: a plain listener takes"):
+        with pytest.raises(NotKafkaError, match=r"does not speak TLS .*: connect to a plain listener"):
             async with connected(port, ssl_context=trusting):
                 pass
 

@@ -1,4 +1,29 @@
-"""The cluster as a client sees it: its metadata, and any request to the broker that serves it."""
+"""The cluster as a client sees it: its metadata, and any request to the broker that serves it.
+
+Producer, consumer, group and ``Client`` all stand on :class:`~aiokproto.cluster.cluster_client.ClusterClient`.
+
+Metadata
+    ``snapshot`` is an immutable :class:`~aiokproto.cluster.snapshot.ClusterSnapshot`. Its only writer is ``metadata``,
+    whose task refreshes it when a call needs a new topic, when a partition has no leader, when the metadata reaches
+    its maximum age, and after :meth:`~aiokproto.cluster.ClusterClient.invalidate`, which every part of the client calls
+    when a broker returned NOT_LEADER_OR_FOLLOWER or a connection was lost. Refreshes are coalesced and spaced by a
+    backoff, so thousands of failures cost one request. ``tracked_topics`` decides which topics a refresh requests;
+    ``bootstrap`` reports why no address could be used.
+
+Requests
+    ``broker_lookup`` finds the broker for a request (any, controller, partition leader, coordinator, every broker);
+    ``division`` divides it among several and joins their responses; ``request_driver`` makes the attempts and retries
+    until the deadline; ``hedge`` sends to a second broker when the first is silent. Whether an error is retried, and
+    what is done before the retry, is decided in :mod:`aiokproto.failures` alone.
+
+Connections
+    ``pool`` has one connection per broker and channel, dialled once for all callers, with a backoff per broker.
+
+Deadlines
+    A deadline is set once, by the public call, and passed down as a point in time. Each attempt has the smaller of
+    ``request_timeout_ms`` and the time left. The work that callers share (a dial, a coordinator lookup, a metadata
+    refresh) has a deadline of its own, so a caller that times out or is cancelled does not end it for the others.
+"""
 
 from __future__ import annotations
 

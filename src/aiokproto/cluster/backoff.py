@@ -1,15 +1,15 @@
-"""How long to wait before trying again (pure; the only place it is computed)."""
+"""Exponential backoff with jitter: how long to wait before a retry (pure; KIP-580). Computed nowhere else."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 JITTER = 0.2
-"""Each wait differs by up to this fraction, so that clients which failed together do not come back together."""
+"""Each wait varies by up to this fraction, as in Java: clients that failed together must not retry together."""
 
 
 class Backoff:
-    """Exponential from ``initial`` to ``maximum`` seconds; ``uniform`` is where the jitter comes from."""
+    """Doubles from ``initial`` to ``maximum`` seconds. ``uniform(low, high)`` supplies the jitter."""
 
     def __init__(self, initial: float, maximum: float, uniform: Callable[[float, float], float]) -> None:
         self._initial = initial
@@ -17,7 +17,7 @@ class Backoff:
         self._uniform = uniform
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after that many failures in a row; none after none."""
+        """Return the seconds to wait after that many failures in a row; 0.0 after none."""
         if failures < 1:
             return 0.0
         # The exponent is bounded since a client may fail for months, and 2.0 ** 1024 overflows.

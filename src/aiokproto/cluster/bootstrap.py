@@ -1,4 +1,4 @@
-"""What to make of bootstrap addresses that could not be used (pure)."""
+"""Whether bootstrapping can still succeed, and the error if no address could be used (pure)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ Failures = Sequence[tuple[BrokerNode, KafkaError]]
 
 
 def definitive(failures: Failures) -> bool:
-    """Whether every address fails in a way that waiting does not mend."""
+    """Whether no address can succeed later: each failed in a way that a retry does not change."""
     return all(classify(error, STARTING) in {Action.FAIL, Action.STOP} for _, error in failures)
 
 
 def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> BrokerConnectionError:
-    """One error for all: of the failures' own class where they are all "not Kafka", or all "not let in"."""
+    """Return one error that lists every address with its cause.
+
+    It is NotKafkaError or AuthenticationError if that is the cause at all addresses, else BootstrapError.
+    """
     kind: type[BrokerConnectionError] = BootstrapError
     for candidate in (NotKafkaError, AuthenticationError):
         if all(isinstance(error, candidate) for _, error in failures):

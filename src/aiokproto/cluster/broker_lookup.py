@@ -1,4 +1,8 @@
-"""Which brokers a request goes to, and which part of it to each."""
+"""Look up the brokers for a request, by its route: any, controller, partition leaders, coordinators, every broker.
+
+A lookup that fails for one group or topic must not fail the others of the same request: their parts stay under a
+placeholder key (the id, or None), are looked up again on their own, and end in an error code if that fails too.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +23,16 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 Parts: TypeAlias = "dict[int | str | None, Request[R]]"
-"""By broker; by the id whose coordinator is not known, and None for partitions without a leader that is."""
+"""Parts of a request by node id. A str is an id whose coordinator is unknown, None are partitions without a leader."""
 
 
 class RetryState:
-    """Where the attempts of one call go: what the last one leaves for the next.
+    """What the attempts of one call pass on to the next.
 
     Attributes:
-        node: The broker that the last attempt asked.
-        avoid: Brokers to be asked only if there are no others.
-        coordinators: What coordinators were looked up.
+        node: The broker of the last attempt.
+        avoid: Brokers to use only if there are no others.
+        coordinators: Coordinators that were looked up; forgotten if they turn out to be wrong.
     """
 
     __slots__ = ("avoid", "coordinators", "node")
@@ -40,13 +44,13 @@ class RetryState:
 
 
 class FindCoordinator(Protocol):
-    """Finds the broker that coordinates a group or transactional id, within a timeout (s)."""
+    """Returns the coordinator's node id, within a timeout (s)."""
 
     async def __call__(self, kind: CoordinatorKind, key: str, timeout: float) -> int: ...
 
 
 class BrokerLookup:
-    """Finds the brokers for a request."""
+    """Finds the brokers for a request in the metadata and the coordinator cache, refreshing both if necessary."""
 
     def __init__(
         self, config: ClusterConfig, pool: Pool, metadata: MetadataUpdater, coordinator: FindCoordinator
@@ -57,7 +61,12 @@ class BrokerLookup:
         self._coordinator = coordinator
 
     async def parts(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
-        """The parts of a request by the brokers that they concern."""
+        """Return the parts of a request by broker; a request for one broker is one part.
+
+        Raises:
+            ConfigurationError: Neither the request nor ``key`` determines the broker.
+            KafkaError: The lookup failed for the whole request.
+        """
         route = request.route
         if route in COORDINATED:
             return await self._by_coordinator(request, key, retry, until)
@@ -72,7 +81,9 @@ class BrokerLookup:
             controller = self._metadata.snapshot.controller_id
             return {controller if controller in brokers else self._any(retry): request}
         if route is Route.QUORUM:
-            raise ConfigurationError(f"{type(request).__name__} goes to a member of the quorum: say which by `node`")
+            raise ConfigurationError(
+                f"{type(request).__name__} goes to a member of the KRaft quorum: pass its id as `node`"
+            )
         return {self._any(retry): request}
 
     def _any(self, retry: RetryState) -> int:
@@ -80,7 +91,7 @@ class BrokerLookup:
         return self._pool.by_preference(brokers, retry.avoid)[0]
 
     async def _by_coordinator(self, request: Request[R], key: str | None, retry: RetryState, until: float) -> Parts[R]:
-        """Ids whose coordinator is not found at once are parts of their own: finding it holds up no others."""
+        """Group by coordinator. An id whose lookup fails becomes a part of its own, so it does not delay the others."""
         route = request.route
         kind = COORDINATED[route]
         keys = coordinator_keys(request) if key is None else [key]
@@ -94,15 +105,17 @@ class BrokerLookup:
         limit = min(left, self._config.request_timeout)
         found = await _all(self._coordinator(kind, each, limit) for each in named)
         places = {each: each if isinstance(node, KafkaError) else node for each, node in zip(named, found, strict=True)}
-        return divide(request, lambda about: places.get(coordinated(about, route) or ""), _nothing)
+        return divide(request, lambda about: places.get(coordinated(about, route) or ""), _no_topic_name)
 
     async def _by_leader(self, request: Request[R], until: float) -> Parts[R]:
-        """Partitions whose leader is not known are one part, of None, unless they are all there are."""
+        """Group by leader. Partitions without a known leader are one part, under None; an error if all are."""
         api = type(request).__name__
-        asked = list(subjects(request, self._metadata.snapshot.topic_name))
-        if all(about.partition is None for about in asked):
-            raise ConfigurationError(f"{api} names no partition: it goes to the leader of some (or say `node`)")
-        names = sorted({about.topic for about in asked if about.topic is not None})
+        named = list(subjects(request, self._metadata.snapshot.topic_name))
+        if all(about.partition is None for about in named):
+            raise ConfigurationError(
+                f"{api} names no partition, so it has no leader to go to: add partitions, or pass `node`"
+            )
+        names = sorted({about.topic for about in named if about.topic is not None})
         limit = min(max(until - _now(), 0.0), self._config.request_timeout)
         known = await _all(self._metadata.topics([name], limit, create=False, keep=False) for name in names)
         snapshot = self._metadata.snapshot
@@ -112,18 +125,20 @@ class BrokerLookup:
 
         parts = divide(request, leader, snapshot.topic_name)
         if request.route is Route.LEADER and len(parts) > 1:
-            led = {leader(about): f"{about.topic}-{about.partition}" for about in asked}
+            led = {leader(about): f"{about.topic}-{about.partition}" for about in named}
             text = ", ".join(f"{partition} by {leader}" for leader, partition in led.items())
-            raise ConfigurationError(f"{api}: its partitions need one leader ({text}): ask each `node`")
+            raise ConfigurationError(
+                f"{api}: is not divided, and its partitions have several leaders ({text}): pass `node`"
+            )
         if list(parts) == [None]:
             failures = [each for each in known if isinstance(each, KafkaError)]
-            where = ", ".join(f"{about.topic}-{about.partition}" for about in asked)
-            raise failures[0] if failures else BrokerConnectionError(f"{api}: {where} has no leader that is known")
+            where = ", ".join(f"{about.topic}-{about.partition}" for about in named)
+            raise failures[0] if failures else BrokerConnectionError(f"{api}: {where} has no known leader")
         return cast("Parts[R]", parts)
 
 
 async def _all(calls: Iterable[Awaitable[T]]) -> list[T | KafkaError]:
-    """What all of them return, or why they failed."""
+    """Await all; return their results, with a KafkaError in place of a failed one's."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, KafkaError):
@@ -131,8 +146,8 @@ async def _all(calls: Iterable[Awaitable[T]]) -> list[T | KafkaError]:
     return cast("list[T | KafkaError]", results)
 
 
-def _nothing(topic_id: bytes) -> None:
-    """A topic's name, where the coordinator of something else is looked for."""
+def _no_topic_name(topic_id: bytes) -> None:
+    """Resolve no topic id: dividing by coordinator needs no topic names."""
 
 
 def _now() -> float:

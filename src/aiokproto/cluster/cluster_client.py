@@ -1,4 +1,4 @@
-"""The public API of the layer: what producer, consumer, group and client are built on."""
+"""The API of this layer, on which producer, consumer, group and ``Client`` stand. See the package for the theory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 _THREADS = 4
-"""As many names are looked up, or batches compressed, at a time."""
+"""Threads for blocking work such as resolving host names."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
@@ -38,24 +38,24 @@ logger = logging.getLogger("aiokproto.cluster")
 class ClusterClient:
     """Connections to a cluster, its metadata, and requests to the brokers that serve them.
 
-    Timeouts are seconds. Cancelling a call gives up that call alone: its connection stays, a late answer is dropped,
-    and what others wait for goes on.
+    Timeouts are in seconds. Cancelling a call ends that call only: its connection stays open, a late response is
+    dropped, and work shared with other calls goes on.
 
-    Every method but :meth:`close` raises ``ClientClosedError`` before :meth:`start` and after :meth:`close`; after a
-    broker has refused this client's credentials, that ``AuthenticationError``; after the end of a background task, also
-    by cancellation, ``ClientClosedError`` with the cause; and in another event loop ``ConfigurationError``.
+    Every method but :meth:`close` raises ``ClientClosedError`` before :meth:`start` and after :meth:`close`; the
+    ``AuthenticationError`` after a broker rejected this client; ``ClientClosedError`` with the cause after the metadata
+    task failed or was cancelled; and ``ConfigurationError`` in another event loop.
     """
 
     def __init__(self, config: ClusterConfig, last_used: Callable[[str], float] | None = None) -> None:
-        """Nothing is connected before :meth:`start`.
+        """Store the options; :meth:`start` connects.
 
         Args:
-            config: Its options.
-            last_used: When a topic that was asked for without ``keep`` was last used (s, the loop's clock).
+            config: The options.
+            last_used: Returns when a topic requested without ``keep`` was last used (s, the loop's clock).
         """
         self.config = config
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, uniform)
-        # They start with their first work.
+        # An executor starts its threads with the first work.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aiokproto")
         self._pool = Pool(config, self._threads, self._stop)
         self._metadata = MetadataUpdater(config, self._pool, self._backoff, last_used or _never)
@@ -69,29 +69,29 @@ class ClusterClient:
 
     @property
     def snapshot(self) -> ClusterSnapshot:
-        """The newest cluster metadata. Immutable: a snapshot that is kept stays as it is."""
+        """The newest cluster metadata. Immutable: every update is a new object."""
         return self._metadata.snapshot
 
     async def start(self, timeout: float | None = None) -> None:
-        """Reach the cluster by one of the bootstrap addresses.
+        """Connect to the cluster through one of the bootstrap addresses. If it fails, the client is closed.
 
         Args:
-            timeout: By default ``bootstrap_resolve_timeout_ms`` (then every address is tried at least once).
+            timeout: Seconds; by default ``bootstrap_resolve_timeout_ms``, but every address is tried at least once.
 
         Raises:
-            BootstrapError: No address could be used; has each with what went wrong there.
-            NotKafkaError: What answers at all the addresses is not Kafka.
-            AuthenticationError: All that answer refuse us, or we their certificate.
-            ClientClosedError: It was started or closed before, or is closed meanwhile.
+            BootstrapError: No address could be used. The text has every address with its cause.
+            NotKafkaError: The same, if no address is a Kafka listener.
+            AuthenticationError: The same, if authentication failed at every address.
+            ClientClosedError: The client was started or closed before, or is closed meanwhile.
         """
         if self._started:
-            raise ClientClosedError("a client starts once; make a new one")
+            raise ClientClosedError("a client can be started only once: create a new one")
         self._started = True
         self._loop = asyncio.get_running_loop()
         try:
             await self._metadata.bootstrap(timeout)
             if self._closed is not None and self._closed is not self._unstarted:
-                # In the very turn in which the answer came.
+                # Closed in the same loop iteration in which the first metadata arrived.
                 raise copied(self._closed)
         except BaseException:
             await self.close(0)
@@ -101,12 +101,13 @@ class ClusterClient:
         self._task.add_done_callback(self._ended)
 
     async def close(self, timeout: float = 5.0) -> None:
-        """End it: pending calls raise ``ClientClosedError``, what was written is flushed. Returns within ``timeout``.
+        """Close all connections: pending calls raise ``ClientClosedError``, written requests are flushed.
 
-        May be called at any time and again. When cancelled, everything is dropped at once.
+        Returns within ``timeout`` seconds. It can be called at any time, and repeatedly. Cancelling it aborts all
+        connections at once.
 
         Raises:
-            ConfigurationError: It was started in another event loop, and can be closed in that one alone.
+            ConfigurationError: The client was started in another event loop; only that one can close it.
         """
         self.check_loop()
         self._started = True
@@ -127,20 +128,20 @@ class ClusterClient:
     async def topic(
         self, name: str, timeout: float | None = None, *, create: bool = False, keep: bool = True
     ) -> TopicInfo:
-        """A topic, from the snapshot or asked for. From now on it is kept up to date in :attr:`snapshot`.
+        """Return a topic's metadata, requesting it if necessary. From now on refreshes of :attr:`snapshot` include it.
 
         Args:
             name: The topic's name.
-            timeout: By default ``default_api_timeout_ms``.
-            create: Whether brokers set up to do so (``auto.create.topics.enable``) may create it.
-            keep: Whether it stays in the snapshot until the end; if not, until it was neither asked for nor used for
+            timeout: Seconds; by default ``default_api_timeout_ms``.
+            create: Allow brokers with ``auto.create.topics.enable`` to create it.
+            keep: Track the topic until the client is closed; otherwise until it was neither requested nor used for
                 ``metadata_max_idle_ms``.
 
         Raises:
-            UnknownTopicError: Several answers in a row do not have it (one is not enough: news of a new topic takes
-                a moment to reach every broker).
-            InvalidTopicError, AuthorizationError: At once.
-            DeadlineError: No answer in time; names the last failure.
+            UnknownTopicError: Several responses in a row do not have it. (One is not enough: a new topic reaches the
+                brokers' metadata caches one after the other.)
+            InvalidTopicError, AuthorizationError: A broker rejects the name, or access to it; raised at once.
+            DeadlineError: No metadata in time. The text has the last failure.
         """
         return (await self.topics([name], timeout, create=create, keep=keep))[name]
 
@@ -152,30 +153,36 @@ class ClusterClient:
         create: bool = False,
         keep: bool = True,
     ) -> dict[str, TopicInfo]:
-        """Several topics, as :meth:`topic`. None: all that this client may see, asked for with each call; these are not
-        kept up to date, and those with an error are left out."""
+        """Return several topics by name, as :meth:`topic`.
+
+        None requests all topics that this client can describe, with every call. These are not tracked, and those with
+        an error are left out.
+        """
         self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
         return await self._metadata.topics(None if names is None else list(names), timeout, create, keep)
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
-        """Say that the metadata is out of date: a refresh follows soon, with backoff, one for all such calls.
+        """Request a metadata refresh: the cause is NOT_LEADER_OR_FOLLOWER, a lost connection or the like.
+
+        Calls until the refresh are served by the same one; refreshes are spaced by a backoff.
 
         Args:
-            reason: Why, for the log.
-            topics: What to ask for even if it was forgotten, as nobody had used it.
+            reason: For the log.
+            topics: Topics to track again, should they have expired.
         """
         self._metadata.invalidate(reason, topics)
 
     def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
-        """Take in a new leader that a broker named in its answer (KIP-951); returns whether it was news.
+        """Apply a new leader that a broker reported in a Produce or Fetch response (KIP-951).
 
-        A hint of an older epoch, or of a broker that is not known, changes nothing.
+        Returns:
+            Whether the snapshot changed. An older leader epoch or an unknown broker is ignored.
         """
         return self._metadata.update_leader(topic, partition, leader, leader_epoch)
 
     async def wait_for_update(self, generation: int) -> ClusterSnapshot:
-        """Wait for a snapshot newer than ``generation``. The one call without a deadline: give it one, or cancel it."""
+        """Wait until the snapshot is newer than ``generation``, and return it. The caller sets a deadline."""
         self.check()
         return await self._metadata.wait_for_update(generation)
 
@@ -189,27 +196,28 @@ class ClusterClient:
         max_version: int | None = None,
         hedged: bool = False,
     ) -> R:
-        """Send a request to the broker it concerns, and again while that may help.
+        """Send a request to the broker that serves it; retry until the deadline.
 
-        Transport failures, and answers whose error code (the top one, or that of all its items, if it says "wrong
-        broker") is retriable, are retried with backoff. An answer with any other error code is returned as it is.
-        After a lost connection the broker may have carried out a request that is sent again.
+        Retried, with backoff: lost connections, and responses with a retriable error code at the top level (or a
+        "wrong broker" code in all items). Responses with other error codes are returned. After a lost connection the
+        broker may have executed the first attempt, and executes the retry as well.
 
         Args:
-            request: The request; its ``route`` says which broker gets it.
+            request: The request; its ``route`` determines the broker.
             node: Send it to this broker, whatever the route.
-            key: The group or transactional id, where the request does not have it.
-            timeout: For all attempts; by default ``default_api_timeout_ms``.
-            max_version: Use no higher version than this.
-            hedged: Ask another broker as well when one is silent for a second. For requests that any broker answers,
-                and that may be carried out twice.
+            key: The group or transactional id, if the request does not contain it.
+            timeout: Seconds for all attempts; by default ``default_api_timeout_ms``.
+            max_version: Highest version to use.
+            hedged: Send to another broker as well when one is silent for a second. Only for requests that any broker
+                serves, and that can be executed twice.
 
         Raises:
-            DeadlineError: Names the attempts and the last failure.
-            UnsupportedVersionError: The broker has no version that fits.
-            EncodeError, DecodeError: The version cannot carry the request; the answer is broken.
-            ConfigurationError: Neither the request nor the arguments say which broker to ask.
-            BrokerError: The coordinator cannot be found for good (authorization, invalid group).
+            DeadlineError: The text has the number of attempts and the last failure.
+            UnsupportedVersionError: Client and broker have no version in common.
+            EncodeError: The version cannot carry the request.
+            DecodeError: The response is malformed.
+            ConfigurationError: Neither the request nor the arguments determine the broker.
+            BrokerError: The coordinator lookup failed with an error that is not retried (authorization, invalid group).
         """
         self.check()
         timeout = self.config.api_timeout if timeout is None else timeout
@@ -226,24 +234,24 @@ class ClusterClient:
         max_version: int | None = None,
         channel: str = MAIN,
     ) -> R:
-        """One attempt on one broker; nothing is retried, and error codes are the caller's.
+        """Make one attempt on one broker. Nothing is retried, and error codes are left to the caller.
 
-        With a connection open, the request is written before this coroutine first suspends, so requests of one caller
-        keep their order.
+        If a connection is open, the request is written before this coroutine first suspends, so requests of one task
+        are in order.
 
         Args:
             request: The request.
             node: The broker's id.
-            timeout: For all of it. By default ``request_timeout_ms`` to connect and for the broker to answer; a pause
-                that the broker has asked for (KIP-219) comes on top.
-            max_version: Use no higher version than this.
-            channel: Requests on one connection are answered in order, so one that the broker holds back (a long-polling
-                Fetch, JoinGroup) holds back all behind it. Each channel is a connection of its own: ``"main"``,
-                ``"fetch"``, ``"group"``, or any other name.
+            timeout: Seconds for everything. By default ``request_timeout_ms`` to connect and for the response; a
+                throttle time (KIP-219) is added to it.
+            max_version: Highest version to use.
+            channel: Each channel is a separate connection: ``"main"``, ``"fetch"``, ``"group"``, or any other name.
+                Responses on one connection are in order, so a request whose response the broker delays (a
+                long-polling Fetch, JoinGroup) also delays those behind it.
 
         Raises:
-            BrokerConnectionError: No connection, or lost with the request under way; names broker and API.
-            DeadlineError: No answer in time.
+            BrokerConnectionError: No connection, or it was lost with the request in flight. Names broker and API.
+            DeadlineError: No response in time.
             UnsupportedVersionError, EncodeError, DecodeError: As for :meth:`request`.
         """
         self.check()
@@ -258,25 +266,25 @@ class ClusterClient:
         timeout: float | None = None,
         max_version: int | None = None,
     ) -> bool:
-        """:meth:`send` without a task that waits: for many requests to one broker, over a connection that is open.
+        """Send over an open connection, and pass the response to a callback: :meth:`send` without a waiting task.
 
-        The request is written before this returns, so requests keep their order. It cannot be cancelled. A lost
-        connection does not invalidate the metadata; :meth:`invalidate` does.
+        The request is written before this returns, so requests are in order. It cannot be cancelled. A lost connection
+        does not refresh the metadata: the callback calls :meth:`invalidate`.
 
         Args:
             request: The request.
             node: The broker's id.
-            on_response: Called once, by the loop: with the response, or with an error that :meth:`send` would raise
+            on_response: Called once, from the loop, with the response or with an error that :meth:`send` would raise
                 after sending. It must not raise.
-            timeout: For the answer, once the request is sent; by default ``request_timeout_ms``. A pause that the
-                broker has asked for (KIP-219) comes before.
-            max_version: Use no higher version than this.
+            timeout: Seconds for the response once the request is written (after a throttle time, KIP-219); by default
+                ``request_timeout_ms``.
+            max_version: Highest version to use.
 
         Returns:
-            Whether there is an open connection. If not, nothing happens; :meth:`version` makes one.
+            False if there is no open connection, and nothing was sent; :meth:`version` opens one.
 
         Raises:
-            BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`; then there is no call.
+            BrokerConnectionError, UnsupportedVersionError, EncodeError: As :meth:`send`. The callback is not called.
         """
         self.check()
         return self._driver.send_nowait(request, node, on_response, timeout, max_version)
@@ -284,48 +292,50 @@ class ClusterClient:
     async def send_oneway(
         self, request: Request[Any], node: int, *, timeout: float | None = None, max_version: int | None = None
     ) -> None:
-        """Send a request that gets no answer (Produce with ``acks=0``): returns once it is written to the socket's
-        buffer and there is room for more. Raises as :meth:`send`."""
+        """Send a request that has no response (Produce with ``acks=0``).
+
+        Returns once the socket's write buffer is below its high-water mark. Raises as :meth:`send`.
+        """
         self.check()
         await self._driver.send_oneway(request, node, timeout, max_version)
 
     async def version(
         self, request_type: type[Request[Any]], node: int, *, max_version: int | None = None, channel: str = MAIN
     ) -> int:
-        """The version that would be used there. Connects if need be; raises as :meth:`send`."""
+        """Return the version that a request to a broker would have, connecting if necessary. Raises as :meth:`send`."""
         self.check()
         return (await self._driver.versions(node, channel)).pick(request_type, max_version)
 
     async def versions(self, node: int, *, channel: str = MAIN) -> Mapping[int, Versions]:
-        """The version ranges of all of a broker's APIs, by ApiKey. Connects if need be; raises as :meth:`send`."""
+        """Return a broker's version ranges by ApiKey, connecting if necessary. Raises as :meth:`send`."""
         self.check()
         return (await self._driver.versions(node, channel)).ranges
 
     async def coordinator(self, kind: CoordinatorKind, key: str, timeout: float | None = None) -> int:
-        """The node id of the coordinator of a group, transactional id or share partition; cached.
+        """Return the node id of the coordinator of a group, transactional id or share partition; cached.
 
         Raises:
-            BrokerError: It cannot be found for good (authorization, invalid group id).
+            BrokerError: The lookup failed with an error that is not retried (authorization, invalid group id).
             DeadlineError: Not found in time.
         """
         self.check()
         return await self._driver.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
 
     def run_in_thread(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> asyncio.Future[T]:
-        """Run what blocks, or takes long, in one of the client's few threads.
+        """Run a blocking function in one of the client's threads.
 
-        They are its own: the loop's may all be busy with the program's work. Cancelling gives up the wait, and the work
-        if it has not begun.
+        The loop's default executor is not used, as the application may have filled it. Cancelling stops the wait, and
+        the function if it has not started.
         """
         self.check()
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        """Look it up again next time: to be called on NOT_COORDINATOR, and when it cannot be reached."""
+        """Drop a coordinator from the cache: call it after NOT_COORDINATOR, and when the broker cannot be reached."""
         self._coordinators.forget(kind, key)
 
     def backoff(self, attempt: int) -> float:
-        """Seconds to wait before the next attempt, after ``attempt`` (from 1) have failed."""
+        """Return the seconds to wait after ``attempt`` failed attempts (from 1)."""
         return self._backoff.delay(attempt)
 
     async def __aenter__(self) -> Self:
@@ -338,13 +348,13 @@ class ClusterClient:
         await self.close()
 
     def check(self) -> None:
-        """Raise if it cannot be used here and now; every other method does this first.
+        """Raise if the client cannot be used here; every other method calls this first.
 
         Raises:
-            ConfigurationError: The running event loop is not the one it was started in.
-            KafkaError: It is not started, closed, or has stopped: see above.
+            ConfigurationError: The running event loop is not the one the client was started in.
+            KafkaError: The client is not started, is closed, or has failed (see the class).
         """
-        # For each request that is sent: first what holds nearly always.
+        # Runs for each request, so the usual case comes first.
         if self._closed is None and asyncio._get_running_loop() is self._loop:
             return
         self.check_loop()
@@ -352,31 +362,31 @@ class ClusterClient:
             raise copied(self._closed)
 
     def check_loop(self) -> None:
-        """Raise ConfigurationError if the running event loop, or none, is not the one it was started in."""
-        # What is awaited here would be set in the other loop, and so never wake anybody in this one.
+        """Raise ConfigurationError unless the running event loop is the one the client was started in."""
+        # asyncio primitives are not thread-safe: a future of the other loop would never wake a task of this one.
         if self._loop is not None and asyncio._get_running_loop() is not self._loop:
             raise ConfigurationError(
                 "this client was started in another event loop: use it in that one, or make one for each loop"
             )
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """The metadata task has ended; unless :meth:`close` did it, nothing can go on."""
+        """Stop the client: its metadata task has ended. After :meth:`close` this has no effect."""
         cause = asyncio.CancelledError() if task.cancelled() else task.exception()
         if isinstance(cause, KafkaError):
             self._stop(cause)
         else:
-            end = "was cancelled" if task.cancelled() else f"died: {cause!r}"
+            end = "was cancelled" if task.cancelled() else f"failed: {cause!r}"
             error = ClientClosedError(f"the client's metadata task {end}")
             error.__cause__ = cause
             self._stop(error)
 
     def _stop(self, error: KafkaError) -> None:
-        """Close because of an error, which every call raises from now on, and those under way."""
+        """Close because of an error: pending calls raise it, and every later one."""
         if self._closed is not None:
             return
-        # A cancelled task's traceback says nothing.
+        # The traceback of a CancelledError does not show who cancelled.
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
-        logger.error("the client stops: %s", error, exc_info=cause)
+        logger.error("the client has failed: %s", error, exc_info=cause)
         self._closed = error
         self._metadata.close(error)
         self._driver.fail(error)
@@ -386,5 +396,5 @@ class ClusterClient:
 
 
 def _never(topic: str) -> float:
-    """When a topic was last used that is only asked for."""
+    """Default for ``last_used``: topics are only requested, never used."""
     return -INFINITY

@@ -1,4 +1,4 @@
-"""Which broker coordinates what: the cache, and FindCoordinator in both its forms (pure)."""
+"""The coordinator cache, and FindCoordinator requests and responses in both their forms (pure; KIP-699)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest, Fi
 from aiokproto.errors import DecodeError, check
 
 BATCHED_VERSION = 4
-"""From here on FindCoordinator asks for several keys at once, and both messages have other fields (KIP-699)."""
+"""First version of FindCoordinator with several keys, in other fields than before (KIP-699)."""
 
 
 class CoordinatorKind(IntEnum):
-    """What is coordinated, with FindCoordinator's number for it."""
+    """FindCoordinator's ``key_type``."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -21,7 +21,10 @@ class CoordinatorKind(IntEnum):
 
 
 class CoordinatorCache:
-    """The cache."""
+    """Maps each group, transactional id or share partition to its coordinator's node id.
+
+    An entry stays until :meth:`forget`: coordinators move rarely, and a wrong entry costs one NOT_COORDINATOR.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[CoordinatorKind, str], int] = {}
@@ -29,7 +32,7 @@ class CoordinatorCache:
     def get(self, kind: CoordinatorKind, key: str) -> int | None:
         return self._nodes.get((kind, key))
 
-    def learn(self, kind: CoordinatorKind, key: str, node: int) -> None:
+    def put(self, kind: CoordinatorKind, key: str, node: int) -> None:
         self._nodes[kind, key] = node
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
@@ -37,22 +40,22 @@ class CoordinatorCache:
 
 
 def find_coordinator_request(kind: CoordinatorKind, key: str, version: int) -> FindCoordinatorRequest:
-    """The request for one key in the form of that version."""
+    """Return the request for one key, in the form of that version."""
     if version >= BATCHED_VERSION:
         return FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     return FindCoordinatorRequest(key=key, key_type=kind)
 
 
 def found_coordinator(response: FindCoordinatorResponse, kind: CoordinatorKind, key: str) -> BrokerNode:
-    """The coordinator that an answer names, whichever form it has.
+    """Return the coordinator in a FindCoordinator response of any version.
 
     Raises:
-        BrokerError: It names an error instead.
-        DecodeError: It is about other keys.
+        BrokerError: The response has an error code instead.
+        DecodeError: The response is about other keys.
     """
     context = f"FindCoordinator for {kind.name.lower()} {key!r}"
     if not response.coordinators and not response.host and not response.error_code:
-        raise DecodeError(f"{context}: the answer is empty")
+        raise DecodeError(f"{context}: the response is empty")
     if not response.coordinators:
         check(response.error_code, context, response.error_message)
         return BrokerNode(response.node_id, response.host, response.port)
@@ -60,4 +63,4 @@ def found_coordinator(response: FindCoordinatorResponse, kind: CoordinatorKind, 
         if found.key == key:
             check(found.error_code, context, found.error_message)
             return BrokerNode(found.node_id, found.host, found.port)
-    raise DecodeError(f"{context}: the answer is about {[found.key for found in response.coordinators]}")
+    raise DecodeError(f"{context}: the response is about {[found.key for found in response.coordinators]}")

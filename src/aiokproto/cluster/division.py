@@ -1,4 +1,9 @@
-"""Reading requests and answers for what routing needs to know of them, and joining answers (pure)."""
+"""Divide requests among brokers, and join the responses (pure).
+
+Everything here reads the roles of fields (:class:`~aiokproto.codec.schema.Role`), never an API's field names: a new API
+is divided and joined as soon as its message classes are declared. What is in a joined response is what one broker
+that served everything would have returned: each requested item once, with its result or an error code.
+"""
 
 from __future__ import annotations
 
@@ -39,34 +44,35 @@ WRONG_BROKER = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""About the broker as a whole, also where each item of an answer has the code for itself."""
+"""Codes that concern the broker as a whole, even where every item of a response has its own error code."""
 
 _MISROUTED = WRONG_BROKER | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 _OF_BROKERS = frozenset({4, 8})
-"""Types of resources that a broker keeps for itself: its configuration, and the levels of its loggers."""
+"""ConfigResource types that only the broker itself can serve: BROKER (4) and BROKER_LOGGER (8)."""
 
 _ID_ROLES = {Route.GROUP: Role.GROUP_ID, Route.TRANSACTION: Role.TRANSACTIONAL_ID}
 
 
 def coordinated(about: Subject, route: Route) -> str | None:
-    """The group or transactional id, whichever the route goes by."""
+    """Return the group or transactional id that the route depends on."""
     return about.group if route is Route.GROUP else about.transaction
 
 
 def coordinator_keys(request: Request[Any]) -> list[str | None]:
-    """The groups or transactional ids that a request is about, in their order.
+    """Return the groups or transactional ids in a request, in their order.
 
-    None stands for no transactional id (InitProducerId for a producer without transactions), where any broker will do.
+    None is a null transactional id (InitProducerId of an idempotent producer), which any broker serves.
 
     Raises:
-        ConfigurationError: It has none; the key of a share partition is no single field.
+        ConfigurationError: The request has none. (A share partition's key is spread over several fields.)
     """
     role = _ID_ROLES.get(request.route)
     keys = list(dict.fromkeys(_values(request, role))) if role is not None else []
     if not keys:
         raise ConfigurationError(
-            f"{type(request).__name__} has no id: it goes to the coordinator of one (say which by `key` or `node`)"
+            f"{type(request).__name__} has no group or transactional id that determines its coordinator: "
+            f"pass `key` or `node`"
         )
     return keys
 
@@ -81,10 +87,11 @@ def _values(part: Struct, role: Role) -> Iterator[str | None]:
                 yield from _values(item, role)
 
 
-def by_configured(request: Request[R], anyone: int) -> dict[int | str | None, Request[R]]:
-    """A request about configurations, by broker: a broker's own go to it, those of other resources to ``anyone``.
+def by_configured(request: Request[R], any_broker: int) -> dict[int | str | None, Request[R]]:
+    """Divide a request about configurations: broker resources go to that broker, all others to ``any_broker``.
 
-    Beside parts for certain brokers, the others are a part of None: that any broker can answer it must not get lost.
+    If there are parts for certain brokers, the part for the other resources is under None, not under a node id: a
+    retry can then choose another broker for it.
     """
     parts: dict[int | str | None, Request[R]] = {}
     for resource in getattr(request, "resources"):  # noqa: B009 - what every request of this route has
@@ -94,13 +101,14 @@ def by_configured(request: Request[R], anyone: int) -> dict[int | str | None, Re
             part = parts[node] = copy(request)
             part.resources = []  # type: ignore[attr-defined]
         parts[node].resources.append(resource)  # type: ignore[attr-defined]
-    return {anyone: request} if parts.keys() <= {None} else parts
+    return {any_broker: request} if parts.keys() <= {None} else parts
 
 
 def last_version_by_name(request: Request[Any]) -> int | None:
-    """The last version that can carry a request whose topics are given by name alone; None if all can.
+    """Return the last version that can carry topics given by name only; None if all versions can.
 
-    Kafka has replaced names by ids in the later versions of some APIs, and leaves a name out there without an error.
+    Later versions of some APIs replace the name by the topic id (KIP-516). The name is ignorable there: encoding such a
+    version would silently drop it.
     """
     limits = [limit for limit in _name_limits(request) if limit < request.versions.highest]
     return min(limits, default=None)
@@ -117,13 +125,13 @@ def _name_limits(part: Struct) -> Iterator[int]:
                 yield from _name_limits(item)
         elif spec.array and spec.role is Role.TOPIC_NAME and getattr(part, spec.name):
             last = spec.versions.highest
-            # The same names may be given once more, in the form that later versions have for them.
+            # Fine if the request also has the topics in the field that later versions use.
             if not any(other.versions.lowest > last and getattr(part, other.name) for other in part.fields()):
                 yield last
 
 
 def response_error(response: Response) -> ErrorCode:
-    """The code that holds for a whole answer: the top one, or what all items have, if the broker is the wrong one."""
+    """Return the error code for a whole response: the top-level one, or a "wrong broker" code that all items have."""
     top = getattr(response, "error_code", 0)
     if top:
         return ErrorCode(top)
@@ -134,7 +142,7 @@ def response_error(response: Response) -> ErrorCode:
 
 
 def _item_codes(part: Struct) -> Iterator[int]:
-    """The codes of what a response lists; of an item without a failure of its own, those of what it lists."""
+    """Yield the error codes of a response's items; for items without an error, those of their nested items."""
     for spec in part.fields():
         if spec.struct is None or not spec.array:
             continue
@@ -145,9 +153,9 @@ def _item_codes(part: Struct) -> Iterator[int]:
 
 
 def take_misrouted(request: Request[R], response: R, name_of: NameOf) -> Request[R] | None:
-    """The part of a divisible request that a broker no longer leads or coordinates, where its answer has other parts.
+    """Return the part of a request that reached the wrong broker, and remove its items from the response.
 
-    Its items are taken out of the response.
+    None if there is no such part, the request cannot be divided, or the whole response is one (then the call retries).
     """
     route = request.route
     if route not in COORDINATED and route is not Route.LEADERS:
@@ -179,7 +187,7 @@ def _misrouted_items(part: Struct, name_of: NameOf, within: Subject) -> Iterator
 
 
 def join(responses: list[R], name_of: NameOf) -> R:
-    """One response of several to parts of one request: what they list, the longest throttle time, the first error."""
+    """Join the responses to the parts of one request: all items, the longest throttle time, the first error."""
     joined, *others = responses
     for other in others:
         merge(joined, other, name_of)
@@ -197,10 +205,10 @@ def join(responses: list[R], name_of: NameOf) -> R:
 
 
 def error_response(part: Request[R], error: KafkaError) -> R | None:
-    """The response to a part of a request whose broker gave none: the error as a code, in each place for one.
+    """Return a response for a part whose broker sent none, with the error as a code for every item.
 
     Returns:
-        The response; None if it has no place for an error.
+        The response; None if its schema has no place for an error.
     """
     for version in range(part.versions.highest, part.versions.lowest - 1, -1):
         try:
@@ -224,4 +232,4 @@ _CODES = (
     (BrokerConnectionError, ErrorCode.NETWORK_EXCEPTION),
     (UnsupportedVersionError, ErrorCode.UNSUPPORTED_VERSION),
 )
-"""What each kind of failure is called in an answer, the first that fits."""
+"""The error code for each exception class, as Kafka names such client-side failures; the first match counts."""

@@ -1,4 +1,4 @@
-"""Asking several brokers what any of them can answer."""
+"""Hedged requests: send to another broker when one is silent, and use the first response."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from aiokproto.errors import KafkaError
 T = TypeVar("T")
 
 HEDGE_DELAY = 1.0
-"""Seconds after which a broker counts as silent, and another one is asked as well."""
+"""Seconds without a response after which the request goes to the next broker as well."""
 
 
 async def first_response(
-    nodes: Sequence[int], ask: Callable[[int], Coroutine[Any, Any, T]], final: Callable[[KafkaError], bool]
+    nodes: Sequence[int], send: Callable[[int], Coroutine[Any, Any, T]], final: Callable[[KafkaError], bool]
 ) -> tuple[T | None, list[tuple[int, KafkaError]]]:
-    """Ask one broker after the other: the next when one has failed, or has been silent for :data:`HEDGE_DELAY`.
+    """Send to one broker after the other: the next when one fails, or is silent for :data:`HEDGE_DELAY`.
 
-    The first answer counts. A broker that is silent for long thus costs a second, not a request timeout.
+    A dead broker costs one second this way, not a request timeout. Only for requests that any broker can respond to
+    and that can be executed twice. Cancelling cancels all attempts.
 
     Args:
-        nodes: The brokers, best first.
-        ask: Asks one of them; has a deadline of its own.
-        final: Whether a failure holds for all of them; it is raised at once.
+        nodes: Node ids, preferred ones first.
+        send: Sends to one broker, within a deadline of its own.
+        final: Whether an error would be the same at every broker; it is raised at once.
 
     Returns:
-        The answer (None if all have failed), and the failures so far.
+        The first response (None if every broker failed), and the failures until then.
     """
-    asked: dict[asyncio.Task[T], int] = {}
+    attempts: dict[asyncio.Task[T], int] = {}
     failures: list[tuple[int, KafkaError]] = []
     left = deque(nodes)
     try:
-        while left or asked:
+        while left or attempts:
             if left:
                 node = left.popleft()
-                asked[asyncio.create_task(ask(node), name=f"aiokproto ask {node}")] = node
-            await asyncio.wait(asked, timeout=HEDGE_DELAY if left else None, return_when=asyncio.FIRST_COMPLETED)
-            for task in [task for task in asked if task.done()]:
-                node = asked.pop(task)
+                attempts[asyncio.create_task(send(node), name=f"aiokproto hedged request to broker {node}")] = node
+            await asyncio.wait(attempts, timeout=HEDGE_DELAY if left else None, return_when=asyncio.FIRST_COMPLETED)
+            for task in [task for task in attempts if task.done()]:
+                node = attempts.pop(task)
                 error = task.exception()
                 if error is None:
                     return task.result(), failures
@@ -49,15 +50,15 @@ async def first_response(
                 failures.append((node, error))
         return None, failures
     finally:
-        await _give_up(asked)
+        await _cancel(attempts)
 
 
-async def _give_up(tasks: dict[asyncio.Task[T], int]) -> None:
+async def _cancel(tasks: dict[asyncio.Task[T], int]) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
     for task in tasks:
         if not task.cancelled():
-            # Retrieved, since nobody wants to know any more.
+            # Retrieve it, or asyncio logs an exception that was never retrieved.
             task.exception()

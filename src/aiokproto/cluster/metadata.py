@@ -1,4 +1,18 @@
-"""The snapshot's only writer: bootstrap, refresh, rebootstrap."""
+"""The cluster metadata's only writer: bootstrap, refresh, rebootstrap (KIP-899, KIP-1102).
+
+After the bootstrap one task (:meth:`MetadataUpdater.run`) sends every refresh, so their responses never race, and any
+number of :meth:`MetadataUpdater.invalidate` calls before a refresh cause one. (A call for all topics sends its own
+request; that response is not stored.) What a refresh requests, and when:
+
+* A topic that no call waited for before (``_new``) is requested at once, alone. Everything else waits for a pause that
+  grows from 10 ms while refreshes follow each other closely, and restarts after a quiet time.
+* ``_stale`` is the reason of the next full refresh; None if none is due before ``metadata_max_age_ms``.
+* UNKNOWN_TOPIC_OR_PARTITION is believed after :data:`UNKNOWN_LIMIT` responses in a row (``_missing``), as a broker that
+  has just started, or has not yet received a new topic, returns it too. Then waiting calls fail, and a known
+  topic is dropped from the snapshot, but still requested (``_gone``): it can be created again.
+* A partition without a leader keeps the refreshes going until it has one.
+* When no known broker can be reached, the bootstrap addresses are tried again: the whole cluster may have moved.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +36,16 @@ from aiokproto.net.timeouts import deadline, timeout_at
 from aiokproto.runtime import uniform
 
 UNKNOWN_LIMIT = 9
-"""So many answers in a row without a topic mean that it does not exist: one may come from a broker that has not heard
-of it yet. With the default backoff this takes one to three seconds."""
+"""A topic that is missing in this many responses in a row does not exist. With the default backoff: 1 to 3 seconds."""
 
 _SOON = 0.01
-"""Seconds after which brokers that have answered are asked again: news of a topic or a leader is mostly that near."""
+"""First pause (s) between refreshes that succeed: a new topic or leader is mostly known within milliseconds."""
 
 _WARN_EVERY = 30.0
-"""Seconds between two warnings that no broker answers."""
+"""Seconds between two warnings that no broker responds."""
 
 _NO_CREATE_FLAG = 4
-"""Before this version of Metadata the broker decides alone whether a topic that is asked for gets created."""
+"""First version with ``allow_auto_topic_creation``; in earlier ones, only the broker's configuration decides."""
 
 _REFRESH = Situation(MetadataRequest.api_key)
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -41,11 +54,7 @@ logger = logging.getLogger("aiokproto.cluster")
 
 
 class MetadataUpdater:
-    """Keeps the cluster metadata up to date.
-
-    :meth:`run` is its task, and refreshes: when a call waits for a topic, after :meth:`invalidate`, while a partition
-    has no leader, or at the metadata's maximum age. It asks for the topics that are of interest.
-    """
+    """Keeps :attr:`snapshot` up to date; :meth:`run` is its task."""
 
     def __init__(self, config: ClusterConfig, pool: Pool, backoff: Backoff, last_used: Callable[[str], float]) -> None:
         self.snapshot = ClusterSnapshot()
@@ -64,36 +73,36 @@ class MetadataUpdater:
         self._failures = 0
         self._failing_since = self._warned_at = 0.0
         self._streak = 0
-        self._last_round = 0.0
+        self._refreshed_at = 0.0
         self._pause = 0.0
         self._last_error: KafkaError | None = None
         self._rebootstrap = False
         self._wake = asyncio.Event()
-        # A dictionary for its order: the first to wait is the first to go on.
+        # A dict as an ordered set: waiting calls resume in the order in which they began to wait.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._closed: KafkaError | None = None
 
-    # --- What others call ---
+    # --- Called by ClusterClient and RequestDriver ---
 
     async def topics(self, names: list[str] | None, timeout: float, create: bool, keep: bool) -> dict[str, TopicInfo]:
-        """See :meth:`Cluster.topics <aiokproto.cluster.ClusterClient.topics>`."""
+        """Implement :meth:`ClusterClient.topics <aiokproto.cluster.ClusterClient.topics>`."""
         until = _now() + timeout
         if names is None:
-            answer = await self._ask_for_all(until, timeout)
-            return {topic.name: topic_info(topic) for topic in answer.topics if topic.name and not topic.error_code}
+            response = await self._request_all_topics(until, timeout)
+            return {topic.name: topic_info(topic) for topic in response.topics if topic.name and not topic.error_code}
         self._tracked.add(names, keep, _now())
         missing = self._unknown(names)
         if missing:
             self._wanted.update(missing)
             try:
-                async with deadline(until, lambda: self._too_late(self._unknown(names), timeout)):
+                async with deadline(until, lambda: self._deadline_text(self._unknown(names), timeout)):
                     await self._await_topics(names, create)
             finally:
                 self._wanted -= Counter(missing)
         return {name: self.snapshot.topics[name] for name in names}
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
-        """The metadata is out of date; ``topics`` have to be in it, also if they were forgotten."""
+        """Mark the metadata as out of date; track ``topics`` again, should they have expired."""
         forgotten = [name for name in topics if name not in self.snapshot.topics]
         self._tracked.add(forgotten, False, _now())
         self._gone.update(forgotten)
@@ -103,56 +112,56 @@ class MetadataUpdater:
             self._wake.set()
 
     def update_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> bool:
-        """Take in a leader that a broker named beside an error."""
+        """Apply a leader from a response's ``current_leader`` (KIP-951); return whether it is newer."""
         before = self.snapshot
         self._publish(before.with_leader(topic, partition, leader, leader_epoch))
         return self.snapshot is not before
 
     def add_broker(self, node: BrokerNode) -> None:
-        """Take in a broker that another answer than Metadata's has named."""
+        """Add a broker that a FindCoordinator response names; Metadata may not list it yet."""
         known = self.snapshot.brokers.get(node.id)
         if known is None or (known.host, known.port) != (node.host, node.port):
             self._publish(self.snapshot.with_broker(node))
 
     async def wait_for_update(self, generation: int) -> ClusterSnapshot:
-        """Wait for a newer snapshot."""
+        """Wait until the snapshot is newer than ``generation``, and return it."""
         while self.snapshot.generation <= generation:
-            await self._next_round()
+            await self._wait_for_refresh()
         return self.snapshot
 
     def close(self, reason: KafkaError) -> None:
-        """Every call that waits raises ``reason``."""
+        """Make every waiting call raise ``reason``."""
         self._closed = reason
         self._notify()
 
     # --- Bootstrap ---
 
     async def bootstrap(self, timeout: float | None) -> None:
-        """The first metadata. Rounds over all addresses until one answers, none can ever, or time is up."""
+        """Request the first metadata: try all addresses until one responds, none can succeed, or time is up."""
         config, nodes = self._config, self._pool.bootstrap_nodes
         patience = config.bootstrap_timeout if timeout is None else timeout
-        # Without a limit of the caller's own every address gets its chance, however short the patience.
+        # Without a timeout of the caller, every address is tried once, however short the option is.
         limit = max(patience, config.connect_timeout * len(nodes)) if timeout is None else timeout
         start, attempt = _now(), 0
         while True:
             attempt += 1
-            answer, failures = await self._try(nodes, [], False, start + limit, STARTING)
-            if answer is not None:
-                self._take(answer, [])
+            response, failures = await self._try(nodes, [], False, start + limit, STARTING)
+            if response is not None:
+                self._apply(response, [])
                 self._pool.release_bootstrap()
-                self._last_round = _now()
+                self._refreshed_at = _now()
                 return
             pause = self._backoff.delay(attempt)
             if definitive(failures) or _now() + pause >= start + patience:
                 raise bootstrap_error(failures, attempt, _now() - start)
             if attempt == 1:
-                logger.warning("%s; trying for %.3g s", bootstrap_error(failures, attempt, 0), patience)
+                logger.warning("%s; retrying for %.3g s", bootstrap_error(failures, attempt, 0), patience)
             await asyncio.sleep(pause)
 
     # --- The task ---
 
     async def run(self) -> None:
-        """Refresh when due, for ever."""
+        """Refresh when due, until cancelled. An error that ends the client ends this task."""
         while True:
             await self._due()
             try:
@@ -162,7 +171,7 @@ class MetadataUpdater:
                 if classify(error, _REFRESH) is Action.STOP:
                     raise
                 self._failed(error)
-            self._last_round = _now()
+            self._refreshed_at = _now()
             self._pause = (self._backoff if self._failures else self._soon).delay(self._streak)
             self._notify()
 
@@ -172,7 +181,7 @@ class MetadataUpdater:
             self._failing_since = now
         self._failures += 1
         self._last_error = error
-        text = "metadata could not be refreshed for %.0f s (%d attempts), trying on: %s"
+        text = "metadata could not be refreshed for %.0f s (%d attempts), retrying: %s"
         if self._failures == 1 or now - self._warned_at >= _WARN_EVERY:
             self._warned_at = now
             logger.warning(text, now - self._failing_since, self._failures, error)
@@ -194,41 +203,42 @@ class MetadataUpdater:
                     await self._wake.wait()
             except asyncio.TimeoutError:
                 pass
-        # Rounds that follow each other closely are further and further apart, until there was a quiet time.
-        quiet = _now() - self._last_round > 2 * self._config.retry_backoff_max
+        # Refreshes that follow each other closely get further and further apart, until there is a quiet time.
+        quiet = _now() - self._refreshed_at > 2 * self._config.retry_backoff_max
         self._streak = 1 if quiet else self._streak + (not self._urgent())
 
     def _next_time(self) -> float:
         if self._urgent():
             return 0.0
         if self._new or self._stale is not None:
-            return self._last_round + self._pause
-        return self._last_round + self._config.metadata_max_age
+            return self._refreshed_at + self._pause
+        return self._refreshed_at + self._config.metadata_max_age
 
     def _urgent(self) -> bool:
-        """Whether someone has asked for a topic that nobody waits for yet: the first time there is no pause."""
+        """Whether a call waits for a topic that was not requested yet: its first request is sent without a pause."""
         return bool(self._new) and not self._failures
 
     async def _refresh(self) -> None:
-        """One round. What is called out of date or wanted meanwhile belongs to the next."""
-        self._forget_idle()
+        """Refresh once. What is invalidated or requested from now on belongs to the next refresh."""
+        self._expire_idle()
         only_new = self._new and self._stale is None and not self._aged()
         names = set(self._new) if only_new else {*self.snapshot.topics, *self._gone, *self._wanted}
         self._new.clear()
         self._stale = None
         until = _now() + self._config.api_timeout
         create = names & self._create
-        # The flag to create holds for the whole request. Without any name it is still worth asking, for the brokers.
+        # allow_auto_topic_creation applies to a whole request, so topics to create get one of their own. Without any
+        # topics the request still returns the brokers.
         if names - create or not create:
-            self._take(await self._ask(sorted(names - create), False, until), names - create)
+            self._apply(await self._request(sorted(names - create), False, until), names - create)
         if create:
-            self._take(await self._ask(sorted(create), True, until), create)
+            self._apply(await self._request(sorted(create), True, until), create)
         self._pool.release_bootstrap()
 
-    def _forget_idle(self) -> None:
-        idle = [name for name in self._tracked.forget_idle(_now()) if not self._wanted[name]]
+    def _expire_idle(self) -> None:
+        idle = [name for name in self._tracked.expire_idle(_now()) if not self._wanted[name]]
         if idle:
-            logger.debug("%d topics are not in use any more", len(idle))
+            logger.debug("%d topics are not used any more and expire", len(idle))
             for remembered in (self._gone, self._create):
                 remembered.difference_update(idle)
             for name in idle:
@@ -237,13 +247,13 @@ class MetadataUpdater:
             self._publish(self.snapshot.without(idle))
 
     def _aged(self) -> bool:
-        return _now() - self._last_round >= self._config.metadata_max_age
+        return _now() - self._refreshed_at >= self._config.metadata_max_age
 
-    def _take(self, answer: MetadataResponse, asked: Collection[str]) -> None:
-        """Take in an answer, and decide what must be asked again."""
-        for topic in answer.topics:
+    def _apply(self, response: MetadataResponse, requested: Collection[str]) -> None:
+        """Apply a response, and request another refresh if it leaves topics missing or partitions without a leader."""
+        for topic in response.topics:
             name, code = topic.name, ErrorCode(topic.error_code)
-            if name is None or name not in asked:
+            if name is None or name not in requested:
                 continue
             self._missing[name] = self._missing[name] + 1 if code in _MISSING else 0
             if code:
@@ -252,19 +262,19 @@ class MetadataUpdater:
                 self._errors.pop(name, None)
                 self._gone.discard(name)
                 self._create.discard(name)
-        drop = [name for name in asked if self._missing[name] >= UNKNOWN_LIMIT and name in self.snapshot.topics]
+        drop = [name for name in requested if self._missing[name] >= UNKNOWN_LIMIT and name in self.snapshot.topics]
         for name in drop:
-            logger.info("topic %r is gone", name)
+            logger.info("topic %r does not exist any more", name)
         self._gone.update(drop)
         before = {name: info.topic_id for name, info in self.snapshot.topics.items()}
-        self._publish(self.snapshot.updated(answer, keep=asked, drop=drop))
+        self._publish(self.snapshot.updated(response, keep=requested, drop=drop))
         for name in self.snapshot.recreated(before):
             logger.warning("topic %r was deleted and created again", name)
-        doubtful = [name for name in asked if self._missing[name] and name in self.snapshot.topics]
-        leaderless = self.snapshot.leaderless(asked)
+        doubtful = [name for name in requested if self._missing[name] and name in self.snapshot.topics]
+        leaderless = self.snapshot.leaderless(requested)
         if doubtful or leaderless:
             self.invalidate(
-                f"without a leader: {leaderless[:3]}" if leaderless else f"not in an answer: {doubtful[:3]}"
+                f"without a leader: {leaderless[:3]}" if leaderless else f"missing in a response: {doubtful[:3]}"
             )
 
     def _publish(self, snapshot: ClusterSnapshot) -> None:
@@ -273,47 +283,46 @@ class MetadataUpdater:
             self._pool.update(snapshot.brokers)
             self._notify()
 
-    # --- Asking ---
+    # --- Metadata requests ---
 
-    async def _ask_for_all(self, until: float, timeout: float) -> MetadataResponse:
-        """All topics: of no interest to the snapshot, but asked for as stubbornly."""
-        attempt, last = 0, "no answer"
-        async with deadline(until, lambda: f"Metadata of all topics: not done in {timeout:.3g} s; last: {last}"):
+    async def _request_all_topics(self, until: float, timeout: float) -> MetadataResponse:
+        """Request all topics, retrying until the deadline. They are returned, not stored in the snapshot."""
+        attempt, last = 0, "no response"
+        async with deadline(until, lambda: f"Metadata of all topics: timed out after {timeout:.3g} s; last: {last}"):
             while True:
                 try:
-                    return await self._ask(None, False, until)
+                    return await self._request(None, False, until)
                 except KafkaError as error:
                     if classify(error, _REFRESH) in {Action.FAIL, Action.STOP}:
                         raise
                     attempt, last = attempt + 1, str(error)
                 await asyncio.sleep(self._backoff.delay(attempt))
 
-    async def _ask(self, names: list[str] | None, create: bool, until: float) -> MetadataResponse:
-        """Ask the brokers one after the other, and when none of them can be reached the bootstrap addresses again:
-        the whole cluster may have moved (KIP-899)."""
+    async def _request(self, names: list[str] | None, create: bool, until: float) -> MetadataResponse:
+        """Try the known brokers one after the other, then the bootstrap addresses (KIP-899)."""
         known = [] if self._rebootstrap else self._pool.by_preference(self.snapshot.brokers)
         nodes = [*known, *self._pool.bootstrap_nodes]
-        answer, failures = await self._try(nodes, names, create, until, _REFRESH)
-        if answer is None:
+        response, failures = await self._try(nodes, names, create, until, _REFRESH)
+        if response is None:
             tried = "; ".join(f"{node}: {error}" for node, error in failures[-5:])
-            raise BrokerConnectionError(f"Metadata: no broker answers: {tried}") from failures[-1][1]
+            raise BrokerConnectionError(f"Metadata: no broker could be reached: {tried}") from failures[-1][1]
         self._rebootstrap = False
-        return answer
+        return response
 
     async def _try(
         self, nodes: list[int], names: list[str] | None, create: bool, until: float, situation: Situation
     ) -> tuple[MetadataResponse | None, list[tuple[BrokerNode, KafkaError]]]:
-        async def ask(node_id: int) -> MetadataResponse:
+        async def send(node_id: int) -> MetadataResponse:
             timeout = min(until - _now(), self._config.request_timeout)
-            return await self._ask_one(self._pool.node(node_id), names, create, timeout)
+            return await self._request_from(self._pool.node(node_id), names, create, timeout)
 
         def final(error: KafkaError) -> bool:
             return classify(error, situation) is Action.STOP
 
-        answer, failures = await first_response(nodes, ask, final)
-        return answer, [(self._pool.node(node_id), error) for node_id, error in failures]
+        response, failures = await first_response(nodes, send, final)
+        return response, [(self._pool.node(node_id), error) for node_id, error in failures]
 
-    async def _ask_one(
+    async def _request_from(
         self, node: BrokerNode, names: list[str] | None, create: bool, timeout: float
     ) -> MetadataResponse:
         until = _now() + timeout
@@ -321,14 +330,14 @@ class MetadataUpdater:
         version = connection.versions.pick(MetadataRequest)
         request = metadata_request(names, create, version)
         left = max(until - _now(), 0)
-        answer = await connection.send(request, timeout=left, deadline=until, version=version)
-        if answer.error_code:
-            code = ErrorCode(answer.error_code)
+        response = await connection.send(request, timeout=left, deadline=until, version=version)
+        if response.error_code:
+            code = ErrorCode(response.error_code)
             self._rebootstrap = classify(code, _REFRESH) is Action.REBOOTSTRAP
             raise error_for(code, f"Metadata to {node}")
-        if not answer.brokers:
-            raise BrokerConnectionError(f"{node} knows no brokers (it may be just starting)")
-        return answer
+        if not response.brokers:
+            raise BrokerConnectionError(f"{node} lists no brokers (it may be starting)")
+        return response
 
     # --- Waiting ---
 
@@ -336,8 +345,8 @@ class MetadataUpdater:
         unknown = self._unknown(names)
         if create:
             self._create.update(unknown)
-        # A call for what others wait for already joins them: a thousand sends to a topic that does not exist must
-        # neither ask a thousand times, nor restart the count of answers each time.
+        # A call for a topic that others already wait for joins them: a thousand sends to a topic that does not exist
+        # must neither send a thousand requests, nor restart the count of responses each time.
         fresh = [name for name in unknown if self._wanted[name] == 1]
         for name in fresh:
             self._errors.pop(name, None)
@@ -347,15 +356,15 @@ class MetadataUpdater:
         if len(fresh) < len(unknown):
             self.invalidate("more calls wait for topics")
         while unknown:
-            await self._next_round()
+            await self._wait_for_refresh()
             unknown = self._unknown(names)
             for name in unknown:
                 self._check(name)
             if unknown:
-                self.invalidate(f"topics are still to be found: {unknown[:3]}")
+                self.invalidate(f"topics are still unknown: {unknown[:3]}")
 
     def _check(self, name: str) -> None:
-        """Raise if there is no use in asking for the topic once more."""
+        """Raise if another request for the topic cannot succeed."""
         code = ErrorCode(self._errors.get(name, 0))
         fails = classify(code, _REFRESH) is Action.FAIL
         if fails or self._missing[name] >= UNKNOWN_LIMIT:
@@ -365,12 +374,12 @@ class MetadataUpdater:
     def _unknown(self, names: Iterable[str]) -> list[str]:
         return [name for name in dict.fromkeys(names) if name not in self.snapshot.topics]
 
-    def _too_late(self, names: list[str], timeout: float) -> str:
+    def _deadline_text(self, names: list[str], timeout: float) -> str:
         codes = {name: ErrorCode(self._errors[name]).name for name in names if name in self._errors}
-        last = self._last_error or codes or "no answer yet"
+        last = self._last_error or codes or "no response yet"
         return f"topics {names} were not found in {timeout:.3g} s; last: {last}"
 
-    async def _next_round(self) -> None:
+    async def _wait_for_refresh(self) -> None:
         if self._closed is not None:
             raise copied(self._closed)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -389,10 +398,10 @@ class MetadataUpdater:
 
 
 def metadata_request(names: list[str] | None, create: bool, version: int) -> MetadataRequest:
-    """The request in the form of that version; None: all topics."""
+    """Return the request in the form of that version; None for all topics."""
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     if version == 0 and topics is None:
-        # There an empty list means all.
+        # In version 0, an empty list means all topics.
         topics = []
     return MetadataRequest(topics=topics, allow_auto_topic_creation=create or version < _NO_CREATE_FLAG)
 

@@ -1,4 +1,8 @@
-"""Connections by broker and channel: dialled once for all callers, with backoff per broker."""
+"""The connection pool: one connection per broker and channel, with reconnect backoff per broker.
+
+Connections to a broker that left the cluster, or moved to another address, are retired: they take no new requests and
+close when the last response has arrived. Backoff is per broker and not per channel, as all channels fail together.
+"""
 
 from __future__ import annotations
 
@@ -20,32 +24,32 @@ from aiokproto.net.timeouts import timeout_at
 from aiokproto.runtime import uniform
 
 MAIN = "main"
-"""The channel for requests that are answered at once."""
+"""The channel for requests that brokers respond to at once."""
 
 logger = logging.getLogger("aiokproto.cluster")
 
 
 class _DialState:
-    """Failed attempts in a row to reach a broker."""
+    """Failed dials of one broker in a row; no entry while it can be reached."""
 
-    __slots__ = ("failures", "last", "retry_at")
+    __slots__ = ("failures", "last_error", "retry_at")
 
     def __init__(self) -> None:
         self.failures = 0
         self.retry_at = 0.0
-        self.last: KafkaError | None = None
+        self.last_error: KafkaError | None = None
 
 
 class Pool:
     """At most one connection per broker and channel.
 
-    A channel is a name: requests on one connection are answered in order, so those that a broker may hold back for
-    long get a connection of their own.
+    A channel is a name. Responses on one connection are in order, so requests whose response a broker can delay for
+    long (Fetch, JoinGroup) use a channel of their own.
 
     Args:
         config: The options.
-        threads: Where names are looked up.
-        stop: Called with a failure after which no broker will let this client in.
+        threads: Where host names are resolved.
+        stop: Called with an error after which no broker will accept this client (AuthenticationError).
     """
 
     def __init__(self, config: ClusterConfig, threads: ThreadPoolExecutor, stop: Callable[[KafkaError], None]) -> None:
@@ -63,11 +67,11 @@ class Pool:
 
     @property
     def bootstrap_nodes(self) -> list[int]:
-        """The ids, all negative, under which the bootstrap addresses can be connected to."""
+        """The node ids of the bootstrap addresses, all negative, as in Java."""
         return list(self._bootstrap)
 
     def node(self, node_id: int) -> BrokerNode:
-        """Where a broker is.
+        """Return a broker's address.
 
         Raises:
             BrokerConnectionError: No such broker is known.
@@ -78,7 +82,7 @@ class Pool:
         return node
 
     def update(self, brokers: Mapping[int, BrokerNode]) -> None:
-        """Take in the brokers of a new snapshot: connections to brokers that are gone, or have moved, are retired."""
+        """Use the brokers of a new snapshot. Connections to brokers that are gone or have moved are retired."""
         before, self._brokers = self._brokers, brokers
         for node_id, node in before.items():
             now = brokers.get(node_id)
@@ -87,22 +91,22 @@ class Pool:
                 self._retire(node_id)
 
     def release_bootstrap(self) -> None:
-        """Let go of the connections to bootstrap addresses: the brokers are known by their own names now."""
+        """Retire the connections to bootstrap addresses: from now on brokers are used by their advertised addresses."""
         for node_id in self._bootstrap:
             self._retire(node_id)
 
     def ready(self, node_id: int, channel: str = MAIN) -> Connection | None:
-        """The open connection, if there is one."""
+        """Return the open connection, or None."""
         connection = self._connections.get((node_id, channel))
         return None if connection is None or connection.closed else connection
 
     async def connection(self, node_id: int, channel: str, timeout: float) -> Connection:
-        """An open connection, made if need be; after failures not before the broker's backoff is over.
+        """Return an open connection, dialling if there is none. After failed dials it waits for the broker's backoff.
 
         Raises:
-            BrokerConnectionError: It cannot be made, or the broker is not known.
-            DeadlineError: Not made in ``timeout`` seconds; names the last failure.
-            KafkaError: The one that the pool was closed with.
+            BrokerConnectionError: The dial failed, or the broker is unknown.
+            DeadlineError: No connection in ``timeout`` seconds. The text has the last failure.
+            KafkaError: The pool was closed with this error.
         """
         if self._closed is not None:
             raise copied(self._closed)
@@ -111,11 +115,11 @@ class Pool:
             return connection
         node = self.node(node_id)
         return await self._dialling.run(
-            (node_id, channel), lambda: self._dial(node, channel), timeout, lambda: self._too_late(node, timeout)
+            (node_id, channel), lambda: self._dial(node, channel), timeout, lambda: self._deadline_text(node, timeout)
         )
 
     def by_preference(self, nodes: Iterable[int], avoid: Collection[int] = ()) -> list[int]:
-        """The same nodes, those that are likeliest to answer soon first; by chance among equals."""
+        """Sort nodes by how soon they will probably respond; equal ones are in random order, to spread the load."""
 
         def rank(node_id: int) -> tuple[bool, int, bool, int, float]:
             connection = self.ready(node_id)
@@ -127,7 +131,7 @@ class Pool:
         return sorted(nodes, key=rank)
 
     async def close(self, reason: KafkaError, timeout: float) -> None:
-        """Fail what is under way, flush what is written, and close; what does not close in time is dropped."""
+        """Fail the requests in flight, flush and close. Connections that do not close in time are aborted."""
         self.fail(reason)
         await self._dialling.wait_closed()
         late = self._all()
@@ -138,37 +142,37 @@ class Pool:
                     await late[0].wait_closed()
                     late.pop(0)
         except asyncio.TimeoutError:
-            logger.warning("%d connections did not close in %.3g s and are dropped", len(late), timeout)
+            logger.warning("%d connections did not close in %.3g s and are aborted", len(late), timeout)
         self.drop(reason)
 
     def fail(self, reason: KafkaError) -> None:
-        """Fail what is under way and begin to close."""
+        """Fail the requests in flight and start closing."""
         self._closed = reason
         self._dialling.close(reason)
         for connection in self._all():
             connection.close(reason)
 
     def drop(self, reason: KafkaError) -> None:
-        """Close all at once, written or not."""
+        """Abort all connections; unsent data is lost."""
         self.fail(reason)
         for connection in self._all():
             connection.abort()
 
     async def _dial(self, node: BrokerNode, channel: str) -> Connection:
-        health = self._dial_states.setdefault(node.id, _DialState())
+        state = self._dial_states.setdefault(node.id, _DialState())
         loop = asyncio.get_running_loop()
-        if health.retry_at > loop.time():
-            await asyncio.sleep(health.retry_at - loop.time())
+        if state.retry_at > loop.time():
+            await asyncio.sleep(state.retry_at - loop.time())
         config = self._config
         try:
             connection = await open_connection(
                 node.host, node.port, str(node), config, config.connect_timeout, self._threads
             )
         except KafkaError as error:
-            health.failures += 1
-            health.last = error
-            health.retry_at = loop.time() + self._backoff.delay(health.failures)
-            logger.debug("connecting to %s failed (%d in a row): %s", node, health.failures, error)
+            state.failures += 1
+            state.last_error = error
+            state.retry_at = loop.time() + self._backoff.delay(state.failures)
+            logger.debug("connecting to %s failed (%d in a row): %s", node, state.failures, error)
             if classify(error, Situation()) is Action.STOP:
                 self._stop(error)
             raise
@@ -186,13 +190,13 @@ class Pool:
     def _retire(self, node_id: int) -> None:
         for key in [key for key in self._connections if key[0] == node_id]:
             connection = self._connections.pop(key)
-            # With answers still to come it stays until these are there, and then for as long as idle ones may.
+            # It closes itself: by the idle timeout, after the responses that are still due.
             if connection.in_flight:
                 self._retired.add(connection)
             else:
                 connection.close()
 
-    def _too_late(self, node: BrokerNode, timeout: float) -> str:
-        health = self._dial_states.get(node.id)
-        last = f"; last failure: {health.last}" if health is not None and health.last is not None else ""
+    def _deadline_text(self, node: BrokerNode, timeout: float) -> str:
+        state = self._dial_states.get(node.id)
+        last = f"; last failure: {state.last_error}" if state is not None and state.last_error is not None else ""
         return f"no connection to {node} in {timeout:.3g} s{last}"

@@ -305,7 +305,7 @@ class RequestDriver:
             if found is None:
                 raise failures[-1][1]
             self._metadata.add_broker(found)
-            self._coordinators.learn(kind, key, found.id)
+            self._coordinators.put(kind, key, found.id)
             return found.id
 
         what = f"FindCoordinator for {kind.name.lower()} {key!r}"

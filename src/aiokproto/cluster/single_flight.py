@@ -1,4 +1,4 @@
-"""One piece of work for all callers that ask for the same at the same time."""
+"""Share one task among all callers that need its result at the same time (Go's ``singleflight``)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
-    """Runs at most one task per key. A caller may stop waiting; the work goes on for the others, and for later
-    callers."""
+    """Runs at most one task per key. A caller that is cancelled or times out does not cancel the task for others."""
 
     def __init__(self) -> None:
         self._tasks: dict[K, asyncio.Task[T]] = {}
@@ -23,11 +22,11 @@ class SingleFlight(Generic[K, T]):
     async def run(
         self, key: K, work: Callable[[], Coroutine[Any, Any, T]], timeout: float, describe: Callable[[], str]
     ) -> T:
-        """The result of the work for ``key``, started unless under way; raises what it raises.
+        """Return the result of the task for ``key``, which is started unless it is running; raise what it raises.
 
         Raises:
-            DeadlineError: Not done in ``timeout`` seconds; ``describe`` makes the text.
-            KafkaError: The one that :meth:`close` was called with.
+            DeadlineError: No result in ``timeout`` seconds; ``describe`` returns the text.
+            KafkaError: :meth:`close` was called with this error.
         """
         if self._closed is not None:
             raise copied(self._closed)
@@ -43,18 +42,18 @@ class SingleFlight(Generic[K, T]):
         return task.result()
 
     def close(self, reason: KafkaError) -> None:
-        """Cancel all work; all calls raise ``reason``."""
+        """Cancel all tasks; every call raises ``reason``."""
         self._closed = self._closed or reason
         for task in self._tasks.values():
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until the work has ended."""
+        """Wait until all tasks have ended."""
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
 
     def _finished(self, key: K, task: asyncio.Task[T]) -> None:
         self._tasks.pop(key, None)
         if not task.cancelled():
-            # Retrieved here, since nobody may be waiting any more.
+            # Retrieve it: without a waiting caller asyncio would log an exception that was never retrieved.
             task.exception()

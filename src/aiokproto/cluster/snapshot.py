@@ -1,4 +1,8 @@
-"""The cluster metadata: immutable, and how an answer to Metadata makes the next one (pure)."""
+"""The cluster metadata, immutable, and how a Metadata response updates it (pure).
+
+Responses can be older than what is known: brokers learn of a leader change at different times. Per partition the
+higher leader epoch wins, within one topic id (KIP-320); a topic that was deleted and created again starts over.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ from aiokproto.errors import DecodeError
 
 NO_LEADER = -1
 MAX_PARTITIONS = 1_000_000
-"""More than any cluster can hold: a partition index beyond is a broken answer, not a reason to allocate."""
+"""More than any cluster supports. A larger index in a response is an error; memory is not allocated for it."""
 
 
 class BrokerNode(NamedTuple):
-    """A broker and where it listens. A negative id is that of a bootstrap address, whose broker is not known yet."""
+    """A broker and its advertised address. Negative ids are bootstrap addresses, whose node ids are unknown yet."""
 
     id: int
     host: str
@@ -34,9 +38,9 @@ class BrokerNode(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """A partition: its leader, in which epoch (-1: unknown), its replicas, and those in sync.
+    """A partition: leader, leader epoch (-1: unknown), replicas, and in-sync replicas.
 
-    ``leader`` is -1 while there is none; prefer :meth:`ClusterSnapshot.leader`.
+    ``leader`` is -1 if there is none; prefer :meth:`ClusterSnapshot.leader`.
     """
 
     leader: int = NO_LEADER
@@ -46,7 +50,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic; ``partitions`` are in order of their index. ``topic_id`` is 16 zero bytes with brokers before 2.8."""
+    """A topic; ``partitions`` are in index order. ``topic_id`` is 16 zero bytes from brokers before 2.8 (KIP-516)."""
 
     name: str
     topic_id: bytes
@@ -56,9 +60,9 @@ class TopicInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """The cluster at one moment. ``topics`` holds only those somebody has asked for.
+    """The cluster metadata at one moment. ``topics`` has only the tracked topics.
 
-    ``generation`` grows with every answer from the cluster, also with one that changes nothing.
+    ``generation`` grows with every Metadata response, even one that changes nothing.
     """
 
     brokers: Mapping[int, BrokerNode] = field(default_factory=dict)
@@ -69,26 +73,26 @@ class ClusterSnapshot:
     generation: int = 0
 
     def partition(self, topic: str, partition: int) -> PartitionInfo | None:
-        """What is known of a partition; None if it is not known to exist."""
+        """Return a partition's metadata, or None if the partition is unknown."""
         info = self.topics.get(topic)
         return info.partitions[partition] if info and 0 <= partition < len(info.partitions) else None
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The node id of the partition's leader; None if there is none, or the partition is not known."""
+        """Return the leader's node id, or None if the partition has no leader or is unknown."""
         info = self.partition(topic, partition)
         return info.leader if info and info.leader >= 0 else None
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of the partition's leader; -1 if not known."""
+        """Return the partition's leader epoch, or -1 if it is unknown."""
         info = self.partition(topic, partition)
         return info.leader_epoch if info else -1
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with this id; None if it is not known."""
+        """Return the name of the topic with this id, or None if it is unknown."""
         return self.topic_names.get(topic_id)
 
     def leaderless(self, topics: Collection[str]) -> list[tuple[str, int]]:
-        """The partitions of these topics without a leader."""
+        """Return the partitions of these topics that have no leader."""
         return [
             (name, index)
             for name in topics
@@ -98,10 +102,10 @@ class ClusterSnapshot:
         ]
 
     def recreated(self, topic_ids: Mapping[str, bytes]) -> list[str]:
-        """The topics that were deleted, and created again under their name, since they had these ids.
+        """Return the topics that were deleted and created again since they had these topic ids.
 
-        An offset of the former topic means nothing in the new one. Brokers before 2.8 do not name ids: there it cannot
-        be seen.
+        Offsets and sequence numbers of the old topic are meaningless in the new one. Brokers before 2.8 have no topic
+        ids, so with them this is not detected.
         """
         return [
             name
@@ -110,7 +114,7 @@ class ClusterSnapshot:
         ]
 
     def without(self, topics: Collection[str]) -> ClusterSnapshot:
-        """The same without some topics; itself where it has none of them."""
+        """Return a snapshot without these topics; itself if it has none of them."""
         left = {name: info for name, info in self.topics.items() if name not in topics}
         if len(left) == len(self.topics):
             return self
@@ -118,11 +122,11 @@ class ClusterSnapshot:
         return replace(self, topics=left, topic_names=names, generation=self.generation + 1)
 
     def with_broker(self, node: BrokerNode) -> ClusterSnapshot:
-        """The same with a broker more, or at another address."""
+        """Return a snapshot with this broker added, or its address replaced."""
         return replace(self, brokers={**self.brokers, node.id: node}, generation=self.generation + 1)
 
     def with_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> ClusterSnapshot:
-        """The same with another leader of a partition; itself where the hint is no news (KIP-951)."""
+        """Return a snapshot with a newer leader of a partition; itself if the leader epoch is not newer (KIP-951)."""
         known = self.partition(topic, partition)
         if known is None or leader_epoch <= known.leader_epoch or leader not in self.brokers:
             return self
@@ -133,23 +137,23 @@ class ClusterSnapshot:
         return replace(self, topics=topics, generation=self.generation + 1)
 
     def updated(
-        self, answer: MetadataResponse, keep: Collection[str] | None = None, drop: Iterable[str] = ()
+        self, response: MetadataResponse, keep: Collection[str] | None = None, drop: Iterable[str] = ()
     ) -> ClusterSnapshot:
-        """The metadata after an answer.
+        """Return the snapshot after a Metadata response.
 
-        Topics that the answer does not have, or has with an error, stay as they were: a broker that has just started
-        may know less than we do. ``drop`` names those that are really gone. Only topics in ``keep`` are taken in
-        (None: all).
+        Topics that are missing in the response or have an error there stay as they were: a broker that has just
+        started can know less than this client. ``drop`` are the topics that are known to be deleted. Only topics in
+        ``keep`` are stored (None: all).
         """
         topics = {name: info for name, info in self.topics.items() if name not in set(drop)}
-        for topic in answer.topics:
+        for topic in response.topics:
             if topic.name is not None and not topic.error_code and (keep is None or topic.name in keep):
                 topics[topic.name] = topic_info(topic, topics.get(topic.name))
-        brokers = {node.node_id: BrokerNode(node.node_id, node.host, node.port, node.rack) for node in answer.brokers}
+        brokers = {node.node_id: BrokerNode(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
         return ClusterSnapshot(
             brokers=brokers,
-            controller_id=answer.controller_id,
-            cluster_id=answer.cluster_id or self.cluster_id,
+            controller_id=response.controller_id,
+            cluster_id=response.cluster_id or self.cluster_id,
             topics=topics,
             topic_names={info.topic_id: name for name, info in topics.items() if info.topic_id != ZERO_UUID},
             generation=self.generation + 1,
@@ -157,13 +161,12 @@ class ClusterSnapshot:
 
 
 def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> TopicInfo:
-    """A topic as answered, save partitions of which ``known`` has a later leader epoch.
+    """Return a topic of a Metadata response, except partitions that ``known`` has with a later leader epoch.
 
-    Brokers learn of a leader change at different times, so an answer can be older than what we know. Within one life
-    of a topic (one topic id) the epoch only grows, and the higher one is right (KIP-320); a topic created again
-    under the same name starts at 0.
+    Within one topic id the leader epoch only grows, so the higher one is newer (KIP-320). A topic that was
+    created again has another id, and its epochs start at 0.
     """
-    assert topic.name is not None, "topics are asked for by name"
+    assert topic.name is not None, "topics are requested by name"
     size = max((partition.partition_index for partition in topic.partitions), default=-1) + 1
     if size > MAX_PARTITIONS or any(partition.partition_index < 0 for partition in topic.partitions):
         raise DecodeError(f"MetadataResponse: topic {topic.name!r} has a partition of impossible index")
@@ -178,7 +181,7 @@ def topic_info(topic: MetadataResponseTopic, known: TopicInfo | None = None) -> 
 
 
 def _partition_info(partition: MetadataResponsePartition) -> PartitionInfo:
-    # With this code alone is the leader that is named not to be used; others are about replicas (KIP-101 era brokers).
+    # Only this code invalidates the leader. REPLICA_NOT_AVAILABLE, which old brokers send, is about the replicas.
     leaderless = partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     return PartitionInfo(
         NO_LEADER if leaderless else partition.leader_id,

@@ -1,4 +1,4 @@
-"""Which topics are kept up to date (pure, the clock is passed in)."""
+"""Which topics a metadata refresh requests (pure; the clock is passed in)."""
 
 from __future__ import annotations
 
@@ -6,32 +6,39 @@ from collections.abc import Callable, Iterable
 
 
 class TrackedTopics:
-    """The topics that were asked for: those that stay, and those that are forgotten after a time without use."""
+    """The topics in the metadata: permanent ones (``keep``), and those that expire when they are not used.
+
+    As Java's ``ProducerMetadata``: a producer that has written to a million topics must not request all for ever.
+    """
 
     def __init__(self, idle: float, last_used: Callable[[str], float]) -> None:
-        """Begin without any.
+        """Start without topics.
 
         Args:
-            idle: Seconds without use after which a topic is forgotten.
-            last_used: When a topic was last used; asked before it is forgotten.
+            idle: Seconds without use after which a topic expires (``metadata_max_idle_ms``).
+            last_used: Returns when a topic was last used (s); called before it expires.
         """
         self._idle = idle
         self._last_used = last_used
         self._kept: set[str] = set()
-        self._asked: dict[str, float] = {}
+        self._requested_at: dict[str, float] = {}
 
     def add(self, names: Iterable[str], keep: bool, now: float) -> None:
-        """They are asked for. With ``keep`` they stay, also if they were, or will be, asked for without it."""
+        """Track topics that a caller requested. One that was ever added with ``keep`` never expires."""
         for name in names:
             if keep:
                 self._kept.add(name)
-                self._asked.pop(name, None)
+                self._requested_at.pop(name, None)
             elif name not in self._kept:
-                self._asked[name] = now
+                self._requested_at[name] = now
 
-    def forget_idle(self, now: float) -> list[str]:
-        """The topics that nobody has used for too long, which are then of no interest any more."""
-        idle = [name for name, asked in self._asked.items() if now - max(asked, self._last_used(name)) >= self._idle]
+    def expire_idle(self, now: float) -> list[str]:
+        """Stop tracking the topics that were not used for too long, and return them."""
+        idle = [
+            name
+            for name, requested in self._requested_at.items()
+            if now - max(requested, self._last_used(name)) >= self._idle
+        ]
         for name in idle:
-            del self._asked[name]
+            del self._requested_at[name]
         return idle
