@@ -300,7 +300,7 @@ def test_delivery_timeout_names_partition_attempts_and_last_error() -> None:
     [
         ((None,), False, "has no leader"),
         ((1,), False, "is being compressed"),
-        ((1,), True, "has not answered"),
+        ((1,), True, "has not responded"),
     ],
 )
 def test_delivery_timeout_without_an_error_says_what_is_missing(
@@ -405,7 +405,7 @@ def test_an_unobserved_failure_is_logged_once_and_counted(caplog: pytest.LogCapt
     drain(acc, 1.0)
     assert acc.delivery_context.unobserved_failures == 2
     assert [record.getMessage() for record in caplog.records] == [
-        "2 records for flights-0 were not delivered, and nobody asked: lost"
+        "2 records for flights-0 were not delivered, and their deliveries were never awaited: lost"
     ]
 
 

@@ -325,7 +325,7 @@ async def test_what_lingers_goes_out_to_make_room(make: Make) -> None:
 
 
 async def test_a_task_that_never_waits_lets_others_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokproto.producer.buffer.LONGEST_STRETCH", -1)
+    monkeypatch.setattr("aiokproto.producer.buffer.MAX_LOOP_HOLD", -1)
     fake = FakeCluster()
     async with make(fake) as producer:
         await producer.partitions_for("flights")
@@ -341,7 +341,7 @@ async def test_no_room_in_time_is_an_error(make: Make) -> None:
     async with make(fake, buffer_memory=2000, max_block_ms=0) as producer:
         await producer.partitions_for("flights")
         await producer.post_batch("flights", stored(b"x" * 1500), partition=0)
-        with pytest.raises(DeadlineError, match="no room within max_block_ms=0"):
+        with pytest.raises(DeadlineError, match="no memory free within max_block_ms=0"):
             await producer.post_batch("flights", stored(b"x" * 1500), partition=0)
 
 
@@ -378,14 +378,14 @@ async def test_close_tells_those_who_wait_for_room(make: Make) -> None:
             await delivery
 
 
-async def test_a_failure_nobody_asks_about_is_counted_by_records(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unobserved_failure_is_counted_in_records(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     fake = FakeCluster()
     async with make(fake) as producer:
         fake.fail_next(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         await producer.post_batch("flights", stored(b"1", b"2"), partition=0)
         await producer.flush()
         assert producer.unobserved_failures == 2
-    assert "2 records for flights-0 were not delivered, and nobody asked" in caplog.text
+    assert "2 records for flights-0 were not delivered, and their deliveries were never awaited" in caplog.text
 
 
 async def test_with_acks_0_nothing_is_known(make: Make) -> None:

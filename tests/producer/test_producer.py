@@ -326,7 +326,7 @@ async def test_no_room_in_time_is_an_error(make: Make) -> None:
     Gate(fake)
     async with make(fake, buffer_memory=2000, max_block_ms=20) as producer:
         await producer.post("flights", b"x" * 1500)
-        with pytest.raises(DeadlineError, match=r"no room within max_block_ms=20: \d+ of buffer_memory=2000"):
+        with pytest.raises(DeadlineError, match=r"no memory free within max_block_ms=20: \d+ of buffer_memory=2000"):
             await producer.post("flights", b"x" * 1500)
 
 
@@ -342,7 +342,7 @@ async def test_try_post_needs_metadata(make: Make) -> None:
 
 
 async def test_a_task_that_never_waits_lets_others_run(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aiokproto.producer.buffer.LONGEST_STRETCH", -1)
+    monkeypatch.setattr("aiokproto.producer.buffer.MAX_LOOP_HOLD", -1)
     fake = FakeCluster()
     async with make(fake, batch_size=1000) as producer:
         delivery = await producer.post("flights", b"x" * 500)

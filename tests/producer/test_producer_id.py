@@ -29,14 +29,14 @@ class SlowCluster(FakeCluster):
 
 async def test_it_leaves_the_loop_alone_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = 0
-    real = Sender._round
+    real = Sender._run_once
 
     def counting(sender: Sender, now: float) -> None:
         nonlocal rounds
         rounds += 1
         real(sender, now)
 
-    monkeypatch.setattr(Sender, "_round", counting)
+    monkeypatch.setattr(Sender, "_run_once", counting)
     fake = SlowCluster()
     async with producer_on(fake, monkeypatch, linger_ms=1) as producer:
         sending = asyncio.ensure_future(producer.send("flights", b"v"))

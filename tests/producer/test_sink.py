@@ -48,7 +48,7 @@ async def test_big_batches_are_compressed_beside_the_loop_and_stay_in_order(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Batches fill up as far as they can, however slowly.
-    monkeypatch.setattr("aiokproto.producer.buffer.LONGEST_STRETCH", float("inf"))
+    monkeypatch.setattr("aiokproto.producer.buffer.MAX_LOOP_HOLD", float("inf"))
     fake = FakeCluster()
     values = [b"%06d" % number * 20 for number in range(3000)]
     async with make(fake, compression_type="gzip", linger_ms=2) as producer:

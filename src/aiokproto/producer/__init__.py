@@ -1,4 +1,43 @@
-"""The producer: records in, acknowledgements out."""
+"""The producer: records in, acknowledgements out.
+
+The life of a record::
+
+    post()/send()      appender      append to the partition's open batch: no await, no lock, for nearly every record
+       │ no room       buffer        wait for metadata, memory (buffer_memory) and earlier calls (append_order)
+       ▼
+    open batch         accumulator   closed when it is full, linger_ms has passed, or flush() is called
+       ▼
+    PartitionQueue     queue         order of batches, and sequence numbers
+       ▼ drain         sender        at most one request per broker and round, at most one batch per partition in it
+    Sink               sink          one per broker: compression, requests in flight, backoff
+       ▼
+    Produce response   responses     complete, retry, split or fail each batch, as failures.classify() decides
+       ▼
+    Outcome            outcome       the batch's result; every Delivery of the batch refers to it
+
+**Who owns what.** A batch is in exactly one place: ``open``, ``closed`` (waiting) or ``in_flight`` of its partition's
+queue. The accumulator alone moves it, and alone accounts for its bytes (``used``) from its first record to its
+outcome. All of it runs in one event loop; the only threads are those that compress, and they see one closed batch.
+
+**Linger.** It is decided in ``accumulator`` (``drain`` and ``append``) and nowhere else: a batch is ready
+``linger_ms`` after its first record, at once if it is full, if memory is short, or on a flush.
+
+**Order and idempotence (KIP-98, KIP-360).** A batch gets its sequence number when it is first drained, and keeps it for
+all retries; the broker drops what it has already written. A partition has several batches in flight only to a leader
+that has acknowledged one: a broker without state for this producer accepts *any* first sequence number, so if it
+rejected the first of several batches and then accepted the second, the first could never be written in order. For the
+same reason nothing is sent to a new leader while the old one still has batches, and a retry is in flight alone. When
+a batch that was sent fails, its sequence numbers are a gap: the partition waits for its other numbered batches and then
+restarts at 0 in the next epoch (:class:`~aiokproto.producer.queue.SequenceRestart`).
+
+**What can never happen.** With idempotence: a record written twice (unless the broker lost its state of the producer
+id), or records of one partition in another order than the calls'. In any mode: a batch with two outcomes, a delivery
+that never ends (``delivery_timeout_ms`` ends every batch), or more than ``buffer_memory`` bytes buffered, save for
+parts of a compressed batch that had to be split.
+
+**Deadlines.** ``max_block_ms`` bounds the wait before a record is buffered; ``delivery_timeout_ms`` counts from the
+batch's first record and covers linger, retries and backoff; ``request_timeout_ms`` bounds one attempt.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""Records wait here to be sent: batches per partition, a byte budget, the deadlines. Pure: the clock is passed in."""
+"""Buffered records: batches per partition, the memory budget, linger and expiry (pure; the clock is passed in).
+
+**Linger.** A batch becomes ready (``_ready``) when it is closed, or while still open when its linger ends:
+``_lingering`` has the open batches in the order of their first records, so its first entry is the next to end. With
+``linger_ms=0`` a batch is ready with its first record, and collects records only until the sender runs.
+:meth:`Accumulator.end_linger` ends all at once: on a flush, and when memory is short.
+
+**Memory.** A batch reserves little and doubles as it fills, so that thousands of slow partitions fit in
+``buffer_memory``. ``used`` is the sum of all reservations; it is released when a batch has its outcome.
+
+**Expiry.** ``_incomplete`` has every batch without an outcome, oldest first. ``delivery_timeout_ms`` counts from a
+batch's first record, so the first entry is always the next to expire, in whatever state it is.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +28,10 @@ from aiokproto.records import Compression, RecordBatch, estimate_size
 from aiokproto.types import Header, TopicPartition
 
 FIRST_RESERVATION = 4096
-"""Bytes that the first batch of a partition reserves of the budget, so that many slow ones fit. As it fills, it
-reserves more; the next one begins with what this one came to and some, where that leaves half of what is free."""
+"""Bytes that a partition's first batch reserves. The next one starts with the last batch's size plus a quarter, unless
+that is more than half of the free memory."""
 BATCH_OVERHEAD = 61
+"""Bytes of a record batch's header (magic 2)."""
 INFINITY = float("inf")
 
 
@@ -26,12 +39,12 @@ class BufferLimits(NamedTuple):
     """What bounds the accumulator. Sizes in bytes before compression, times in seconds.
 
     Attributes:
-        batch_size: A batch that would grow beyond is sent. A single larger record gets a batch of its own.
-        buffer_memory: What all batches together may hold.
-        max_request_size: The largest record, and the largest sum of batches in a request.
+        batch_size: Largest batch. A larger record gets a batch to itself.
+        buffer_memory: Most bytes in all batches together.
+        max_request_size: Largest record, and largest sum of batches in a request.
         linger: How long a batch waits for more records.
-        delivery_timeout: How long a batch may take from its first record to its acknowledgement.
-        in_flight: Unanswered batches of a partition.
+        delivery_timeout: Longest time from a batch's first record to its acknowledgement.
+        in_flight: Most batches of a partition in flight.
     """
 
     batch_size: int
@@ -43,12 +56,12 @@ class BufferLimits(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """What is to be sent now.
+    """The result of :meth:`Accumulator.drain`.
 
     Attributes:
-        requests: Node id → batches for one request, no two of one partition.
-        leaderless: Partitions that have something to send and no leader.
-        wake_at: When to look again (s) if nothing happens before; ``inf`` for never.
+        requests: Node id → batches for one request, at most one per partition.
+        leaderless: Partitions with ready batches but without a leader.
+        wake_at: When to drain again (s) if nothing happens before; ``inf`` for never.
     """
 
     requests: dict[int, list[ProducerBatch]]
@@ -60,9 +73,9 @@ class Accumulator:
     """All batches of a producer.
 
     Attributes:
-        topics: The topics that are known.
-        used: Bytes reserved of the budget.
-        owner: What the outcomes of its batches share.
+        topics: The queues of each topic that was written to.
+        used: Bytes of ``buffer_memory`` in use.
+        delivery_context: What the outcomes of its batches share.
     """
 
     def __init__(
@@ -82,8 +95,8 @@ class Accumulator:
         self._level = level
         self._choose = choose
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        # In the order they were opened, which is the order they expire in. OrderedDict, as its first entry is found in
-        # constant time also after many removals.
+        # In the order of opening, which is the order of expiry. An OrderedDict finds its first entry in constant time
+        # even after many removals; a dict scans the entries that were deleted before it.
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
         self._lingering: deque[ProducerBatch] = deque()
         self._ready: dict[PartitionQueue, None] = {}
@@ -91,13 +104,13 @@ class Accumulator:
     # -- topics
 
     def update(self, topic: str, leaders: Sequence[int | None], *, recreated: bool = False) -> TopicQueues:
-        """Take in a topic's partitions.
+        """Apply a topic's metadata.
 
         Args:
             topic: The topic.
-            leaders: The node id of each partition's leader, None where there is none.
-            recreated: Whether the topic was deleted, and created again, since the last call. Only then partitions may
-                have become fewer: what was written for one that is gone fails.
+            leaders: The node id of each partition's leader, or None.
+            recreated: Whether the topic was deleted and created again since the last call. Only then can it have fewer
+                partitions; batches of removed ones fail.
         """
         queues = self.topics.get(topic)
         if queues is None:
@@ -128,8 +141,8 @@ class Accumulator:
         for batch in (*queue.closed, *([queue.open] if queue.open is not None else [])):
             self.fail(batch, queue.gone)
 
-    def withdraw(self, topic: str) -> None:
-        """The cluster metadata does not have a topic any more: its partitions have no leader."""
+    def clear_leaders(self, topic: str) -> None:
+        """Clear the leaders of a topic that is not in the metadata any more. Its queues and sequence numbers stay."""
         queues = self.topics[topic]
         for queue in queues.queues:
             queue.leader = None
@@ -160,7 +173,7 @@ class Accumulator:
         headers: Sequence[Header],
         now: float,
     ) -> tuple[ProducerBatch, int] | None:
-        """Add a record where its partition's open batch may have no room.
+        """Append a record, growing the open batch or opening a new one.
 
         Args:
             topic: The topic's queues.
@@ -172,7 +185,7 @@ class Accumulator:
             now: The time (s).
 
         Returns:
-            The batch and the record's place in it; None if the budget is used up, and then every batch is due.
+            The batch and the record's index in it; None if memory is short. Then the linger of all batches has ended.
 
         Raises:
             MessageTooLargeError: The record alone exceeds ``max_request_size`` or ``buffer_memory``.
@@ -205,15 +218,15 @@ class Accumulator:
         return batch, index
 
     def append_encoded(self, queue: PartitionQueue, stored: RecordBatch, now: float) -> EncodedBatch | None:
-        """Add a whole batch as it is, behind the records that are there already. It does not linger.
+        """Append an encoded batch as it is, after the records appended before. It does not linger.
 
         Args:
-            queue: That of the partition it is to go to.
-            stored: The batch, one that :func:`~aiokproto.producer.encoded_batches.record_batches` has let pass.
+            queue: The partition's queue.
+            stored: The batch, checked by :func:`~aiokproto.producer.encoded_batches.record_batches`.
             now: The time (s).
 
         Returns:
-            The batch to be sent; None if the budget is used up, and then every batch is due.
+            The batch; None if memory is short. Then the linger of all batches has ended.
 
         Raises:
             MessageTooLargeError: As :meth:`check_size`.
@@ -232,7 +245,7 @@ class Accumulator:
         return batch
 
     def check_size(self, stored: RecordBatch, where: TopicPartition) -> None:
-        """Refuse what there would never be room for.
+        """Raise if the batch can never be sent.
 
         Raises:
             MessageTooLargeError: The batch exceeds ``max_request_size`` or ``buffer_memory``.
@@ -247,7 +260,7 @@ class Accumulator:
         raise MessageTooLargeError(ErrorCode.MESSAGE_TOO_LARGE, str(where), text)
 
     def _grow(self, batch: ProducerBatch, need: int) -> bool:
-        """Reserve room for ``need`` more bytes in an open batch."""
+        """Reserve ``need`` more bytes for an open batch; return whether that was possible."""
         wanted = batch.size + need
         if wanted > self._limits.batch_size:
             return False
@@ -263,7 +276,7 @@ class Accumulator:
         return True
 
     def _open(self, queue: PartitionQueue, need: int, now: float) -> ProducerBatch | None:
-        """Open a new batch with room for ``need`` bytes; None if the budget has not as much."""
+        """Open a batch of at least ``need`` bytes; None if memory is short."""
         if queue.open is not None:
             self._close(queue)
         room = self._limits.buffer_memory - self.used
@@ -305,7 +318,7 @@ class Accumulator:
             topic.sticky_bytes += batch.size
 
     def end_linger(self) -> None:
-        """Every open batch is due: for a flush, or as others wait for the room it takes."""
+        """End the linger of every open batch: for a flush, or because calls wait for memory."""
         while self._lingering:
             self._due(self._lingering.popleft())
 
@@ -318,11 +331,13 @@ class Accumulator:
     # -- batches out
 
     def drain(self, now: float, free: Callable[[int], bool]) -> Drained:
-        """Take what can be sent: at most one request per node.
+        """Take the batches that can be sent now: at most one request per node, and one batch per partition.
+
+        Here the linger of open batches ends (``linger_ms``).
 
         Args:
             now: The time (s).
-            free: Whether a node (by id) can be sent another request.
+            free: Whether a node (by id) has capacity for another request.
         """
         while self._lingering and (
             self._lingering[0].created + self._limits.linger <= now or not self._is_open(self._lingering[0])
@@ -352,7 +367,7 @@ class Accumulator:
     def _take(self, queue: PartitionQueue, now: float) -> ProducerBatch:
         if not queue.closed:
             self._close(queue)
-        # To the end of the line, so that a request too small for all partitions does not carry the same ones always.
+        # Re-added at the end: if a request has no space for all partitions, the next one starts with the others.
         del self._ready[queue]
         batch = queue.take(now)
         if queue.closed or queue.due:
@@ -363,46 +378,46 @@ class Accumulator:
         return self._queues[batch.where].open is batch
 
     def next_deadline(self) -> float:
-        """When the next batch has lingered or waited long enough (s); ``inf`` when there is none."""
+        """Return when the next linger ends or the next batch expires (s); ``inf`` if there is no batch."""
         lingered = self._lingering[0].created + self._limits.linger if self._lingering else INFINITY
         return min(lingered, self.next_expiry())
 
     def next_expiry(self) -> float:
-        """When the next batch has waited long enough (s); ``inf`` when there is none."""
+        """Return when the next batch expires (s); ``inf`` if there is none."""
         for oldest in self._incomplete:
             return oldest.created + self._limits.delivery_timeout
         return INFINITY
 
     def has_due(self, now: float) -> bool:
-        """Whether anything would be sent now, were everything else as it should be."""
+        """Whether a batch is ready, whether or not its broker can take it."""
         return self.has_ready or bool(self._lingering and self._lingering[0].created + self._limits.linger <= now)
 
     @property
     def has_ready(self) -> bool:
-        """Whether a batch may be due now."""
+        """Whether any queue may have a batch to send."""
         return bool(self._ready)
 
     def queue(self, batch: ProducerBatch) -> PartitionQueue:
-        """The queue that a batch belongs to."""
+        """Return a batch's queue."""
         return self._queues[batch.where]
 
     # -- outcomes
 
     def complete(self, batch: ProducerBatch, base_offset: int, append_time: int = -1) -> None:
-        """A batch is in the log."""
-        queue = self._settle(batch)
+        """Complete a batch: it is in the log."""
+        queue = self._release(batch)
         queue.confirmed_by = queue.sent_to
         batch.complete(base_offset, append_time)
 
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
-        """A batch will not be sent (again)."""
-        queue = self._settle(batch)
+        """Fail a batch: it will not be sent (again)."""
+        queue = self._release(batch)
         queue.confirmed_by = None
         if batch.sequence >= 0:
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
         batch.fail(error, record_errors)
 
-    def _settle(self, batch: ProducerBatch) -> PartitionQueue:
+    def _release(self, batch: ProducerBatch) -> PartitionQueue:
         queue = self._queues[batch.where]
         queue.discard(batch)
         if queue.closed or queue.due:
@@ -412,7 +427,7 @@ class Accumulator:
         return queue
 
     def retry(self, batch: ProducerBatch, error: KafkaError, at: float) -> None:
-        """A batch in flight comes back and is sent again not before ``at`` (s)."""
+        """Return a batch in flight to its queue, to be sent again not before ``at`` (s)."""
         queue = self._queues[batch.where]
         if queue.gone is not None:
             self.fail(batch, queue.gone)
@@ -424,10 +439,10 @@ class Accumulator:
         self._ready[queue] = None
 
     def restart(self, batch: ProducerBatch, error: KafkaError, at: float) -> None:
-        """As :meth:`retry`, where the broker does not take the batch's sequence number.
+        """Retry a batch whose sequence number the broker rejected.
 
-        If an older batch is still to be delivered, that one is what the broker misses, and the number stays good.
-        Otherwise the broker has forgotten this producer, or a failed batch has left a gap: numbers restart.
+        If an older batch has no outcome yet, the broker misses that one, and the sequence number stays valid. Otherwise
+        the broker has lost its state of this producer, or a failed batch left a gap: sequence numbers restart.
         """
         queue = self._queues[batch.where]
         if queue.oldest_sequenced is batch:
@@ -435,12 +450,12 @@ class Accumulator:
         self.retry(batch, error, at)
 
     def split(self, batch: ProducerBatch) -> None:
-        """A batch in flight that is too large for the broker comes back as two halves (KIP-126).
+        """Replace a batch in flight that is too large for the broker by two halves (KIP-126).
 
-        Halves of one that was stored compressed take what they take when it is not, if need be beyond the budget.
+        The halves of an encoded batch occupy their uncompressed size, if necessary beyond ``buffer_memory``.
 
         Raises:
-            KafkaError: Its records, which somebody else has written, cannot be read. It is in flight still.
+            KafkaError: The records of an encoded batch cannot be decoded. The batch is still in flight.
         """
         assert batch.data is not None, "only what was sent can be too large"
         queue = self._queues[batch.where]
@@ -466,7 +481,7 @@ class Accumulator:
         batch.split_into(parts)
 
     def expire(self, now: float) -> list[ProducerBatch]:
-        """Fail every batch whose delivery timeout has passed; returns them."""
+        """Fail every batch whose delivery timeout has passed, and return them."""
         expired: list[ProducerBatch] = []
         while self._incomplete:
             batch = next(iter(self._incomplete))
@@ -482,7 +497,7 @@ class Accumulator:
         if not reason and queue.leader is None:
             reason = "the partition has no leader"
         elif not reason and batch in queue.in_flight:
-            reason = "it is being compressed" if batch.data is None else "the broker has not answered"
+            reason = "it is being compressed" if batch.data is None else "the broker has not responded"
         error = DeadlineError(
             f"{batch} not acknowledged within delivery_timeout_ms={round(self._limits.delivery_timeout * 1000)}; "
             f"{batch.attempts} attempts" + (f", last: {reason}" if reason else "")
@@ -491,12 +506,12 @@ class Accumulator:
         return error
 
     def fail_all(self, error: Callable[[ProducerBatch], KafkaError]) -> None:
-        """Fail everything that has no outcome yet."""
+        """Fail every batch without an outcome."""
         for batch in list(self._incomplete):
             self.fail(batch, error(batch))
 
     def last_used(self, topic: str) -> float:
-        """When a batch of a topic was last sent (s); ``inf`` while there are others, ``-inf`` before the first."""
+        """Return when a batch of a topic was last sent (s); ``inf`` while batches wait, ``-inf`` for never."""
         queues = self.topics[topic].queues if topic in self.topics else []
         if any(queue.open or queue.closed or queue.in_flight for queue in queues):
             return INFINITY
@@ -504,5 +519,5 @@ class Accumulator:
 
     @property
     def incomplete(self) -> Iterator[ProducerBatch]:
-        """The batches that have no outcome yet, oldest first."""
+        """The batches without an outcome, oldest first."""
         return iter(self._incomplete)

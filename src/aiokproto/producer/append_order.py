@@ -1,8 +1,7 @@
-"""Calls that have to wait before they write, in the order in which they were made.
+"""A FIFO queue per topic of calls that cannot append at once.
 
-A call waits for the metadata of its topic, for room, or for its turn of the event loop. Whatever it waits for, no later
-call may write to the topic before it: records are in the log in the order of the calls that wrote them, also when these
-come from different tasks.
+A call waits for its topic's metadata, for memory, or for other tasks to run. No later call appends to the topic before
+it: records are in the log in the order of the calls, even of calls in different tasks.
 """
 
 from __future__ import annotations
@@ -11,32 +10,33 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-Call = asyncio.Future[None]
+Waiter = asyncio.Future[None]
+"""Done when the call is the first of its topic."""
 
 
 class AppendOrder:
-    """The calls that wait, by topic.
+    """The waiting calls by topic.
 
-    A call enters before it waits for anything, waits for what it needs beside the others, and then for its turn. The
-    topic's first call has its turn until it leaves.
+    A call enters the queue before it waits for anything. Calls wait for metadata concurrently; only then does each wait
+    until it is the first, which it stays until it leaves.
     """
 
     def __init__(self, changed: Callable[[str], None]) -> None:
-        """``changed`` is called when the first call enters for a topic, and when the last has left."""
+        """``changed(topic)`` is called when the first call enters a topic's queue, and when the last has left."""
         self._changed = changed
-        self._calls: dict[str, dict[Call, None]] = {}
+        self._calls: dict[str, dict[Waiter, None]] = {}
 
     def waits(self, topic: str) -> bool:
-        """Whether any call waits to write to a topic."""
+        """Whether a call waits to append to this topic."""
         return topic in self._calls
 
     @contextmanager
     def entered(self, topic: str) -> Iterator[Callable[[], Awaitable[None]]]:
-        """Take a place in the topic's order for as long as the block runs; what it gives waits for the turn.
+        """Hold a place in the topic's queue while the block runs. The value, when called, waits until it is the first.
 
-        Cancelling that gives the place up.
+        Cancelling leaves the queue, and lets the next call proceed.
         """
-        call: Call = asyncio.get_running_loop().create_future()
+        call: Waiter = asyncio.get_running_loop().create_future()
         calls = self._calls.setdefault(topic, {})
         calls[call] = None
         if len(calls) == 1:

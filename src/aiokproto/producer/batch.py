@@ -1,4 +1,4 @@
-"""A batch on its way."""
+"""A record batch from its first record to its outcome."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from aiokproto.types import TopicPartition
 
 
 class ProducerBatch(BatchBuilder):
-    """A record batch from its first record to its outcome.
+    """A record batch of one partition (Java's ``ProducerBatch``).
 
-    It *is* the builder its records are written to: one object and one call fewer for every record.
+    It inherits from the builder instead of having one: that is one object less per batch, and one call per record.
 
     Attributes:
         where: The partition it goes to.
         number: Its place among the partition's batches.
         created: When it was opened (s, the accumulator's clock); linger and delivery timeout count from here.
-        reserved: Bytes of the budget that it holds.
-        data: The finished batch; None until it is sealed.
+        reserved: Bytes of ``buffer_memory`` that it occupies.
+        data: The encoded batch; None before it is sealed and after it is done.
         attempts: How often it was sent.
         last_error: Why the last attempt failed.
-        producer: Producer id and epoch it was stamped with, while ``sequence`` is not -1.
-        sequence: The idempotent producer's sequence of its first record; -1 before its first sending.
-        outcome: What becomes of its records.
+        producer: Producer id and epoch, valid while ``sequence`` is not -1.
+        sequence: Sequence number of its first record; -1 before it is first sent, and without idempotence.
+        outcome: The result of its records.
     """
 
     __slots__ = (
@@ -70,16 +70,16 @@ class ProducerBatch(BatchBuilder):
         return f"{self.count} records for {self.where}"
 
     def grow(self, max_bytes: int) -> None:
-        """Let it take records up to ``max_bytes``."""
+        """Accept records up to ``max_bytes``."""
         self.max_bytes = max_bytes
 
     @property
     def wire_size(self) -> int:
-        """Bytes it takes in a request; before it is sealed, without what compression saves."""
+        """Its bytes in a request; before it is sealed, its size without compression."""
         return self.size if self.data is None else len(self.data)
 
     def seal(self) -> bytearray:
-        """The finished batch, with producer and sequence as they are now. May take long if it ``compresses``."""
+        """Return the encoded batch with its current producer id and sequence. Slow if it ``compresses``."""
         producer_id, epoch = self.producer
         if self.data is None:
             self.data = self.close(producer_id=producer_id, producer_epoch=epoch, base_sequence=self.sequence)
@@ -87,11 +87,11 @@ class ProducerBatch(BatchBuilder):
 
     @property
     def compresses(self) -> bool:
-        """Whether sealing it means compressing it."""
+        """Whether :meth:`seal` will compress it."""
         return self.data is None and self._compression is not Compression.NONE
 
     def stamp(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Say who sends it. A batch that was sealed before keeps its records and gets a new header."""
+        """Set producer id, epoch and sequence. In a sealed batch only the header changes, and the checksum."""
         self.producer = (producer_id, epoch)
         self.sequence = sequence
         if self.data is not None:
@@ -100,17 +100,20 @@ class ProducerBatch(BatchBuilder):
     # -- outcome
 
     def complete(self, base_offset: int, append_time: int = -1) -> None:
-        """It is in the log, at ``base_offset`` if that is not -1; with the broker's timestamp, if it has set one."""
+        """Complete it: it is in the log at ``base_offset`` (-1: unknown). ``append_time`` (ms): LogAppendTime."""
         self.data = None
         self.outcome.complete(self.count, base_offset, append_time)
 
     def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
-        """It is not, or nobody knows. ``record_errors`` say so of single records, by place in the batch (KIP-467)."""
+        """Fail it. ``record_errors`` has the errors of single records by their index in the batch (KIP-467)."""
         self.data = None
         self.outcome.fail(self.count, error, record_errors)
 
     def part(self, records: Iterable[BatchRecord], start: int, context: DeliveryContext) -> ProducerBatch:
-        """Some of its records as a batch in its place, from the one at ``start`` on."""
+        """Return a new batch with some of its records, the first of which is at index ``start``.
+
+        Number, age, attempts and sequence numbers carry over: the parts replace the batch.
+        """
         part = ProducerBatch(
             self.where,
             self.number,
@@ -128,7 +131,7 @@ class ProducerBatch(BatchBuilder):
         return part
 
     def split_into(self, parts: Sequence[ProducerBatch]) -> None:
-        """From now on ``parts`` together stand for this batch: its outcome is theirs."""
+        """Replace this batch by ``parts``; its outcome becomes theirs."""
         self.data = None
         self.outcome.split_into([(part.outcome, part.count) for part in parts])
 
@@ -139,10 +142,10 @@ class ProducerBatch(BatchBuilder):
 
 
 class EncodedBatch(ProducerBatch):
-    """A batch that was written before and is sent again as it is. It takes no records; those it has are not opened.
+    """A batch that was encoded elsewhere and is sent as it is. Its records are not decoded, and it accepts no others.
 
     Attributes:
-        count: How many records it has. The writer, which wrote none of them, knows of none.
+        count: Number of its records, which shadows the builder's count of 0.
     """
 
     __slots__ = ("count",)
@@ -150,7 +153,7 @@ class EncodedBatch(ProducerBatch):
     def __init__(
         self, where: TopicPartition, number: int, created: float, context: DeliveryContext, stored: RecordBatch
     ) -> None:
-        """Copy the bytes of ``stored``: it is a view of what may be much more."""
+        """Copy the bytes of ``stored``, which is often a view of a whole Fetch response."""
         super().__init__(where, number, created, context, max_bytes=0, compression=stored.compression)
         self.count = stored.count
         self.data = bytearray(stored.raw)
@@ -158,9 +161,11 @@ class EncodedBatch(ProducerBatch):
 
 
 def invalid_records(batch: ProducerBatch, messages: dict[int, str | None], why: KafkaError) -> dict[int, KafkaError]:
-    """An error for each record of a batch in which the broker refused the records that ``messages`` names (KIP-467)."""
-    others = InvalidRecordError(f"{batch.where}: not written, as other records of its batch were refused: {why}")
+    """Return an error for each record of a batch in which the broker rejected those in ``messages`` (KIP-467)."""
+    others = InvalidRecordError(
+        f"{batch.where}: not written, because the broker rejected other records of its batch: {why}"
+    )
     errors: dict[int, KafkaError] = dict.fromkeys(range(batch.count), others)
     for index, message in messages.items():
-        errors[index] = InvalidRecordError(f"{batch.where}: the broker refused the record: {message or why}")
+        errors[index] = InvalidRecordError(f"{batch.where}: the broker rejected the record: {message or why}")
     return errors

@@ -1,4 +1,4 @@
-"""Where calls wait before they append: for their turn, for metadata, and for room."""
+"""Where calls wait before their record is appended: for metadata, for memory, and for earlier calls."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from aiokproto.runtime import thread_id
 
 T = TypeVar("T")
 
-LONGEST_STRETCH = 0.001
-"""How long (s) a task that never has to wait may keep the loop to itself."""
+MAX_LOOP_HOLD = 0.001
+"""Seconds after which a task that posts without ever waiting lets other tasks run."""
 
 
 class Buffer:
-    """Appends to the accumulator, in the order of the calls.
+    """Appends to the accumulator in the order of the calls, waiting where necessary.
 
     Attributes:
         accumulator: The batches.
-        closed: Why nothing is taken; None while it is open.
+        closed: The error that every call raises; None while it is open.
     """
 
     def __init__(self, accumulator: Accumulator, settings: ProducerConfig, appender: RecordAppender) -> None:
@@ -56,11 +56,11 @@ class Buffer:
         self._generations: dict[str, int] = {}
 
     def open(self, cluster: ClusterClient, timer: Timer) -> None:
-        """Begin to take records; must be called in the running loop.
+        """Accept records from now on; call this in the running loop.
 
         Args:
-            cluster: Where metadata comes from.
-            alarm: Set when there is something to send.
+            cluster: Source of the metadata.
+            timer: The sender's timer, scheduled when there is something to send.
         """
         self._loop = self.accumulator.delivery_context.loop = asyncio.get_running_loop()
         self._appender._thread = thread_id()
@@ -69,18 +69,18 @@ class Buffer:
         self.closed = None
 
     def close(self, why: KafkaError) -> None:
-        """Take no more records; waiting calls raise ``why``."""
+        """Accept no more records; waiting calls raise ``why``."""
         self.closed = why
         for topic in self.accumulator.topics:
             self._appender._set_ready(topic, None)
         self._room.set()
 
     def check_open(self) -> None:
-        """Raise why it cannot be used here and now.
+        """Raise if the producer cannot be used here.
 
         Raises:
-            ConfigurationError: This is not the event loop it was opened in.
-            KafkaError: It is closed.
+            ConfigurationError: The running event loop is not the producer's.
+            KafkaError: The producer is not started, is closed, or has failed.
         """
         if self.closed is None:
             self._cluster.check()
@@ -89,47 +89,47 @@ class Buffer:
         raise self.closed.with_traceback(None)
 
     def check_loop(self) -> None:
-        """Raise ConfigurationError if this is not the event loop it was opened in."""
+        """Raise ConfigurationError if the running event loop is not the producer's."""
         if self.accumulator.delivery_context.loop not in (None, asyncio._get_running_loop()):
             raise ConfigurationError(
                 "this producer was started in another event loop: use it in that one, or make one for each loop"
             )
 
-    def room_freed(self) -> None:
-        """Batches are done: wake calls that wait for room."""
+    def memory_freed(self) -> None:
+        """Wake the calls that wait for memory: batches are done."""
         self._room.set()
 
     def task_has_waited(self) -> None:
-        """The running task had to wait, so that others had their turn of the loop."""
+        """Note that the running task has waited, so other tasks could run."""
         self._yielded = self._loop.time()
 
     # -- records
 
     async def append(self, record: PendingRecord) -> Delivery:
-        """Append a record as soon as its topic is known and there is room, in the order of the calls."""
+        """Append a record once its topic is known and memory is free, in the order of the calls."""
         self.check_open()
         now = self._loop.time()
         queues = self._appender._ready_topics.get(record.topic)
-        if queues is not None and not self._turn.locked() and now - self._yielded <= LONGEST_STRETCH:
+        if queues is not None and not self._turn.locked() and now - self._yielded <= MAX_LOOP_HOLD:
             appended = self._add(queues, record, now)
             if appended is not None:
                 return appended
         deadline = now + self._max_block
         with self._order.entered(record.topic) as turn:
-            # Before the record is appended, so that cancelling here still means that it is never sent.
-            await self._let_others()
+            # Yield before the record is appended: a call cancelled here has not sent anything.
+            await self._yield_to_others()
             queues = await self.topic(record.topic)
             await self._until(turn(), deadline)
             self.check_open()
             chosen = self._appender._choose_partition(queues, record.partition, record.key, record.value)
             record = record._replace(partition=chosen)
-            return await self._when_room(lambda: self._add(queues, record, self._loop.time()), deadline)
+            return await self._when_memory_free(lambda: self._add(queues, record, self._loop.time()), deadline)
 
     def try_append(self, record: PendingRecord) -> Delivery:
-        """Append a record now.
+        """Append a record without waiting.
 
         Raises:
-            BufferFullError: It would have to wait.
+            BufferFullError: The call would have to wait.
         """
         self.check_open()
         queues = self.accumulator.topics.get(record.topic)
@@ -145,10 +145,10 @@ class Buffer:
         return delivery
 
     def _add(self, queues: TopicQueues, record: PendingRecord, now: float) -> Delivery | None:
-        """Append a record that needs a new batch or a larger one; None if the budget has no room for it."""
+        """Append a record that needs a new or a larger batch; None if memory is short."""
         _, partition, timestamp, key, value, headers = record
         if partition is not None:
-            # While the record waited, the topic may have been created again with fewer.
+            # Checked again: while the record waited, the topic may have been created again with fewer partitions.
             check_partition(partition, queues.name, len(queues.queues))
         added = self.accumulator.append(queues, partition, timestamp, key, value, headers, now)
         if added is None or self.accumulator.has_ready:
@@ -160,12 +160,12 @@ class Buffer:
         batch, index = added
         return Delivery(batch.outcome, index, timestamp)
 
-    # -- batches as they were stored
+    # -- encoded batches
 
     async def append_encoded(
         self, topic: str, partition: int, batches: Sequence[RecordBatch]
     ) -> list[tuple[Outcome, int]]:
-        """Append batches as soon as there is room: the outcome of each, and its greatest timestamp."""
+        """Append encoded batches once memory is free; return each one's outcome and greatest timestamp."""
         self.check_open()
         deadline = self._loop.time() + self._max_block
         with self._order.entered(topic) as turn:
@@ -176,14 +176,14 @@ class Buffer:
             await self._until(turn(), deadline)
             appended: list[tuple[Outcome, int]] = []
             for one in batches:
-                await self._let_others()
+                await self._yield_to_others()
                 self.check_open()
-                batch = await self._when_room(partial(self._add_encoded, queues, partition, one), deadline)
+                batch = await self._when_memory_free(partial(self._add_encoded, queues, partition, one), deadline)
                 appended.append((batch.outcome, one.max_timestamp))
             return appended
 
     def _add_encoded(self, queues: TopicQueues, partition: int, stored: RecordBatch) -> EncodedBatch | None:
-        """Copy a batch; None if the budget has no room for it."""
+        """Append a copy of an encoded batch; None if memory is short."""
         added = self.accumulator.append_encoded(_queue(queues, partition), stored, self._loop.time())
         self._timer.call_soon()
         return added
@@ -191,18 +191,18 @@ class Buffer:
     # -- waiting
 
     async def topic(self, name: str) -> TopicQueues:
-        """The queues of a topic, whose metadata is asked for if need be."""
+        """Return a topic's queues, requesting its metadata if necessary."""
         self.check_open()
         if name not in self.accumulator.topics or name not in self._cluster.snapshot.topics:
             # Brokers may be configured to create a topic that is written to (auto.create.topics.enable).
             await self._cluster.topic(name, self._max_block, create=True, keep=False)
-            # Thousands of calls may have waited for a topic of thousands of partitions.
+            # Once per snapshot: thousands of calls can have waited for a topic with thousands of partitions.
             if self._generations.get(name) != self._cluster.snapshot.generation:
                 self._update_topic(name, self._cluster.snapshot)
         return self.accumulator.topics[name]
 
     def update_topics(self, snapshot: ClusterSnapshot) -> None:
-        """Take in the cluster metadata."""
+        """Apply new cluster metadata to all topics that were written to."""
         for name in list(self.accumulator.topics):
             self._update_topic(name, snapshot)
 
@@ -210,21 +210,21 @@ class Buffer:
         self._generations[name] = snapshot.generation
         info = snapshot.topics.get(name)
         if info is None:
-            # Deleted, or not written to for long. The sequence numbers must outlast that.
-            self.accumulator.withdraw(name)
+            # Deleted, or expired from the metadata. The queues stay, as their sequence numbers must not start again.
+            self.accumulator.clear_leaders(name)
         else:
             leaders = [snapshot.leader(name, number) for number in range(len(info.partitions))]
             self.accumulator.update(name, leaders, recreated=bool(snapshot.recreated(self._topic_ids(name))))
             self._ids[name] = info.topic_id
-            # What was for partitions that are gone has failed.
-            self.room_freed()
+            # Batches of removed partitions have failed, which freed memory.
+            self.memory_freed()
         self._order_changed(name)
 
     def _topic_ids(self, name: str) -> dict[str, bytes]:
         return {name: self._ids[name]} if name in self._ids else {}
 
     def _order_changed(self, topic: str) -> None:
-        """Have calls append at once that need not wait: to topics that are known and that no other call waits for."""
+        """Allow or forbid appending without :class:`Buffer`: only to a known topic that no call waits to append to."""
         queues = self.accumulator.topics.get(topic)
         ready = self.closed is None and not self._order.waits(topic) and topic in self._cluster.snapshot.topics
         self._appender._set_ready(topic, queues if ready else None)
@@ -234,16 +234,16 @@ class Buffer:
             async with timeout_at(deadline):
                 await turn
         except asyncio.TimeoutError:
-            raise self._no_room() from None
+            raise self._memory_timeout() from None
 
-    async def _let_others(self) -> None:
-        """Let other tasks have their turn of the loop, if this one never had to wait for long enough."""
-        if self._loop.time() - self._yielded > LONGEST_STRETCH:
+    async def _yield_to_others(self) -> None:
+        """Let other tasks run if this one has not waited for :data:`MAX_LOOP_HOLD`."""
+        if self._loop.time() - self._yielded > MAX_LOOP_HOLD:
             await asyncio.sleep(0)
             self.task_has_waited()
 
-    async def _when_room(self, add: Callable[[], T | None], deadline: float) -> T:
-        """What ``add`` gives as soon as there is room for it, in the order of the calls that wait."""
+    async def _when_memory_free(self, add: Callable[[], T | None], deadline: float) -> T:
+        """Call ``add`` until it returns a result, which it does once memory is free; waiting calls proceed in order."""
         added = None if self._turn.locked() else add()
         if added is not None:
             return added
@@ -257,10 +257,10 @@ class Buffer:
                     self._room.clear()
                     await self._room.wait()
         except asyncio.TimeoutError:
-            raise self._no_room() from None
+            raise self._memory_timeout() from None
 
-    def _no_room(self) -> DeadlineError:
-        return DeadlineError(f"no room within max_block_ms={self._max_block * 1000:g}: {self._full()}")
+    def _memory_timeout(self) -> DeadlineError:
+        return DeadlineError(f"no memory free within max_block_ms={self._max_block * 1000:g}: {self._full()}")
 
     def _full(self) -> str:
         return f"{self.accumulator.used} of buffer_memory={self._memory} bytes are in use"

@@ -1,4 +1,9 @@
-"""What became of a batch's records, and who wants to know."""
+"""The result of a batch, shared by the deliveries of all its records.
+
+A delivery is two numbers and a reference to the batch's outcome: millions of records need no future each. The outcome
+outlives the batch, whose bytes are freed when it is done. A failure that no delivery was asked for is logged when the
+outcome is garbage-collected, and counted: an error that passes silently here is data lost silently.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,8 @@ class DeliveryContext:
     """What all outcomes of a producer share.
 
     Attributes:
-        loop: The event loop in which outcomes become known; None where they are not waited for.
-        unobserved_failures: Records that failed without anybody asking for their outcome.
+        loop: The producer's event loop; None before it is started.
+        unobserved_failures: Records that failed and whose outcome was never retrieved.
     """
 
     def __init__(self) -> None:
@@ -27,16 +32,16 @@ class DeliveryContext:
 
 @twin("posting")
 class ProduceResult:
-    """Where a batch is, once it is in the log.
+    """Where a batch was written (Java's ``ProduceRequestResult``). A base class for the compiled twin.
 
     Attributes:
-        topic: The topic it went to.
+        topic: The topic.
         partition: The partition.
-        done: Whether the outcome of its records is known.
-        written: Whether they are all in the log, one offset after the other: then what follows says where.
-        base_offset: Offset of the first record; -1 when not known.
-        append_time: The broker's timestamp for all of them (ms), or -1.
-        observed: Whether anybody has asked.
+        done: Whether the outcome is known.
+        written: Whether all records are in the log at consecutive offsets; then the fields below are valid.
+        base_offset: Offset of the first record; -1 if unknown.
+        append_time: The broker's timestamp for all records (ms), with LogAppendTime; else -1.
+        observed: Whether a caller has retrieved the result, or the error, of any record.
     """
 
     __slots__ = ("append_time", "base_offset", "done", "observed", "partition", "topic", "written")
@@ -52,11 +57,11 @@ class ProduceResult:
 
 
 class Outcome(ProduceResult):
-    """The outcome of a batch's records. Deliveries hold it, not the batch, whose bytes go when it is done.
+    """The outcome of a batch's records. Every one is completed or failed exactly once.
 
     Attributes:
-        count: How many records, once done.
-        error: Why not all are in the log, once done.
+        count: Number of records, once done.
+        error: Why not all records are in the log, once done; None if they are.
         context: What it shares with the producer's other outcomes.
     """
 
@@ -67,7 +72,7 @@ class Outcome(ProduceResult):
         self.count = 0
         self.error: KafkaError | None = None
         self.context = context
-        # A dictionary for its order, and since thousands may be forgotten at once.
+        # A dict as an ordered set: thousands of callbacks can be removed at once.
         self._waiting: dict[Callable[[], object], None] = {}
         self._record_errors: dict[int, KafkaError] = {}
         self._parts: Sequence[Outcome] = ()
@@ -78,7 +83,7 @@ class Outcome(ProduceResult):
         return f"{what} for {TopicPartition(self.topic, self.partition)}"
 
     def complete(self, count: int, base_offset: int, append_time: int) -> None:
-        """All ``count`` records are in the log. Tells who waits."""
+        """Complete: all ``count`` records are in the log. Runs the callbacks."""
         self.count = count
         self.base_offset = base_offset
         self.append_time = append_time
@@ -86,12 +91,12 @@ class Outcome(ProduceResult):
         self._close()
 
     def fail(self, count: int, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
-        """None of them is, or none that is known of. Tells who waits.
+        """Fail: the records are not in the log, or it is unknown whether they are. Runs the callbacks.
 
         Args:
-            count: How many there are.
+            count: Number of records.
             error: Why.
-            record_errors: More precisely for single records, by place in the batch (KIP-467).
+            record_errors: Errors of single records by their index in the batch (KIP-467).
         """
         self.count = count
         self.error = error
@@ -99,7 +104,7 @@ class Outcome(ProduceResult):
         self._close()
 
     def split_into(self, parts: Sequence[tuple[Outcome, int]]) -> None:
-        """From now on ``parts``, with the number of their records, together stand for this one."""
+        """Replace this outcome by those of the batch's parts, given with their record counts."""
         self._parts = [part for part, _ in parts]
         for part, count in parts:
             part.count = count
@@ -112,7 +117,7 @@ class Outcome(ProduceResult):
             wake()
         parent, self._parent = self._parent, None
         if parent is not None:
-            # Whoever holds a record of a part asks the parent.
+            # Deliveries refer to the parent only, so the parent alone reports unobserved failures.
             self.observed = True
             parent.error = parent.error or self.error
             if all(part.done for part in parent._parts):
@@ -121,21 +126,21 @@ class Outcome(ProduceResult):
 
     @property
     def failed(self) -> int:
-        """How many of its records have failed."""
+        """Number of its records that failed."""
         if self._parts:
             return sum(part.failed for part in self._parts)
         return 0 if self.error is None else self.count
 
     def add_done_callback(self, wake: Callable[[], object]) -> None:
-        """Call ``wake`` once the outcome is known."""
+        """Call ``wake`` when the outcome is known. It must not be known yet."""
         self._waiting[wake] = None
 
     def remove_done_callback(self, wake: Callable[[], object]) -> None:
-        """Undo :meth:`add_done_callback`."""
+        """Remove a callback that was added by :meth:`add_done_callback`."""
         self._waiting.pop(wake, None)
 
     def record_result(self, index: int, timestamp: int) -> RecordMetadata | KafkaError:
-        """What became of the record at ``index``, which was given ``timestamp``. It must be done."""
+        """Return the result of the record at ``index``, which had ``timestamp``. The outcome must be done."""
         self.observed = True
         for part in self._parts:
             if index < part.count:
@@ -151,14 +156,17 @@ class Outcome(ProduceResult):
         )
 
     def batch_result(self, timestamp: int) -> RecordMetadata | KafkaError:
-        """Where the first record is, which was given ``timestamp``; why not all are in the log, if so. It must be
-        done."""
+        """Return the first record's metadata, or the error if not all records were written. It must be done."""
         self.observed = True
         return self.record_result(0, timestamp) if self.error is None else self.error
 
     def __del__(self) -> None:
-        # Nobody can ask any more. An error that passes silently here is data that is lost silently.
         if getattr(self, "error", None) is not None and not self.observed:
             failed, where = self.failed, TopicPartition(self.topic, self.partition)
             self.context.unobserved_failures += failed
-            log.error("%d records for %s were not delivered, and nobody asked: %s", failed, where, self.error)
+            log.error(
+                "%d records for %s were not delivered, and their deliveries were never awaited: %s",
+                failed,
+                where,
+                self.error,
+            )

@@ -166,7 +166,7 @@ class Producer(RecordAppender):
             self._settings,
             self._config.request_timeout,
             on_metadata=self._buffer.update_topics,
-            on_settled=self._buffer.room_freed,
+            on_batches_done=self._buffer.memory_freed,
             on_failure=self._failed,
         )
         self._buffer.open(self._cluster, self._sender.timer)

@@ -1,4 +1,4 @@
-"""Who an idempotent producer is to the brokers (InitProducerId, KIP-98)."""
+"""The idempotent producer's id and epoch (InitProducerId; KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ log = logging.getLogger("aiokproto.producer")
 
 
 class ProducerId(NamedTuple):
-    """Producer id, and the epoch that its partitions begin with."""
+    """Producer id and first epoch, as InitProducerId returned them. Each partition bumps the epoch for itself."""
 
     id: int
     epoch: int
 
 
 class ProducerIdManager:
-    """The producer id: had from the brokers, and given up where no partition can go on with it.
+    """Acquires the producer id, and discards it when a partition cannot continue with it.
 
     Attributes:
-        current: The id; None while there is none.
+        current: The id; None before it is acquired and after it is discarded.
     """
 
     def __init__(self, cluster: ClusterClient, request_timeout: float) -> None:
@@ -36,15 +36,15 @@ class ProducerIdManager:
         self._cluster = cluster
         self._request_timeout = request_timeout
 
-    async def ask(self, retrying: Callable[[KafkaError], None], refused: Callable[[KafkaError], None]) -> None:
-        """Ask for an id until there is one, or it is refused. Cancelled, there is none.
+    async def acquire(self, retrying: Callable[[KafkaError], None], refused: Callable[[KafkaError], None]) -> None:
+        """Request an id until there is one or the broker rejects the request. Cancelling leaves :attr:`current` None.
 
         Args:
-            retrying: Called with the reason before another attempt.
-            refused: Called with the reason when there will be no id for now.
+            retrying: Called with the error before each retry.
+            refused: Called with the error if it is not retried.
 
         Raises:
-            KafkaError: The producer cannot go on.
+            KafkaError: The error ends the producer.
         """
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
         attempt = 0
@@ -66,19 +66,21 @@ class ProducerIdManager:
                 log.warning("no producer id yet, attempt %d: %s", attempt, error)
                 await asyncio.sleep(self._cluster.backoff(attempt))
 
-    def renew_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
-        """Give the id up where the partition cannot go on with the next epoch of its own."""
+    def discard_for(self, queue: PartitionQueue, *, refused: bool = False) -> None:
+        """Discard the id if the partition cannot bump its epoch: it is exhausted, or the broker rejected the id."""
         current = self.current
         if current is not None and queue.producer[0] == current.id and (refused or queue.epochs_exhausted):
             self.current = None
 
 
 def _advised(error: KafkaError) -> KafkaError:
-    """A clearer error for users who never asked for idempotence, where it is the default that fails."""
-    advice = "enable_idempotence=False does without a producer id"
+    """Add a remedy to the error: idempotence is on by default, so users may not know that they use it."""
+    advice = "use enable_idempotence=False, which needs no producer id"
     if isinstance(error, AuthorizationError):
         clearer: KafkaError = AuthorizationError(
-            error.code, error.context, f"the right IdempotentWrite is missing; {advice}"
+            error.code,
+            error.context,
+            "the IdempotentWrite permission is missing; grant it, or use enable_idempotence=False (no producer id)",
         )
     elif isinstance(error, UnsupportedVersionError):
         clearer = UnsupportedVersionError(f"{error}; {advice}")

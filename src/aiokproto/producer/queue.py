@@ -1,4 +1,10 @@
-"""The batches of one partition, in order, and the sequence numbers that keep them so."""
+"""The batches of one partition in order, and their sequence numbers (KIP-98, KIP-360).
+
+Batches move ``open`` → ``closed`` → ``in_flight``, and back to ``closed`` for a retry. ``number`` is a batch's place in
+the order of the calls; it never changes, so a retry finds its place again. Sequence numbers are assigned when a batch
+is first sent, not before: one that expires while waiting leaves no gap. The package says why several batches in
+flight need a leader that has acknowledged one.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +18,30 @@ from aiokproto.types import TopicPartition
 
 MAX_EPOCH = 0x7FFF
 
-
 CONFIRMED_FOR = 60.0
-"""Seconds without a batch after which a broker may have forgotten the producer (``producer.id.expiration.ms``)."""
+"""Seconds without a batch after which the leader counts as one without state for this producer id.
+
+Brokers expire it (``producer.id.expiration.ms``, a day by default); the client does not know their setting.
+"""
 
 
 class SequenceRestart(Enum):
-    """Whether the partition's sequence numbers restart, under the next epoch (KIP-360)."""
+    """Whether, and when, the partition's sequence numbers restart at 0 in the next epoch (KIP-360)."""
 
     NO = auto()
     AFTER_SEQUENCED = auto()
-    """Once every batch that has a number is done. One that failed may or may not be in the log: batches after it that
-    were sent as well keep their numbers, so that they cannot be written twice."""
+    """Once every batch with a sequence number has an outcome. A batch that failed may or may not be in the log. Batches
+    sent after it keep their sequence numbers, because with new ones the broker could write them twice."""
     NOW = auto()
-    """As soon as nothing is under way: the broker has refused the oldest batch, so those after it are not in the log
-    either."""
+    """Once nothing is in flight: the broker rejected the oldest batch, so those after it are not in the log either."""
 
 
 @twin("posting")
 class OpenBatchSlot:
-    """Where records of a partition go.
+    """The open batch of a partition. A base class of its own for the compiled twin, which reads it for every record.
 
     Attributes:
-        open: The batch that takes them; None until the next record.
+        open: The batch that records are appended to; None until the next record.
     """
 
     __slots__ = ("open",)
@@ -46,23 +53,24 @@ class OpenBatchSlot:
 class PartitionQueue(OpenBatchSlot):
     """The batches of one partition.
 
-    In order: those in flight, those waiting (``closed``: retries first), and the one that takes records (``open``).
+    Their order is: ``in_flight``, ``closed`` (retries first), ``open``.
 
     Attributes:
         where: The partition.
-        leader: Node id of its leader, None when there is none.
-        gone: Why nothing can be written to it any more.
-        closed: Full or returned batches.
-        in_flight: Sent and not answered.
-        sent_to: Node id of the broker that has, or had, what is in flight.
+        leader: Node id of its leader, or None.
+        gone: Why the partition does not exist any more; None while it does.
+        closed: Batches that wait to be sent: full ones, and retries.
+        in_flight: Batches sent, without a response.
+        sent_to: Node id of the broker that the last batch was sent to.
         sent_at: When the last batch was sent (s).
-        confirmed_by: Node id of a broker that has acknowledged a batch, and failed none since.
-        last_size: Bytes that the last batch came to, before compression.
-        due: The open batch goes out as it is at the next chance.
-        retry_at: Nothing is sent before (s).
-        producer: Producer id and epoch that the sequence numbers belong to.
-        next_sequence: The number for the next record.
-        restart: Whether the numbers must restart.
+        confirmed_by: Node id of a broker that has acknowledged a batch and failed none since.
+        last_size: Bytes of the last closed batch, before compression.
+        due: Whether the open batch is to be sent as it is: its linger has ended.
+        retry_at: Backoff: nothing is sent before this time (s).
+        producer: Producer id and epoch of the sequence numbers.
+        next_sequence: The sequence number of the next record.
+        restart: Whether the sequence numbers must restart.
+        numbered: How many batches have a ``number``.
     """
 
     __slots__ = (
@@ -102,19 +110,19 @@ class PartitionQueue(OpenBatchSlot):
         self.numbered = 0
 
     def number(self) -> int:
-        """A place in the order, for a new batch."""
+        """Return a new batch's place in the order of the partition's batches."""
         self.numbered += 1
         return self.numbered
 
     def close_open(self) -> ProducerBatch | None:
-        """Move the open batch to those that wait; returns it."""
+        """Move the open batch to the closed ones, and return it."""
         batch, self.open, self.due = self.open, None, False
         if batch is not None:
             self.closed.append(batch)
         return batch
 
     def requeue(self, *batches: ProducerBatch) -> None:
-        """Put batches that were in flight back where they belong. Parts of a split batch share its number."""
+        """Put batches that were in flight back at their place in the order. Parts of a split batch share its number."""
         place = 0
         while place < len(self.closed) and self.closed[place].number < batches[0].number:
             place += 1
@@ -122,7 +130,7 @@ class PartitionQueue(OpenBatchSlot):
             self.closed.insert(place, batch)
 
     def discard(self, batch: ProducerBatch) -> None:
-        """Take a batch out wherever it is."""
+        """Remove a batch from wherever it is."""
         if batch is self.open:
             self.open = None
             self.due = False
@@ -132,14 +140,14 @@ class PartitionQueue(OpenBatchSlot):
             self.closed.remove(batch)
 
     def sendable(self, in_flight_limit: int) -> bool:
-        """Whether order allows the next batch to be sent.
+        """Whether the next batch can be sent without endangering the order.
 
-        Several batches are in flight only to a broker that has acknowledged one of this partition. A broker that knows
-        nothing of the producer takes any first sequence number: if it refused the first batch of several, for want of
-        replicas say, it would take the second, and the first could be written only behind it. For the same reason
-        nothing is sent to a new leader while the old one has batches unanswered.
+        Several batches are in flight only to a leader that has acknowledged one of this partition. A broker without
+        state for the producer id accepts any first sequence number: if it rejected the first of several batches
+        (NOT_ENOUGH_REPLICAS, say), it would accept the second, and the first could only be written behind it. For the
+        same reason nothing is sent to a new leader while the old one has batches in flight.
 
-        A retry is in flight alone: if it failed again, the batch behind it could get ahead.
+        A retry is in flight alone: if it failed again, the batch behind it could overtake it.
         """
         if not self.in_flight:
             return True
@@ -151,7 +159,7 @@ class PartitionQueue(OpenBatchSlot):
         return not next_is_retry and self.in_flight[0].attempts <= 1
 
     def take(self, now: float) -> ProducerBatch:
-        """Move the first waiting batch, which must exist, in flight."""
+        """Move the first waiting batch to those in flight, and return it. There must be one."""
         if not self.closed:
             self.close_open()
         if not self.in_flight and now - self.sent_at > CONFIRMED_FOR:
@@ -166,7 +174,7 @@ class PartitionQueue(OpenBatchSlot):
     # -- sequence numbers (KIP-98)
 
     def assign(self, batch: ProducerBatch, producer: tuple[int, int]) -> None:
-        """Give a batch that is about to be sent its sequence number, unless it has one from an earlier attempt.
+        """Assign a sequence number to a batch that is about to be sent, unless it has one from an earlier attempt.
 
         Args:
             batch: The batch, already taken.
@@ -183,7 +191,7 @@ class PartitionQueue(OpenBatchSlot):
 
     def _restart_numbers(self, producer: tuple[int, int]) -> None:
         producer_id, epoch = self.producer
-        # An id that the producer has not exchanged meanwhile goes on with the next epoch; the broker fences the last.
+        # The same producer id continues with the next epoch; that fences late batches of the epoch before.
         self.producer = (producer_id, epoch + 1) if producer_id == producer[0] else producer
         self.next_sequence = 0
         self.restart = SequenceRestart.NO
@@ -202,7 +210,7 @@ class PartitionQueue(OpenBatchSlot):
         return min(candidates, key=lambda batch: batch.number, default=None)
 
     def require_restart(self, restart: SequenceRestart) -> None:
-        """Begin numbers anew; the stricter demand wins."""
+        """Request a restart of the sequence numbers; NOW wins over AFTER_SEQUENCED."""
         if self.restart is not SequenceRestart.NOW:
             self.restart = restart
 
@@ -215,8 +223,8 @@ class TopicQueues:
         name: The topic's name.
         queues: One per partition.
         available: Partitions with a leader.
-        sticky: Where records without a key go for now.
-        sticky_bytes: What went to that partition since it was chosen.
+        sticky: The queue for records without a key, until a batch is full (KIP-480, KIP-794).
+        sticky_bytes: Bytes written to that partition since it was chosen.
     """
 
     __slots__ = ("available", "name", "queues", "sticky", "sticky_bytes")

@@ -1,4 +1,9 @@
-"""What the answers of brokers, and their absence, mean for batches."""
+"""Apply Produce responses, and errors without a response, to batches: complete, retry, split, restart or fail.
+
+Which of these is decided by :func:`aiokproto.failures.classify` (table ``failures/producing.py``). This module carries
+it out: for NOT_LEADER_OR_FOLLOWER, ``_retry`` refreshes the metadata, and applies the new leader that the
+response may name (KIP-951).
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,10 @@ log = logging.getLogger("aiokproto.producer")
 
 
 class ProduceResponseHandler:
-    """Finishes, retries, splits or fails batches."""
+    """Gives each batch of a request its outcome, or returns it to its queue."""
 
     def __init__(self, cluster: ClusterClient, accumulator: Accumulator, producer_ids: ProducerIdManager) -> None:
-        """Make a handler; must be called in the running loop."""
+        """Create a handler in the running loop."""
         self._cluster = cluster
         self._accumulator = accumulator
         self._producer_ids = producer_ids
@@ -32,12 +37,12 @@ class ProduceResponseHandler:
         """Apply the result of a request to its batches.
 
         Raises:
-            KafkaError: The producer cannot go on.
+            KafkaError: The error ends the producer.
         """
-        # Those done meanwhile have expired. That they were acknowledged after all must not be reported any more.
+        # Batches that are done have expired meanwhile: their outcome was reported and cannot change any more.
         batches = [batch for batch in batches if not batch.done]
         if isinstance(result, ProduceResponse):
-            self._answered(node, request, batches, result)
+            self._responded(node, request, batches, result)
         elif isinstance(result, KafkaError):
             self._failed(batches, result)
         else:
@@ -45,12 +50,12 @@ class ProduceResponseHandler:
                 self._accumulator.complete(batch, -1)
 
     def fail(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
-        """Give up a batch."""
+        """Fail a batch, and discard the producer id if its partition has no epoch left."""
         self._accumulator.fail(batch, error, record_errors)
-        self._producer_ids.renew_for(self._accumulator.queue(batch))
+        self._producer_ids.discard_for(self._accumulator.queue(batch))
 
     def _failed(self, batches: list[ProducerBatch], error: KafkaError) -> None:
-        """No answer: the batches may or may not be in the log. An idempotent producer asks again and finds out."""
+        """Handle an error without a response: the batches may or may not be in the log. A retry finds out."""
         action = classify(error, Situation(ProduceRequest.api_key))
         if action is Action.STOP:
             raise error
@@ -60,59 +65,61 @@ class ProduceResponseHandler:
             if action is Action.FAIL:
                 self.fail(batch, error)
             else:
-                # The sink waits before it tries the broker again. A new leader is no reason to wait.
+                # Without a backoff of the partition: the sink has one for the broker, and a new leader needs none.
                 self._accumulator.retry(batch, error, self._loop.time())
 
-    def _answered(
+    def _responded(
         self, node: int, request: ProduceRequest, batches: list[ProducerBatch], response: ProduceResponse
     ) -> None:
         names = {topic.topic_id: topic.name for topic in request.topic_data}
-        unanswered: dict[tuple[str | None, int], ProducerBatch] = {batch.where: batch for batch in batches}
+        missing: dict[tuple[str | None, int], ProducerBatch] = {batch.where: batch for batch in batches}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id)
-            for answer in topic.partition_responses:
-                batch = unanswered.pop((name, answer.index), None)
+            for partition in topic.partition_responses:
+                batch = missing.pop((name, partition.index), None)
                 if batch is not None:
-                    self._partition_answered(node, batch, answer)
-        for batch in unanswered.values():
-            error = DecodeError(f"Produce to broker {node}: the response leaves out {batch.where}")
+                    self._partition_responded(node, batch, partition)
+        for batch in missing.values():
+            error = DecodeError(f"Produce to broker {node}: the response lacks {batch.where}")
             self._accumulator.retry(batch, error, self._retry_at(batch))
 
-    def _partition_answered(self, node: int, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
+    def _partition_responded(self, node: int, batch: ProducerBatch, response: PartitionProduceResponse) -> None:
         accumulator = self._accumulator
-        if not answer.error_code:
-            accumulator.complete(batch, answer.base_offset, answer.log_append_time_ms)
+        if not response.error_code:
+            accumulator.complete(batch, response.base_offset, response.log_append_time_ms)
             return
-        code = ErrorCode(answer.error_code)
-        error = error_for(code, f"Produce to {batch.where} on broker {node}", answer.error_message)
+        code = ErrorCode(response.error_code)
+        error = error_for(code, f"Produce to {batch.where} on broker {node}", response.error_message)
         idempotent, divisible = batch.sequence >= 0, batch.count > 1
         action = classify(code, Situation(ProduceRequest.api_key, idempotent=idempotent, divisible=divisible))
         if action is Action.ACCEPT:
             accumulator.complete(batch, -1)
         elif action is Action.SPLIT_BATCH:
-            log.debug("%s: split, as the broker takes no batch of %d bytes", batch, batch.wire_size)
+            log.debug("%s: too large for the broker (%d bytes), split", batch, batch.wire_size)
             self._split(batch, error)
         elif action in (Action.RESTART_SEQUENCE, Action.NEW_PRODUCER_ID):
-            log.warning("%s: sequence %d refused, producer %s: %s", batch, batch.sequence, batch.producer, error)
+            log.warning("%s: sequence %d rejected, producer %s: %s", batch, batch.sequence, batch.producer, error)
             accumulator.restart(batch, error, self._retry_at(batch))
-            self._producer_ids.renew_for(accumulator.queue(batch), refused=action is Action.NEW_PRODUCER_ID)
+            self._producer_ids.discard_for(accumulator.queue(batch), refused=action is Action.NEW_PRODUCER_ID)
         elif action is Action.STOP:
             raise error
         elif action is Action.FAIL:
-            refused = {entry.batch_index: entry.batch_index_error_message for entry in answer.record_errors}
-            self.fail(batch, error, invalid_records(batch, refused, error) if refused else None)
+            rejected = {entry.batch_index: entry.batch_index_error_message for entry in response.record_errors}
+            self.fail(batch, error, invalid_records(batch, rejected, error) if rejected else None)
         else:
-            self._retry(batch, answer, error, refresh=action is Action.REFRESH_METADATA)
+            self._retry(batch, response, error, refresh=action is Action.REFRESH_METADATA)
 
     def _retry(
-        self, batch: ProducerBatch, answer: PartitionProduceResponse, error: KafkaError, *, refresh: bool
+        self, batch: ProducerBatch, response: PartitionProduceResponse, error: KafkaError, *, refresh: bool
     ) -> None:
         if refresh:
             self._cluster.invalidate(str(error))
-        leader = answer.current_leader
-        led = leader.leader_id >= 0 and self._cluster.update_leader(*batch.where, leader.leader_id, leader.leader_epoch)
-        # A new leader that is known already is no reason to wait.
-        self._accumulator.retry(batch, error, self._loop.time() if led else self._retry_at(batch))
+        leader = response.current_leader
+        new_leader = leader.leader_id >= 0 and self._cluster.update_leader(
+            *batch.where, leader.leader_id, leader.leader_epoch
+        )
+        # No backoff if the response has named the new leader.
+        self._accumulator.retry(batch, error, self._loop.time() if new_leader else self._retry_at(batch))
 
     def _split(self, batch: ProducerBatch, error: KafkaError) -> None:
         try:

@@ -1,4 +1,10 @@
-"""Distributes what is ready to the sinks of the brokers, and ends what takes too long."""
+"""Drains ready batches to the brokers' sinks, and expires old ones (Java's ``Sender``).
+
+The sender is no task but a callback: the timer runs :meth:`Sender._run_once` after a call filled a batch, when a linger
+or a backoff ends, and after each response. Responses are handled in the loop iteration that reads them. A sender
+task would add a wake-up of the event loop in both places. Tasks are used for what can take long: following the
+metadata, acquiring a producer id, connecting.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +30,8 @@ LEADERLESS_PAUSE = 0.1
 class Sender:
     """Sends batches from :meth:`start` to :meth:`stop`.
 
-    It is no task but a round, which the alarm calls: a round sends what can be sent, and an answer is handled as it is
-    read, so neither waits for its turn of the loop. Tasks are only what may take long: following the cluster's
-    metadata, asking for a producer id, connecting.
-
     Attributes:
-        alarm: Set it when there is something to send.
+        timer: Schedule it when there is something to send.
     """
 
     def __init__(
@@ -40,28 +42,28 @@ class Sender:
         request_timeout: float,
         *,
         on_metadata: Callable[[ClusterSnapshot], None],
-        on_settled: Callable[[], None],
+        on_batches_done: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """Make a sender; must be called in the running loop.
+        """Create a sender in the running loop.
 
         Args:
-            cluster: The brokers.
-            accumulator: What there is to send.
+            cluster: Sends the requests.
+            accumulator: The batches.
             settings: The producer's options.
-            request_timeout: How long a broker may take to answer (s).
-            on_metadata: Called with each new snapshot of the cluster metadata, before anything is sent by it.
-            on_settled: Called after batches got their outcome, so that there is room again.
-            on_failure: Called once, if an error that nobody has foreseen, or the cancellation of one of its tasks,
-                ends it. What is in flight then has no outcome.
+            request_timeout: Longest wait for a response (s).
+            on_metadata: Called with each new metadata snapshot, before anything is sent with it.
+            on_batches_done: Called after batches got their outcome, which frees memory.
+            on_failure: Called once if an unexpected error, or the cancellation of one of its tasks, ends the sender.
+                Batches in flight have no outcome then.
         """
-        self.timer = Timer(self._round)
+        self.timer = Timer(self._run_once)
         self._cluster = cluster
         self._accumulator = accumulator
         self._settings = settings
         self._request_timeout = min(request_timeout, settings.limits.delivery_timeout)
         self._on_metadata = on_metadata
-        self._on_settled = on_settled
+        self._on_batches_done = on_batches_done
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._sinks: dict[int, Sink] = {}
@@ -69,15 +71,15 @@ class Sender:
         self._ended = False
         self._compression = CompressionPool()
         self._producer_ids = ProducerIdManager(cluster, self._request_timeout)
-        self._asking_for_id = False
+        self._acquiring_id = False
         self._responses = ProduceResponseHandler(cluster, accumulator, self._producer_ids)
 
     def start(self) -> None:
-        """Begin to send."""
-        self.spawn(self._follow())
+        """Start sending."""
+        self.spawn(self._follow_metadata())
 
     async def stop(self) -> None:
-        """Send no more, and wait until all tasks have ended."""
+        """Stop sending, and wait until all tasks have ended."""
         self._end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -97,16 +99,16 @@ class Sender:
 
     # -- rounds
 
-    def _round(self, now: float) -> None:
-        """Expire what is too old and send what can be sent."""
+    def _run_once(self, now: float) -> None:
+        """Expire old batches, then send all batches that can be sent (Java's ``Sender.runOnce``)."""
         if self._ended:
             return
         try:
             expired = self._accumulator.expire(now)
             for batch in expired:
-                self._producer_ids.renew_for(self._accumulator.queue(batch))
+                self._producer_ids.discard_for(self._accumulator.queue(batch))
             if expired:
-                self._on_settled()
+                self._on_batches_done()
             self._send_ready(now)
         except Exception as error:  # noqa: BLE001 - whatever it is, it ends the producer and not the loop's callback
             self._fail(error)
@@ -114,7 +116,7 @@ class Sender:
     def _send_ready(self, now: float) -> None:
         accumulator = self._accumulator
         while not self._settings.idempotent or self._producer_ids.current is not None:
-            drained = accumulator.drain(now, lambda node: self._sink(node).has_room())
+            drained = accumulator.drain(now, lambda node: self._sink(node).has_capacity())
             if drained.leaderless:
                 topics = {where.topic: None for where in drained.leaderless}
                 self._cluster.invalidate(f"{drained.leaderless[0]} has no leader", topics)
@@ -127,16 +129,17 @@ class Sender:
                 if drained.wake_at < INFINITY:
                     self.timer.call_at(drained.wake_at)
                 return
-        if accumulator.has_due(now) and not self._asking_for_id:
-            self._asking_for_id = True
-            self.spawn(self._ask_for_id())
-        # What has lingered long enough waits for the id: for its sake the alarm would ring in every turn of the loop.
-        deadline = accumulator.next_expiry() if self._asking_for_id else accumulator.next_deadline()
+        if accumulator.has_due(now) and not self._acquiring_id:
+            self._acquiring_id = True
+            self.spawn(self._acquire_producer_id())
+        # While a producer id is being acquired, ended lingers are not deadlines: they lie in the past, and the timer
+        # would run in every iteration of the loop.
+        deadline = accumulator.next_expiry() if self._acquiring_id else accumulator.next_deadline()
         if deadline < INFINITY:
             self.timer.call_at(deadline)
 
     def _assign_sequences(self, drained: Drained) -> None:
-        """In one go with taking the batches: the answer to one of their requests may give the producer id up."""
+        """Assign all sequence numbers before the first request is sent: its failure can discard the producer id."""
         if self._producer_ids.current is not None:
             for batches in drained.requests.values():
                 for batch in batches:
@@ -150,10 +153,10 @@ class Sender:
             )
         return sink
 
-    # -- what sinks report
+    # -- SinkListener
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as a task; however it ends before :meth:`stop`, unless by itself, ends the sender."""
+        """Run a coroutine as a task. An error, or its cancellation before :meth:`stop`, ends the sender."""
         task = self._loop.create_task(coroutine, name=f"aiokproto {getattr(coroutine, '__qualname__', 'producer')}")
         self._tasks.add(task)
         task.add_done_callback(self._task_ended)
@@ -165,8 +168,10 @@ class Sender:
         elif (error := task.exception()) is not None:
             self._fail(error)
 
-    def responded(self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
-        """A request has its result."""
+    def request_completed(
+        self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result
+    ) -> None:
+        """Apply a request's result to its batches."""
         if self._ended:
             return
         try:
@@ -174,38 +179,38 @@ class Sender:
         except Exception as error:  # noqa: BLE001 - as in a round
             self._fail(error)
             return
-        self._settled()
+        self._batches_done()
 
     def compression_failed(self, batch: ProducerBatch, error: Exception) -> None:
-        """A batch cannot be compressed."""
+        """Fail a batch that cannot be compressed."""
         if not self._ended:
             failure = KafkaError(f"{batch} cannot be compressed: {error!r}")
             failure.__cause__ = error
             self._responses.fail(batch, failure)
-            self._settled()
+            self._batches_done()
 
-    def room_freed(self) -> None:
-        """A sink can take requests again."""
+    def capacity_freed(self) -> None:
+        """Run again: a sink has capacity."""
         self.timer.call_soon()
 
-    def _settled(self) -> None:
-        self._on_settled()
-        # After those who wait for the batches: what they send on learning of it goes out in this turn of the loop.
+    def _batches_done(self) -> None:
+        self._on_batches_done()
+        # Scheduled after the callbacks of waiting tasks: what they post next is sent in the same loop iteration.
         self.timer.call_soon()
 
     # -- metadata
 
-    async def _follow(self) -> None:
+    async def _follow_metadata(self) -> None:
         while True:
             snapshot = self._cluster.snapshot
             self._on_metadata(snapshot)
             self.timer.call_soon()
             await self._cluster.wait_for_update(snapshot.generation)
 
-    async def _ask_for_id(self) -> None:
-        """Nothing is sent until there is an id. Batches expire meanwhile."""
-        await self._producer_ids.ask(self._id_delayed, self._id_refused)
-        self._asking_for_id = False
+    async def _acquire_producer_id(self) -> None:
+        """Acquire a producer id; nothing is sent before, and batches can expire."""
+        await self._producer_ids.acquire(self._id_delayed, self._id_refused)
+        self._acquiring_id = False
         self.timer.call_soon()
 
     def _id_delayed(self, error: KafkaError) -> None:
@@ -214,4 +219,4 @@ class Sender:
 
     def _id_refused(self, error: KafkaError) -> None:
         self._accumulator.fail_all(lambda _: error)
-        self._on_settled()
+        self._on_batches_done()

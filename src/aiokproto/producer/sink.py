@@ -1,4 +1,14 @@
-"""The requests of one broker."""
+"""One broker's Produce requests (franz-go's ``sink``): how many are in flight, compression, and backoff after failures.
+
+A sink that has had no response yet, or whose last request failed, has one request in flight. More would fail with it;
+and while a connection is being made, requests wait in separate tasks, where nothing keeps them in order.
+With a healthy connection a request is written synchronously by ``send_nowait``, so the order of :meth:`Sink.send`
+calls is the order on the wire.
+
+Large batches are compressed in threads. Their request waits in ``_queued``, and so does every later request with a
+batch of the same partition: sequence numbers are already assigned, and the broker would reject a gap. Requests for
+other partitions overtake it.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +31,29 @@ FIRST_VERSION = {Compression.ZSTD: 7}
 FIRST_VERSION_WITH_BATCHES = 3
 
 Result = ProduceResponse | KafkaError | None
-"""What became of a request. None: with ``acks=0`` there is no answer."""
+"""The result of a request: None with ``acks=0``, where there is no response."""
 
 
 class SinkListener(Protocol):
-    """What a sink reports, and to whom."""
+    """What a sink reports to the sender."""
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine as a task of the producer's."""
+        """Run a coroutine as a task of the producer."""
 
-    def responded(self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result) -> None:
-        """A request that was started has its result."""
+    def request_completed(
+        self, node: int, request: ProduceRequest, batches: list[ProducerBatch], result: Result
+    ) -> None:
+        """Called once for every request that was started, with its result."""
 
     def compression_failed(self, batch: ProducerBatch, error: Exception) -> None:
-        """A batch cannot be compressed, and is not sent."""
+        """Called when compression failed; the batch is not sent."""
 
-    def room_freed(self) -> None:
-        """A sink can take requests again, without having had a result."""
+    def capacity_freed(self) -> None:
+        """Called when the sink has capacity again without a result: after a backoff, or if all batches expired."""
 
 
 class _Queued:
-    """A request that is not written yet, and how many of its batches are still being compressed."""
+    """A request that is not written yet, and the number of its batches that are still being compressed."""
 
     __slots__ = ("batches", "compressing")
 
@@ -51,11 +63,7 @@ class _Queued:
 
 
 class Sink:
-    """Sends Produce requests to one broker.
-
-    It limits how many are unanswered, waits after a failure, and keeps the order of each partition while batches are
-    compressed. Whatever holds one broker's requests up, those of other brokers do not notice.
-    """
+    """Sends Produce requests to one broker. A slow or failing broker delays no requests to other brokers."""
 
     def __init__(
         self,
@@ -64,17 +72,17 @@ class Sink:
         settings: ProducerConfig,
         request_timeout: float,
         compression: CompressionPool,
-        events: SinkListener,
+        listener: SinkListener,
     ) -> None:
-        """Make a sink; must be called in the running loop.
+        """Create a sink in the running loop.
 
         Args:
-            node: The broker's id.
-            cluster: Connections.
+            node: The broker's node id.
+            cluster: Sends the requests.
             settings: The producer's options.
-            request_timeout: How long the broker may take to answer (s).
-            compression: Where batches are compressed.
-            events: Where to report.
+            request_timeout: Longest wait for a response (s).
+            compression: Threads that compress batches.
+            listener: Receives results.
         """
         self._node = node
         self._cluster = cluster
@@ -82,32 +90,31 @@ class Sink:
         self._timeout = request_timeout
         self._timeout_ms = round(request_timeout * 1000)
         self._compression = compression
-        self._events = events
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._queued: list[_Queued] = []
         self._in_flight = 0
-        # Until it has answered, a broker gets one request at a time: the others would fail with it, and while a
-        # connection is being made nothing keeps them in order.
+        # Whether the last request got a response; before the first one False. See the module's docstring.
         self._healthy = False
         self._failures = 0
         self._backoff: asyncio.TimerHandle | None = None
 
-    def has_room(self) -> bool:
-        """Whether another request may be sent now."""
+    def has_capacity(self) -> bool:
+        """Whether another request can be sent now."""
         limit = self._settings.limits.in_flight if self._healthy else 1
         return self._backoff is None and self._in_flight < limit
 
     def close(self) -> None:
-        """Start nothing more."""
+        """Start no more requests."""
         self._queued.clear()
         if self._backoff is not None:
             self._backoff.cancel()
 
     def send(self, batches: list[ProducerBatch]) -> None:
-        """Send batches of different partitions in one request, or in two: small ones need not wait for threads.
+        """Send batches of different partitions, in one request or two: small batches do not wait for compression.
 
-        It is written before this returns, unless batches must be compressed, or come behind others of their partition
-        that are.
+        The request is written before this returns, unless batches are compressed in threads, or wait for earlier
+        batches of their partition that are.
         """
         if self._settings.compression is Compression.NONE and not self._queued:
             self._in_flight += 1
@@ -139,29 +146,29 @@ class Sink:
             return
         error = future.exception()
         if isinstance(error, Exception) and not batch.done:
-            self._events.compression_failed(batch, error)
+            self._listener.compression_failed(batch, error)
         queued.compressing -= 1
         self._start_queued()
 
     def _start_queued(self) -> None:
-        """Start what is compressed, in the order of each partition."""
-        held: set[object] = set()
+        """Start the requests that are compressed, unless an earlier one has a batch of the same partition."""
+        blocked: set[object] = set()
         for queued in list(self._queued):
             where = {batch.where for batch in queued.batches}
-            if queued.compressing or not held.isdisjoint(where):
-                held |= where
+            if queued.compressing or not blocked.isdisjoint(where):
+                blocked |= where
             else:
                 self._queued.remove(queued)
                 self._start_rest(queued.batches)
 
     def _start_rest(self, batches: list[ProducerBatch]) -> None:
-        """Start a request with what has neither expired nor failed while it was compressed."""
+        """Start a request without the batches that expired or failed while it was being compressed."""
         left = [batch for batch in batches if not batch.done]
         if left:
             self._start(left)
         else:
             self._in_flight -= 1
-            self._events.room_freed()
+            self._listener.capacity_freed()
 
     def _start(self, batches: list[ProducerBatch]) -> None:
         """Write one request."""
@@ -178,10 +185,10 @@ class Sink:
             if written:
                 return
             self._healthy = False
-        self._events.spawn(self._connect_and_send(request, max_version, respond))
+        self._listener.spawn(self._connect_and_send(request, max_version, respond))
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
-        """The request, and the highest version it can have."""
+        """Return the request and the highest version that can carry it: by name, if a topic id is unknown (KIP-516)."""
         topics: dict[str, TopicProduceData] = {}
         known = self._cluster.snapshot.topics
         max_version = None
@@ -203,7 +210,7 @@ class Sink:
     async def _connect_and_send(
         self, request: ProduceRequest, max_version: int | None, respond: Callable[[Result], None]
     ) -> None:
-        """A request that has to wait: for a connection, or for room where no answer (``acks=0``) keeps it in bounds."""
+        """Send a request that has to wait: for a connection, or with ``acks=0`` for the socket's write buffer."""
         try:
             if not self._healthy:
                 await self._check_version()
@@ -213,13 +220,13 @@ class Sink:
             respond(error)
 
     async def _check_version(self) -> None:
-        """What is sent are batches of magic 2; brokers before 0.11 would take them for something else."""
+        """Raise unless the broker knows batches of magic 2 and the codec; brokers before 0.11 would store garbage."""
         version = await self._cluster.version(ProduceRequest, self._node)
         codec = self._settings.compression
         needed = FIRST_VERSION.get(codec, FIRST_VERSION_WITH_BATCHES)
         if version < needed:
             raise UnsupportedVersionError(
-                f"broker {self._node} takes Produce up to version {version}; record batches"
+                f"broker {self._node} supports Produce up to version {version}; record batches"
                 f"{f' with {codec.name.lower()}' if codec else ''} need {needed}"
             )
 
@@ -229,11 +236,11 @@ class Sink:
         if self._healthy:
             self._failures = 0
         elif self._backoff is None:
-            # Requests that fail together, with their connection, are one failure.
+            # All requests on a lost connection fail together: that is one failure for the backoff.
             self._failures += 1
             self._backoff = self._loop.call_later(self._cluster.backoff(self._failures), self._end_backoff)
-        self._events.responded(self._node, request, batches, result)
+        self._listener.request_completed(self._node, request, batches, result)
 
     def _end_backoff(self) -> None:
         self._backoff = None
-        self._events.room_freed()
+        self._listener.capacity_freed()

@@ -1,4 +1,4 @@
-"""Waiting for outcomes."""
+"""Wait for outcomes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 async def wait_done(outcome: Outcome) -> None:
     """Wait until an outcome is known.
 
-    Each caller has a future of its own: cancelling a task cancels the future that it waits on, and the others must not
-    notice.
+    Each caller waits on a future of its own: cancelling a task cancels the future it awaits, which must not cancel
+    the wait of other tasks.
 
     Raises:
-        ConfigurationError: It becomes known in another event loop than the running one.
+        ConfigurationError: The producer runs in another event loop.
     """
     if outcome.done:
         return
