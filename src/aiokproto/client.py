@@ -1,4 +1,4 @@
-"""Typed requests to any broker, and nothing on top."""
+"""The protocol client: typed requests to the right broker, and nothing on top."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Client:
-    """The whole protocol, one call: send a request, get its answer.
+    """Sends any request of the protocol, and returns its response.
 
     ::
 
@@ -26,15 +26,14 @@ class Client:
         from aiokproto.codec.messages.list_groups import ListGroupsRequest
 
         async with Client(bootstrap_servers="localhost:9092") as client:
-            answer = await client.request(ListGroupsRequest())
-            print([group.group_id for group in answer.groups])
+            response = await client.request(ListGroupsRequest())
+            print([group.group_id for group in response.groups])
 
-    Which broker is asked, in which version, and what is tried again is taken care of; error codes that do not pass by
-    themselves are in the answer. Made anywhere; bound to an event loop when started: in any other one its calls raise
-    ``ConfigurationError``.
+    It finds the broker, negotiates the version, and retries retriable errors; other error codes are left in the
+    response. It belongs to the event loop that started it: in any other one its calls raise ``ConfigurationError``.
 
-    After a broker has refused its credentials every call raises ``AuthenticationError``, those under way too; after the
-    end of an internal task, also by cancellation, ``ClientClosedError`` with the cause.
+    After a broker rejected this client every call raises ``AuthenticationError``, pending ones included; after an
+    internal task failed or was cancelled, ``ClientClosedError`` with the cause.
 
     Args:
         options: See :class:`~aiokproto.config.ConnectionOptions`; ``bootstrap_servers`` is required.
@@ -48,7 +47,7 @@ class Client:
 
     @property
     def snapshot(self) -> ClusterSnapshot:
-        """The cluster as last heard of; its topics are those that were asked for by name."""
+        """The newest cluster metadata; its topics are those requested by name."""
         return self._cluster.snapshot
 
     @property
@@ -57,23 +56,23 @@ class Client:
         return self._cluster.snapshot.brokers
 
     async def start(self, timeout_ms: float | None = None) -> None:
-        """Reach the cluster; ``async with`` does it.
+        """Connect to the cluster; ``async with`` calls it. If it fails or is cancelled, the client is closed.
 
         Args:
             timeout_ms: By default ``bootstrap_resolve_timeout_ms``.
 
         Raises:
-            BootstrapError: No bootstrap address could be used; NotKafkaError and AuthenticationError where that is all
-                there is to say.
-            ClientClosedError: It was started or closed before, or is closed meanwhile.
+            BootstrapError: No bootstrap address could be used. The text has each with its cause.
+            NotKafkaError, AuthenticationError: The same, if that is the cause at every address.
+            ClientClosedError: The client was started or closed before, or is closed meanwhile.
         """
         await self._cluster.start(_seconds(timeout_ms))
 
     async def close(self, timeout_ms: float = 5000) -> None:
-        """Close it within ``timeout_ms``. Calls under way raise ``ClientClosedError``. May be called again.
+        """Close within ``timeout_ms``. Pending calls raise ``ClientClosedError``. It can be called repeatedly.
 
         Raises:
-            ConfigurationError: It was started in another event loop, and can be closed in that one alone.
+            ConfigurationError: The client was started in another event loop; only that one can close it.
         """
         await self._cluster.close(timeout_ms / 1000)
 
@@ -85,43 +84,43 @@ class Client:
         timeout_ms: float | None = None,
         max_version: int | None = None,
     ) -> R:
-        """Send a request where it belongs, and again while that may help.
+        """Send a request to the broker that serves it, and retry retriable errors until the deadline.
 
-        One that concerns several brokers is divided among them, and the answers are joined: partitions among their
+        A request for several brokers is divided among them, and the responses are joined: partitions among their
         leaders (ListOffsets, DeleteRecords, OffsetForLeaderEpoch, DescribeProducers), groups and transactional ids
         among their coordinators, brokers' configurations among these (DescribeConfigs, AlterConfigs,
-        IncrementalAlterConfigs), ListGroups and ListTransactions to every broker. Each part has all the time of the
-        call for itself. Where a broker gives no answer, what it was asked for is in the response with an error code:
-        ``REQUEST_TIMED_OUT``, ``NETWORK_EXCEPTION``, or what the failure was. Not divided are Produce, Fetch,
-        ShareFetch and ShareAcknowledge, which belong to a session with one leader, and DescribeLogDirs, whose answers
-        do not say which broker they are from: ask each ``node``.
+        IncrementalAlterConfigs), ListGroups and ListTransactions to every broker. All parts have the
+        call's deadline. If a broker does not respond, its items are in the response with an error code:
+        ``REQUEST_TIMED_OUT``, ``NETWORK_EXCEPTION``, or that of the failure. Not divided are Produce, Fetch,
+        ShareFetch and ShareAcknowledge, which belong to a session with one leader, and DescribeLogDirs, whose
+        responses do not name the broker: pass each ``node``.
 
         Topics can be given by name or by id. Where the later versions of an API have ids only (Fetch, Produce,
         OffsetCommit, OffsetFetch), a request by name goes in an earlier one.
 
-        Cancelling gives up the wait; the broker may carry out what was sent.
+        Cancelling stops the wait; the broker may still execute what was sent.
 
         Args:
             request: Any request of :mod:`aiokproto.codec.messages`.
-            node: The broker to ask. By default what the request's ``route`` says: the controller, the coordinator of
-                its group or transactional id, the leader of its partitions, every broker, or any. What goes to a
-                given node is not divided.
-            key: The group or transactional id, where the request does not have it.
+            node: The broker's node id. By default the request's ``route`` determines it: the controller, the coordinator of
+                its group or transactional id, the leader of its partitions, every broker, or any. A request
+                to a given node is not divided.
+            key: The group or transactional id, if the request does not contain it.
             timeout_ms: For all attempts; by default ``default_api_timeout_ms``.
-            max_version: Use no higher version; by default the last that both sides have and that can carry the names of
-                topics, where they are given without ids.
+            max_version: Highest version to use; by default the highest that both sides support, and that can carry
+                topic names if the request has no topic ids.
 
         Returns:
-            The answer, whatever error codes are in it, save retriable ones that hold for all of it: these are retried.
+            The response, with any error codes except retriable ones for the whole response: these are retried.
 
         Raises:
-            DeadlineError: Names the attempts and the last failure. If the request was divided: of all parts.
-            PartialResponseError: Some brokers gave no answer, and the response has no place to say so (ListGroups,
-                ListTransactions); it has what the others answered.
-            UnsupportedVersionError: The broker has no version that fits.
+            DeadlineError: With the number of attempts and the last failure. For a divided request: all parts timed out.
+            PartialResponseError: Some brokers did not respond, and the response has no field for an error (ListGroups,
+                ListTransactions). It has the response of the others.
+            UnsupportedVersionError: Client and broker have no version in common.
             EncodeError: The version cannot carry the request.
-            ConfigurationError: It is not clear whom to ask.
-            BrokerError: The coordinator cannot be found for good.
+            ConfigurationError: Neither the request nor the arguments determine the broker.
+            BrokerError: The coordinator lookup failed with an error that is not retried.
         """
         return await self._cluster.request(
             request, node=node, key=key, timeout=_seconds(timeout_ms), max_version=max_version
@@ -130,32 +129,33 @@ class Client:
     async def metadata(
         self, topics: Iterable[str] | None = None, timeout_ms: float | None = None
     ) -> Mapping[str, TopicInfo]:
-        """Topics by name, from the snapshot or asked for; None: all that exist, asked for with each call.
+        """Return topics by name, from the snapshot if it has them. None requests all topics, with every call.
 
-        What is asked for by name stays in the snapshot for ``metadata_max_idle_ms`` after the last call.
+        Topics requested by name stay in the snapshot for ``metadata_max_idle_ms`` after the last call.
 
         Raises:
-            UnknownTopicError, InvalidTopicError, AuthorizationError: One of them cannot be had.
-            DeadlineError: No answer in time.
+            UnknownTopicError, InvalidTopicError, AuthorizationError: One of the topics is not available.
+            ConfigurationError: ``topics`` is not a list of names.
+            DeadlineError: No metadata in time.
         """
         return await self._cluster.topics(topics, _seconds(timeout_ms), keep=False)
 
     async def versions(self, node: int) -> dict[str, Versions]:
-        """The APIs that a broker serves and in which versions, by name, as it said when it was connected to.
+        """Return the version ranges of a broker's APIs by name, as it reported them when this client connected.
 
         Raises:
-            BrokerConnectionError: It cannot be reached.
-            DeadlineError: Not within ``request_timeout_ms``.
+            BrokerConnectionError: The broker cannot be reached.
+            DeadlineError: No connection within ``request_timeout_ms``.
         """
         ranges = await self._cluster.versions(node)
         return {api_name(api_key): versions for api_key, versions in ranges.items()}
 
     async def version(self, request_type: type[Request[Any]], node: int) -> int:
-        """The version in which that request would be sent there.
+        """Return the version that a request to this broker would have.
 
         Raises:
-            UnsupportedVersionError: The broker has no version that fits.
-            BrokerConnectionError: It cannot be reached.
+            UnsupportedVersionError: Client and broker have no version in common.
+            BrokerConnectionError: The broker cannot be reached.
         """
         return await self._cluster.version(request_type, node)
 

@@ -4,24 +4,24 @@
 
     KafkaError
     ├── ConfigurationError            an option is unknown, or its value cannot be used      (also ValueError)
-    ├── InvalidRecordError            a record that cannot be sent as it is                  (also ValueError)
+    ├── InvalidRecordError            a record is invalid                                    (also ValueError)
     ├── CodecError
-    │   ├── EncodeError               a message that its version cannot carry
-    │   └── DecodeError               bytes that are not what they were said to be
+    │   ├── EncodeError               a message has a value that its version cannot carry
+    │   └── DecodeError               bytes are not a valid message
     │       └── CorruptRecordError    … in a record batch
     ├── UnsupportedCompressionError   a codec that is unknown, or whose library is missing
     ├── UnsupportedVersionError       the broker has no version of an API that fits
     ├── BrokerConnectionError         no connection, or it was lost                          (also ConnectionError)
     │   ├── BootstrapError            none of the bootstrap addresses could be used
-    │   ├── NotKafkaError             what answers on that port does not speak Kafka
-    │   └── AuthenticationError       one side refused who the other is
-    ├── ResponseTooLargeError         an answer is longer than max_response_size
-    ├── DeadlineError                 a deadline passed; names what was waited for           (also TimeoutError)
-    ├── PartialResponseError          some of the brokers asked gave no answer
-    ├── BufferFullError               the producer's byte budget is used up
-    ├── ClientClosedError             the client was closed, or one of its tasks died
-    ├── CommitError                   offsets of partitions that are no longer ours
-    └── BrokerError                   a broker answered with an error code
+    │   ├── NotKafkaError             the peer does not speak Kafka
+    │   └── AuthenticationError       a certificate or credentials were rejected
+    ├── ResponseTooLargeError         a response is longer than max_response_size
+    ├── DeadlineError                 a deadline passed                                      (also TimeoutError)
+    ├── PartialResponseError          some brokers did not respond
+    ├── BufferFullError               try_post() would have to wait
+    ├── ClientClosedError             the client is closed, or one of its tasks failed
+    ├── CommitError                   the partitions are assigned to another member
+    └── BrokerError                   a response has an error code
         ├── UnknownTopicError · InvalidTopicError · TopicExistsError
         ├── MessageTooLargeError (also InvalidRecordError) · OffsetOutOfRangeError
         ├── AuthorizationError · FencedError · GroupError
@@ -40,75 +40,106 @@ from aiokproto.error_codes import ErrorCode, Policy
 
 
 class KafkaError(Exception):
-    """Base of all errors of this package."""
+    """Base class of all errors of this package; raised itself only where no subclass fits."""
 
 
 E = TypeVar("E", bound=KafkaError)
 
 
 class ConfigurationError(KafkaError, ValueError):
-    """An option is unknown, or its value cannot be used. The text names the option and what it takes."""
+    """An option or argument is unknown or invalid, or the client is used in another event loop than its own.
+
+    The text names the option and the values it takes: correct the call. Nothing was sent.
+    """
 
 
 class InvalidRecordError(KafkaError, ValueError):
-    """A record cannot be sent as given: wrong type, bad timestamp, unusable partition."""
+    """A record has a wrong type, timestamp, header or partition. Nothing of it was buffered: correct the record."""
 
 
 class CodecError(KafkaError, ValueError):
-    """Base of what the codec raises."""
+    """Base class of the codec's errors."""
 
 
 class EncodeError(CodecError):
-    """A message holds a value which the version it is written in cannot carry. Names message, version and field."""
+    """A message has a value that its version cannot carry. The text names message, version and field.
+
+    Use a version that has the field, or leave the field at its default.
+    """
 
 
 class DecodeError(CodecError):
-    """Bytes are not what they were said to be. Names message, version, field path and position."""
+    """Bytes are not a valid message of the expected type and version. The text names field path and position.
+
+    A response from a broker that is malformed hints at a proxy, a broken network device, or a bug on either side.
+    """
 
 
 class CorruptRecordError(DecodeError):
-    """A record batch is damaged: bad checksum, length or structure. Names the offset where it is known."""
+    """A record batch is damaged: wrong checksum, length or structure. The text has the offset where it is known.
+
+    The batch is damaged where it is stored: seek behind it to continue, and check the broker's disks.
+    """
 
 
 class UnsupportedCompressionError(KafkaError):
-    """A compression type is unknown, or the library it needs is not installed."""
+    """A compression codec is unknown, or its library is not installed; the text names the extra that installs it."""
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker supports no version of an API that this client, or this call, can use."""
+    """Client and broker have no version of an API in common; the text has both ranges. Upgrade the older one."""
 
 
 class BrokerConnectionError(KafkaError, ConnectionError):
-    """A connection to a broker could not be made, or was lost with requests under way."""
+    """A connection to a broker could not be made, or was lost with requests in flight.
+
+    Producer and consumer reconnect by themselves. A request that was in flight may have been executed.
+    """
 
 
 class BootstrapError(BrokerConnectionError):
-    """None of the bootstrap addresses could be used. The text has every address with what went wrong there."""
+    """No bootstrap address could be used. The text has every address with its cause.
+
+    Check ``bootstrap_servers``, that the brokers run, and that their listeners match ``security_protocol``.
+    """
 
 
 class NotKafkaError(BrokerConnectionError):
-    """What answers on that port does not speak the Kafka protocol, or speaks TLS where plain text was expected."""
+    """The peer does not speak the Kafka protocol, or expects TLS (or plain text) where the client does not.
+
+    Check the port, and ``security_protocol``.
+    """
 
 
 class AuthenticationError(BrokerConnectionError):
-    """One side did not accept who the other is: a certificate that is not trusted, or credentials that are refused."""
+    """Client or broker rejected the other's certificate or credentials. It is not retried, and ends the client.
+
+    Check ``ssl_context``: its certificate authorities, and the client certificate if the broker requires one.
+    """
 
 
 class ResponseTooLargeError(KafkaError):
-    """A broker announced an answer longer than ``max_response_size``, and lost its connection. It would answer
-    the same again: raise the option, or ask for less (a consumer by ``fetch_max_bytes``)."""
+    """A response is longer than ``max_response_size``; the connection was closed.
+
+    A retry gets the same response: raise ``max_response_size``, or request less (consumer: ``fetch_max_bytes``).
+    """
 
 
 class DeadlineError(KafkaError, TimeoutError):
-    """A deadline passed. The text says what was waited for, how long, and the last failure seen."""
+    """A deadline passed. The text has what was waited for, how long, and the last failure.
+
+    What was sent may have been executed. If the last failure is not the cause, raise the timeout that the text names.
+    """
 
 
 class PartialResponseError(KafkaError):
-    """A request was divided among brokers, some gave no answer, and the response has no place to say so.
+    """A request was divided among brokers, some did not respond, and the response has no field for an error.
+
+    Use ``response`` if a partial result is enough; otherwise retry.
 
     Attributes:
-        response: What the others answered, joined; of the class that answers the request.
-        failures: Why there is no answer from the rest, an error for each.
+        response: The joined response of the other brokers.
+        failures: One error for each broker that did not respond.
     """
 
     def __init__(self, message: str, response: Any, failures: tuple[KafkaError, ...]) -> None:
@@ -121,24 +152,33 @@ class PartialResponseError(KafkaError):
 
 
 class BufferFullError(KafkaError):
-    """The producer's byte budget is used up and the caller asked not to wait."""
+    """:meth:`Producer.try_post() <aiokproto.producer.Producer.try_post>` would have to wait for memory or metadata.
+
+    Retry later, use ``await post()``, or raise ``buffer_memory``.
+    """
 
 
 class ClientClosedError(KafkaError):
-    """The client is closed, or a task it lives by has died; then ``__cause__`` is what killed it."""
+    """The client is not started, is closed, or one of its internal tasks failed; then ``__cause__`` is that error.
+
+    A client is started once: create a new one.
+    """
 
 
 class CommitError(KafkaError):
-    """Offsets could not be committed since the group has given the partitions to someone else, or the group is gone."""
+    """Offsets were not committed: the group has assigned the partitions to another member, or removed this one.
+
+    Their records will be processed again. If it happens often, process faster or raise ``max_poll_interval_ms``.
+    """
 
 
 class BrokerError(KafkaError):
-    """A broker answered with an error code.
+    """A broker's response has an error code. Subclasses exist where callers react differently.
 
     Attributes:
         code: The code, an :class:`~aiokproto.error_codes.ErrorCode`.
-        context: What was asked, of whom: API, broker, topic-partition or group, as far as known.
-        detail: The broker's own message, where it gave one.
+        context: The request: API, broker, partition or group, as far as known.
+        detail: The broker's error message, or None.
     """
 
     def __init__(self, code: int, context: str = "", detail: str | None = None) -> None:
@@ -156,40 +196,46 @@ class BrokerError(KafkaError):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request can succeed later."""
+        """Whether Kafka classifies the code as retriable: the same request can succeed later."""
         return self.code.retriable
 
 
 class UnknownTopicError(BrokerError):
-    """The topic, or that partition of it, does not exist, or this client may not see it."""
+    """The topic or partition does not exist, or this client may not describe it. Create it, or grant DESCRIBE."""
 
 
 class InvalidTopicError(BrokerError):
-    """The topic's name is not one that Kafka takes."""
+    """The topic's name is invalid: it takes 1 to 249 of the characters ``a-z A-Z 0-9 . _ -``."""
 
 
 class TopicExistsError(BrokerError):
-    """The topic to be created is already there."""
+    """The topic to create exists already. Often this can be ignored."""
 
 
 class MessageTooLargeError(BrokerError, InvalidRecordError):
-    """A record, or a batch that cannot be split further, is larger than client or broker allow."""
+    """A record is larger than the client's or the topic's limit.
+
+    Raise ``max_request_size`` here and ``max.message.bytes`` on the topic, or send smaller records.
+    """
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """The log has no such offset, and ``auto_offset_reset`` says not to choose another."""
+    """The position is outside the log, and ``auto_offset_reset`` is ``"none"``. Seek to an offset that exists."""
 
 
 class AuthorizationError(BrokerError):
-    """The client is known but may not do this. The context names the resource."""
+    """The client is authenticated but not authorized. The context names the resource: grant the missing ACL."""
 
 
 class FencedError(BrokerError):
-    """Another instance with the same identity (producer epoch, group instance id) has taken over."""
+    """Another client with the same transactional id, producer id or group instance id has taken over.
+
+    Stop this client, and give each instance an id of its own.
+    """
 
 
 class GroupError(BrokerError):
-    """The group refuses this member or this request."""
+    """The group coordinator rejects this member or request; ``code`` has the reason (group id, session, protocol)."""
 
 
 _CLASSES: dict[ErrorCode, type[BrokerError]] = {
@@ -227,14 +273,14 @@ _HINTS: dict[ErrorCode, str] = {
 
 
 def copied(error: E) -> E:
-    """The same error for another call: an instance that is raised in several places collects all their tracebacks."""
+    """Return a copy of an error, to be raised by another call: one instance would collect the tracebacks of all."""
     again = copy(error)
     again.__cause__ = error.__cause__ or error
     return again
 
 
 def error_for(code: int, context: str = "", detail: str | None = None) -> BrokerError:
-    """The exception for a broker's error code; ``context`` says what was asked and of whom."""
+    """Return the exception for a broker's error code; ``context`` names the request and its target."""
     known = ErrorCode(code)
     if known in _CLASSES:
         return _CLASSES[known](known, context, detail)

@@ -406,9 +406,7 @@ async def test_a_cancelled_task_ends_the_producer_and_every_call_says_so(make: M
             producer.partitions_for("flights"),
         ]
         for call in calls:
-            with pytest.raises(
-                ClientClosedError, match=r"its task .*Sender._follow_metadata' was cancelled"
-            ):
+            with pytest.raises(ClientClosedError, match=r"its task .*Sender._follow_metadata' was cancelled"):
                 await call
         with pytest.raises(ClientClosedError, match="was cancelled"):
             producer.try_post("flights", b"0")

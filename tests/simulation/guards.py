@@ -125,9 +125,9 @@ MUTANTS = (
         "        if task.cancelled():\n            str(",
     ),
     Mutant(
-        "waiting for a producer id sets no alarm in the past",
+        "waiting for a producer id sets no timer in the past",
         "producer/sender.py",
-        "accumulator.next_expiry() if self._asking_for_id else accumulator.next_deadline()",
+        "accumulator.next_expiry() if self._acquiring_id else accumulator.next_deadline()",
         "accumulator.next_deadline()",
     ),
     Mutant(

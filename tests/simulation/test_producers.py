@@ -281,7 +281,9 @@ async def recreate(cluster: Cluster, partitions: int) -> None:
     await cluster.create_topic("t", partitions)
 
 
-@pytest.mark.parametrize("task", ["Sender._follow_metadata", "metadata", "Sink._connect_and_send", "Sender._acquire_producer_id"])
+@pytest.mark.parametrize(
+    "task", ["Sender._follow_metadata", "metadata", "Sink._connect_and_send", "Sender._acquire_producer_id"]
+)
 def test_a_cancelled_internal_task_is_raised_from_every_call(task: str) -> None:
     """Whichever it is, and whoever cancels it: nothing waits for ever."""
     simulation = Simulation(1)

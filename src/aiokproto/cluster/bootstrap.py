@@ -30,6 +30,6 @@ def bootstrap_error(failures: Failures, attempts: int, elapsed: float) -> Broker
             kind = candidate
     tried = f" after {attempts} attempts in {elapsed:.3g} s" if attempts > 1 else ""
     each = "; ".join(f"{node}: {error}" for node, error in failures)
-    error = kind(f"no bootstrap address could be used{tried}: {each}")
+    error = kind(f"no bootstrap address could be used{tried}: {each}; check bootstrap_servers and security_protocol")
     error.__cause__ = failures[-1][1]
     return error

@@ -159,8 +159,11 @@ class ClusterClient:
         an error are left out.
         """
         self.check()
+        names = names if names is None or isinstance(names, str | bytes) else list(names)
+        if isinstance(names, str | bytes) or not all(isinstance(name, str) for name in names or ()):
+            raise ConfigurationError(f"topics={names!r}: it takes a list of topic names (str), or None for all")
         timeout = self.config.api_timeout if timeout is None else timeout
-        return await self._metadata.topics(None if names is None else list(names), timeout, create, keep)
+        return await self._metadata.topics(names, timeout, create, keep)
 
     def invalidate(self, reason: str, topics: Iterable[str] = ()) -> None:
         """Request a metadata refresh: the cause is NOT_LEADER_OR_FOLLOWER, a lost connection or the like.

@@ -1,4 +1,4 @@
-"""What can be done about a failure, and what that depends on."""
+"""The actions that can follow a failure, and the situation that they depend on."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Action(Enum):
     """What to do about a failure."""
 
     ACCEPT = auto()
-    """It is no failure: what the request asked for holds, or is not needed."""
+    """Not a failure: the requested state holds already, or is not needed."""
     RETRY = auto()
-    """Send it again at once, changed as the answer says."""
+    """Send it again at once, changed as the response says."""
     BACKOFF = auto()
-    """Send it again after a backoff: it is a matter of time."""
+    """Send it again after a backoff; the same broker will accept it."""
     REFRESH_METADATA = auto()
     """Refresh the metadata, and send it again after a backoff."""
     REBOOTSTRAP = auto()
@@ -27,39 +27,39 @@ class Action(Enum):
     NEW_SESSION = auto()
     """Begin a new fetch session (KIP-227) or share session (KIP-932), and send a full request at once."""
     SPLIT_BATCH = auto()
-    """Divide the batch, and send its parts."""
+    """Split the batch and send the parts (KIP-126)."""
     RESTART_SEQUENCE = auto()
-    """Go on in this partition with the producer's next epoch and sequence 0 (KIP-360), this batch first."""
+    """Restart the partition's sequence numbers at 0 in the producer's next epoch, with this batch first (KIP-360)."""
     NEW_PRODUCER_ID = auto()
     """As :attr:`RESTART_SEQUENCE`, but with a new producer id."""
     ABORT_TRANSACTION = auto()
     """This transaction can only be aborted; the producer can go on with the next."""
     RESET_OFFSET = auto()
-    """The position is outside the log: apply ``auto_offset_reset``."""
+    """Apply ``auto_offset_reset``: the position is outside the log."""
     VALIDATE_OFFSET = auto()
     """Refresh the metadata, and check by OffsetForLeaderEpoch that the log still holds the position (KIP-320)."""
     FETCH_FROM_LEADER = auto()
-    """Give the follower up that records are read from (KIP-392), and ask the leader at once."""
+    """Stop reading from the follower (KIP-392) and fetch from the leader at once."""
     REJOIN = auto()
     """Join the group's next generation; until then this member keeps its id and its partitions."""
     REJOIN_LOST = auto()
-    """The group went on without this member: its partitions are lost. It joins again under the same member id."""
+    """The group has continued without this member: its partitions are lost. Rejoin with the same member id."""
     REJOIN_AS_NEW = auto()
     """As :attr:`REJOIN_LOST`, but the member id is lost too."""
     FAIL = auto()
-    """Raise it from this call, or for this partition or batch. Everything else goes on."""
+    """Raise it from this call, or for this partition or batch. The rest of the client continues."""
     STOP = auto()
-    """The client cannot go on: raise it from every call from now on."""
+    """End the client: every call raises it from now on."""
 
 
 class Situation(NamedTuple):
-    """What the meaning of a failure depends on, beside the failure.
+    """What the action depends on besides the failure itself.
 
-    A static member (KIP-345) needs no flag: the codes about instance ids reach no other.
+    Static membership (KIP-345) needs no flag: only static members receive the error codes about instance ids.
     """
 
     api: int | None = None
-    """The ApiKey of the request. None: a request whose response codes are its caller's, as ``Client.request`` sends."""
+    """The ApiKey of the request. None: a request whose error codes its caller handles, as of ``Client.request``."""
     coordinated: bool = False
     """The request went to a coordinator that was looked up. For requests without a table of their own."""
     starting: bool = False
@@ -71,13 +71,13 @@ class Situation(NamedTuple):
     divisible: bool = False
     """The batch holds several records."""
     follower: bool = False
-    """The records were asked of a follower."""
+    """The records were requested from a follower."""
     member: bool = False
-    """The offsets are those of a group member; without it, of somebody outside the group."""
+    """The offsets are committed or fetched by a group member; otherwise by a client outside the group."""
 
 
 class Row(NamedTuple):
-    """What to do, and why."""
+    """An action, and the reason for it."""
 
     action: Action
     why: str
@@ -90,18 +90,18 @@ Rows = Mapping[Kind, Row]
 
 
 class Table(NamedTuple):
-    """What failures of one API mean."""
+    """The actions for the failures of one API."""
 
     rows: Rows
     when: tuple[tuple[str, Rows], ...] = ()
-    """Rows that come before the others where that flag of the :class:`Situation` is set."""
+    """Rows that take precedence if that flag of the :class:`Situation` is set."""
 
 
 def rows(action: Action, why: str, *codes: ErrorCode | type[BaseException]) -> dict[Kind, Row]:
-    """The same row for several failures."""
+    """Return the same row for several failures."""
     return dict.fromkeys(codes, Row(action, why))
 
 
 def otherwise(action: Action, why: str) -> dict[Kind, Row]:
-    """The row for whatever an API's table does not name, nor Kafka calls retriable."""
+    """Return the row for failures that neither the tables nor Kafka's flags of the code decide."""
     return {None: Row(action, why)}

@@ -1,4 +1,4 @@
-"""What holds for every API unless its own table says otherwise, and the tables of the client's own errands."""
+"""Rows for every API, and the tables of Metadata, ApiVersions and FindCoordinator, which the client sends itself."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from aiokproto.failures.action import Action, Row, Rows, Table, otherwise, rows
 
 COMMON: Rows = {
     Code.NONE: Row(Action.ACCEPT, "it worked"),
-    ClientClosedError: Row(Action.STOP, "what this part of the client stands on is closed"),
-    AuthenticationError: Row(Action.STOP, "credentials do not become valid by waiting, and each attempt may lock them"),
-    NotKafkaError: Row(Action.REFRESH_METADATA, "the address may have been given to something else"),
+    ClientClosedError: Row(Action.STOP, "the client is closed"),
+    AuthenticationError: Row(Action.STOP, "retries cannot succeed, and can lock the account"),
+    NotKafkaError: Row(Action.REFRESH_METADATA, "the address may belong to another server by now"),
     BrokerConnectionError: Row(Action.REFRESH_METADATA, "the broker may be back, or another has taken over"),
-    DeadlineError: Row(Action.REFRESH_METADATA, "a silent broker may be dead, and its partitions be led by another"),
-    UnsupportedVersionError: Row(Action.FAIL, "the broker will not learn it; what else it serves goes on"),
+    DeadlineError: Row(Action.REFRESH_METADATA, "the broker may be dead, and its partitions have other leaders"),
+    UnsupportedVersionError: Row(Action.FAIL, "the broker's versions stay; its other APIs can be used"),
     ResponseTooLargeError: Row(Action.FAIL, "the same request gets the same answer"),
     CorruptRecordError: Row(Action.FAIL, "the records are damaged where they are stored"),
     DecodeError: Row(Action.FAIL, "the same request gets the same answer"),
-    KafkaError: Row(Action.FAIL, "it is about the call, not about the time"),
-    BaseException: Row(Action.STOP, "a cancelled task or a defect: nobody can say what is left undone"),
+    KafkaError: Row(Action.FAIL, "the error is in the call, so a retry fails again"),
+    BaseException: Row(Action.STOP, "a cancelled task or a bug: the client's state is unknown"),
 }
 
 COORDINATOR_MOVED = rows(
@@ -37,7 +37,7 @@ COORDINATOR_MOVED = rows(
 )
 COORDINATOR_LOST = rows(
     Action.FIND_COORDINATOR,
-    "a coordinator that is dead or silent is replaced by another broker",
+    "another broker takes over from a coordinator that is dead",
     BrokerConnectionError,
     DeadlineError,
     NotKafkaError,
@@ -46,19 +46,22 @@ COORDINATED: Rows = {**COORDINATOR_MOVED, **COORDINATOR_LOST}
 
 # Java raises these from the call that meets them, or not at all; a client whose tasks meet them has no such call.
 NO_SUCH_API = rows(
-    Action.STOP, "what the client lives by is not served", UnsupportedVersionError, Code.UNSUPPORTED_VERSION
+    Action.STOP,
+    "the broker lacks an API that the client needs",
+    UnsupportedVersionError,
+    Code.UNSUPPORTED_VERSION,
 )
 
 REQUEST = Table(
     {
         **COORDINATOR_MOVED,
         Code.NOT_CONTROLLER: Row(Action.REFRESH_METADATA, "the controller has moved"),
-        # Kafka's own classification has it beside codes that pass.
-        Code.ELECTION_NOT_NEEDED: Row(Action.ACCEPT, "the leader is the wanted one already"),
-        # The caller has sent it in a session of its own.
+        # Kafka's flags call it retriable, but a retry can only return it again.
+        Code.ELECTION_NOT_NEEDED: Row(Action.ACCEPT, "the partition has the preferred leader already"),
+        # The caller manages the fetch or share session.
         **rows(
             Action.FAIL,
-            "only the caller can begin the session again",
+            "only the caller can start a new session",
             Code.FETCH_SESSION_ID_NOT_FOUND,
             Code.INVALID_FETCH_SESSION_EPOCH,
             Code.FETCH_SESSION_TOPIC_ID_ERROR,
@@ -74,11 +77,11 @@ REQUEST = Table(
 METADATA = Table(
     {
         Code.REBOOTSTRAP_REQUIRED: Row(Action.REBOOTSTRAP, "this address belongs to another cluster now"),
-        # An answer to fewer topics may fit, or topics may go.
+        # Tracked topics expire, and topics are deleted: a later response may be small enough.
         ResponseTooLargeError: Row(Action.BACKOFF, "the cluster's topics change"),
-        DecodeError: Row(Action.BACKOFF, "another broker may answer better"),
+        DecodeError: Row(Action.BACKOFF, "another broker may return a valid response"),
         UnsupportedVersionError: Row(Action.BACKOFF, "another broker may be newer"),
-        **otherwise(Action.FAIL, "the topic cannot be had: its name, or the right to see it"),
+        **otherwise(Action.FAIL, "the topic's name is invalid, or this client may not describe it"),
     },
     when=(
         (
@@ -87,7 +90,7 @@ METADATA = Table(
                 NotKafkaError: Row(Action.FAIL, "the address is more likely wrong than about to change"),
                 **rows(
                     Action.FAIL,
-                    "nothing is known yet that could change it",
+                    "no other broker is known yet",
                     ResponseTooLargeError,
                     DecodeError,
                     UnsupportedVersionError,
@@ -97,12 +100,12 @@ METADATA = Table(
         ),
     ),
 )
-"""A broker's answer as a whole, and each topic in it. That a topic is unknown is believed after several answers."""
+"""The response as a whole, and each topic in it. A topic is unknown only after several responses say so."""
 
 API_VERSIONS = Table(
     {
-        Code.UNSUPPORTED_VERSION: Row(Action.RETRY, "the answer names the versions to ask in (KIP-511)"),
-        **otherwise(Action.FAIL, "there is no other way to learn a broker's versions"),
+        Code.UNSUPPORTED_VERSION: Row(Action.RETRY, "the response lists the supported versions (KIP-511)"),
+        **otherwise(Action.FAIL, "without ApiVersions the broker's versions are unknown"),
     }
 )
 

@@ -1,4 +1,4 @@
-"""What failures of requests to a partition's leader mean for those who read it (KIP-320, KIP-392, KIP-932)."""
+"""Failures of Fetch, ListOffsets, OffsetForLeaderEpoch and the share APIs (KIP-320, KIP-392, KIP-932)."""
 
 from __future__ import annotations
 

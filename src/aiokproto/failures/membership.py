@@ -1,4 +1,4 @@
-"""What failures of group requests mean (KIP-345, KIP-394, KIP-848)."""
+"""Failures of group requests: joining, heartbeats, offsets (KIP-345, KIP-394, KIP-848)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _OFFSETS: Rows = {
 OFFSET_COMMIT = Table(
     {
         **_OFFSETS,
-        # Also for a topic that was deleted: whoever commits drops what fresh metadata does not have either, or the
+        # Also for a topic that was deleted: the committing code drops topics that fresh metadata lacks too, or the
         # commits of all other partitions would wait with it.
         **rows(
             Action.REFRESH_METADATA,

@@ -1,4 +1,4 @@
-"""From a failure to what to do about it: the tables by API, and the one function that reads them."""
+"""The tables by ApiKey, and the functions that search them. See the package for the order of the search."""
 
 from __future__ import annotations
 
@@ -33,29 +33,30 @@ TABLES: dict[int, Table] = {
 }
 """By ApiKey."""
 
-# What Kafka says of a code for all APIs, in the order in which it counts.
+# Kafka's own classification of error codes, for codes without a row; the first match counts. NOT_LEADER_OR_FOLLOWER
+# (RETRY | REFRESH) becomes REFRESH_METADATA here.
 _FLAGS = (
-    (Policy.AUTHENTICATION, Row(Action.STOP, "credentials do not become valid by waiting")),
+    (Policy.AUTHENTICATION, Row(Action.STOP, "a retry does not make credentials valid")),
     (Policy.REFRESH, Row(Action.REFRESH_METADATA, "the broker says that the metadata is out of date")),
-    (Policy.RETRY, Row(Action.BACKOFF, "the broker says that it will pass")),
+    (Policy.RETRY, Row(Action.BACKOFF, "the error code is retriable")),
 )
 
 
 def classify(failure: ErrorCode | BaseException, situation: Situation) -> Action:
-    """What to do about a failure.
+    """Return what to do about a failure.
 
     Args:
-        failure: An error code of a response, or what a request ended with instead of one.
-        situation: Which request it was, and whose.
+        failure: An error code in a response, or the exception that a request raised.
+        situation: Which request it was, and who sent it.
     """
     return find_row(failure, situation).action
 
 
 def find_row(failure: ErrorCode | BaseException, situation: Situation) -> Row:
-    """What to do, and why.
+    """Return the action and its reason.
 
-    An exception counts as its nearest base class that has a row, whichever table it is in; among the tables the one
-    for the situation comes first, then the API's, then the common one.
+    An exception matches its nearest base class with a row, whichever table that is in. Among the tables, the
+    situation's rows come first, then the API's, then the common ones.
     """
     table = common.REQUEST if situation.api is None else TABLES.get(situation.api, common.REQUEST)
     layers = [rows for flag, rows in table.when if getattr(situation, flag)]

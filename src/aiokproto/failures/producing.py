@@ -1,4 +1,4 @@
-"""What failures of the producer's requests mean (KIP-98, KIP-360, KIP-588, KIP-890)."""
+"""Failures of Produce, InitProducerId and the transaction APIs (KIP-98, KIP-360, KIP-588, KIP-890)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FENCED = rows(
 )
 _FORGOTTEN_ID = rows(
     Action.ABORT_TRANSACTION,
-    "the coordinator has forgotten the producer id; the next epoch is had after the abort (KIP-360)",
+    "the coordinator has forgotten the producer id; the next epoch is obtained after the abort (KIP-360)",
     Code.UNKNOWN_PRODUCER_ID,
     Code.INVALID_PRODUCER_ID_MAPPING,
 )
 _ABORTABLE: Rows = {Code.TRANSACTION_ABORTABLE: Row(Action.ABORT_TRANSACTION, "the broker says so (KIP-890)")}
-_UNKNOWN_OUTCOME: Rows = {DecodeError: Row(Action.BACKOFF, "whether it was done is known only after asking again")}
+_UNKNOWN_OUTCOME: Rows = {DecodeError: Row(Action.BACKOFF, "only a retry shows whether it was done")}
 
 _COORDINATED_TXN: Rows = {
     **COORDINATED,
@@ -45,14 +45,19 @@ PRODUCE = Table(
         (
             "divisible",
             # Java divides after the first code alone. The second means "larger than a segment", which parts are not.
-            rows(Action.SPLIT_BATCH, "a part may fit", Code.MESSAGE_TOO_LARGE, Code.RECORD_LIST_TOO_LARGE),
+            rows(
+                Action.SPLIT_BATCH,
+                "a smaller batch can fit",
+                Code.MESSAGE_TOO_LARGE,
+                Code.RECORD_LIST_TOO_LARGE,
+            ),
         ),
         (
             "idempotent",
             {
                 **rows(
                     Action.RESTART_SEQUENCE,
-                    "the broker's state of this producer is gone, or there is a gap that nothing will fill",
+                    "the broker lost its state of this producer, or a failed batch left a gap",
                     Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     Code.UNKNOWN_PRODUCER_ID,
                 ),

@@ -20,7 +20,7 @@ from aiokproto.producer.delivery import Delivery
 from aiokproto.producer.outcome import Outcome
 from aiokproto.producer.partitioner import check_partition
 from aiokproto.producer.queue import PartitionQueue, TopicQueues
-from aiokproto.producer.record import PendingRecord
+from aiokproto.producer.record import PendingRecord, check_topic
 from aiokproto.records import RecordBatch
 from aiokproto.runtime import thread_id
 
@@ -192,6 +192,7 @@ class Buffer:
 
     async def topic(self, name: str) -> TopicQueues:
         """Return a topic's queues, requesting its metadata if necessary."""
+        check_topic(name)
         self.check_open()
         if name not in self.accumulator.topics or name not in self._cluster.snapshot.topics:
             # Brokers may be configured to create a topic that is written to (auto.create.topics.enable).

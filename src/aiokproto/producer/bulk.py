@@ -1,8 +1,8 @@
-"""Many records at once."""
+"""Append many records, for :meth:`Producer.send_many() <aiokproto.producer.Producer.send_many>`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from aiokproto.errors import InvalidRecordError, KafkaError, MessageTooLargeError
@@ -22,7 +22,15 @@ async def append_all(
     records: Iterable[bytes | ProducerRecord],
     partition: int | None,
 ) -> list[Part]:
-    """Append records. What is returned says of each, in order, where it went, or why it went nowhere."""
+    """Append records. Return for each, in order, its batch or the error.
+
+    Runs of plain values are appended in one call (``_append_run``). An invalid or too large record fails alone; any
+    other error fails all records after it as well, as each would wait for ``max_block_ms`` again.
+
+    Raises:
+        InvalidRecordError: ``records`` is not an iterable of records.
+    """
+    _check_records(records)
     parts: list[Part] = []
     stop: KafkaError | None = None
     for chunk in _chunks(records):
@@ -52,8 +60,21 @@ async def append_all(
     return parts
 
 
+def _check_records(records: object) -> None:
+    """Reject what is iterable by accident: bytes (of ints), str, a ProducerRecord (of its fields), a dict (of keys)."""
+    if isinstance(records, bytes | bytearray | memoryview | str | ProducerRecord):
+        hint = "; for one record use send()"
+    elif isinstance(records, Mapping) or not isinstance(records, Iterable):
+        hint = ""
+    else:
+        return
+    raise InvalidRecordError(
+        f"records must be an iterable of bytes or ProducerRecord, or a table; got {type(records).__name__}{hint}"
+    )
+
+
 def _chunks(records: Iterable[bytes | ProducerRecord]) -> Iterator[Sequence[bytes | ProducerRecord]]:
-    """``records`` as sequences. An iterator is not consumed at once, as it may yield more than memory holds."""
+    """Yield ``records`` as sequences. An iterator is consumed in chunks, as it can be larger than memory."""
     if isinstance(records, list | tuple):
         yield records
         return

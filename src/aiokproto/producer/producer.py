@@ -381,8 +381,8 @@ class Producer(RecordAppender):
             (unknown topic, no room within ``max_block_ms``, producer closed), the rest get that error untried.
 
         Raises:
-            InvalidRecordError: A table cannot be one of records, or names a partition the topic has not. Nothing of
-                it was buffered.
+            InvalidRecordError: ``records`` is not an iterable of records; or a table lacks a column, or names a
+                partition that the topic does not have. Nothing was buffered.
             ImportError: ``records`` is a table, and pyarrow or numpy is missing: the ``arrow`` extra.
         """
         self._buffer.check_loop()

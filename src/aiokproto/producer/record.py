@@ -1,4 +1,4 @@
-"""A record as users hand it over, and the checks it passes."""
+"""A record as the caller passes it, and the checks of its fields."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ProducerRecord(NamedTuple):
 
 
 class PendingRecord(NamedTuple):
-    """A checked record whose partition has no open batch with room, or whose topic is not known yet."""
+    """A checked record that is not appended yet: its partition's open batch is full, or its topic is unknown."""
 
     topic: str
     partition: int | None
@@ -41,10 +41,10 @@ class PendingRecord(NamedTuple):
 
 
 def as_bytes(what: str, content: object) -> bytes | None:
-    """``content`` as immutable bytes: whoever reuses a buffer after posting it must not change what is sent.
+    """Return ``content`` as immutable bytes. Mutable buffers are copied: the caller may reuse them after posting.
 
     Raises:
-        InvalidRecordError: It is no bytes-like.
+        InvalidRecordError: It is not bytes-like.
     """
     if content is None or isinstance(content, bytes):
         return content
@@ -54,11 +54,17 @@ def as_bytes(what: str, content: object) -> bytes | None:
     raise InvalidRecordError(f"{what} must be bytes, got {type(content).__name__}{hint}")
 
 
+def check_topic(topic: object) -> None:
+    """Raise InvalidRecordError unless ``topic`` is a str."""
+    if not isinstance(topic, str):
+        raise InvalidRecordError(f"topic must be a str, got {topic!r}")
+
+
 def check_timestamp(timestamp: object) -> int:
-    """``timestamp`` if it is one.
+    """Return ``timestamp`` if it is valid.
 
     Raises:
-        InvalidRecordError: It is no int, or negative, or has more than 63 bits.
+        InvalidRecordError: It is not an int, is negative, or has more than 63 bits.
     """
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
         raise InvalidRecordError(f"timestamp must be an int, milliseconds since the epoch, got {timestamp!r}")
@@ -68,10 +74,10 @@ def check_timestamp(timestamp: object) -> int:
 
 
 def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
-    """Headers as they can be written.
+    """Return the headers with their values as bytes.
 
     Raises:
-        InvalidRecordError: They are no sequence of pairs of str and bytes (or None).
+        InvalidRecordError: They are not a list or tuple of (str, bytes or None) tuples.
     """
     if not isinstance(headers, list | tuple):
         raise InvalidRecordError(f"headers must be a list or tuple of (str, bytes) pairs, got {type(headers).__name__}")

@@ -1,0 +1,42 @@
+"""A failed ``start()`` raises the same error from every kind of client: each address with its cause, and a remedy."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from aiokproto.broker import Broker
+from aiokproto.client import Client
+from aiokproto.consumer import Consumer
+from aiokproto.errors import BootstrapError, ConfigurationError
+from aiokproto.producer import Producer
+
+
+def closed_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@pytest.mark.parametrize("kind", [Client, Consumer, Producer])
+async def test_start_names_the_addresses_and_the_cause(kind: Any) -> None:
+    ports = closed_port(), closed_port()
+    servers = [f"127.0.0.1:{port}" for port in ports]
+    client = kind(bootstrap_servers=servers, bootstrap_resolve_timeout_ms=0)
+    with pytest.raises(BootstrapError) as caught:
+        await client.start()
+    text = str(caught.value)
+    assert text.startswith("no bootstrap address could be used: ")
+    assert all(server in text for server in servers)
+    assert "connection refused" in text
+    assert text.endswith("; check bootstrap_servers and security_protocol")
+    await client.close()
+
+
+@pytest.mark.parametrize("topics", ["flights", b"flights", [b"flights"]])
+async def test_topics_that_are_no_list_of_names_are_an_error(topics: Any) -> None:
+    async with Broker() as broker, Client(bootstrap_servers=broker.bootstrap_servers) as client:
+        with pytest.raises(ConfigurationError, match="it takes a list of topic names"):
+            await client.metadata(topics)
