@@ -102,9 +102,9 @@ class Client:
 
         Args:
             request: Any request of :mod:`aiokproto.codec.messages`.
-            node: The broker's node id. By default the request's ``route`` determines it: the controller, the coordinator of
-                its group or transactional id, the leader of its partitions, every broker, or any. A request
-                to a given node is not divided.
+            node: The broker's node id. By default the request's ``route`` determines it: the controller, the
+                coordinator of its group or transactional id, the leader of its partitions, every broker, or any. A
+                request to a given node is not divided.
             key: The group or transactional id, if the request does not contain it.
             timeout_ms: For all attempts; by default ``default_api_timeout_ms``.
             max_version: Highest version to use; by default the highest that both sides support, and that can carry

@@ -1,7 +1,7 @@
 """What the client does about a failure: an error code, a lost connection, a deadline, a malformed response (pure).
 
-For a failure in a :class:`Situation` (which request, sent by whom) :func:`classify` returns an :class:`Action`. The code
-that met the failure carries the action out and never tests for error codes itself. How the decision is made:
+For a failure in a :class:`Situation` (which request, sent by whom) :func:`classify` returns an :class:`Action`. The
+code that met the failure carries the action out and never tests for error codes itself. How the decision is made:
 
 1. The tables are searched in this order: the rows for the situation (idempotent, transactional, follower, …), the
    API's own table, then what applies to every API (``common.COMMON``).
@@ -13,10 +13,10 @@ that met the failure carries the action out and never tests for error codes itse
 Every row has a reason, which appears in logs. Where a row differs from the Java client, a comment says why.
 
 Example, NOT_LEADER_OR_FOLLOWER: its flags in ``error_codes`` are ``RETRY | REFRESH``, so step 3 returns
-``REFRESH_METADATA``, and the metadata is refreshed by ``producer/responses.py`` (``_retry``) for a Produce response, by
-``consumer/fetch_response.py`` for a Fetch response, and by ``cluster/request_driver.py`` (``_retrying``) for the requests
-that it retries. Two tables have a row of their own for it, both in ``consuming``: for a Fetch from a follower (KIP-392),
-and for ShareAcknowledge.
+``REFRESH_METADATA``. The metadata is refreshed by ``producer/responses.py`` (``_retry``) for a Produce response, by
+``consumer/fetch_response.py`` for a Fetch response, and by ``cluster/request_driver.py`` (``_retrying``) for what that
+retries. Two tables have a row of their own for it, both in ``consuming``: for a Fetch from a follower (KIP-392), and
+for ShareAcknowledge.
 """
 
 from __future__ import annotations

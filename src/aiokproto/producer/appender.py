@@ -1,4 +1,9 @@
-"""The part of the producer that runs for every record."""
+"""The hot path of the producer: the code that runs for every record, with a compiled twin.
+
+A record takes one synchronous call if its topic is in ``_ready_topics`` and the partition's open batch has space. A
+topic is in there only while the producer is open and no earlier call waits to append to it, so neither is checked per record.
+Everything else goes through ``_append_later`` (:class:`~aiokproto.producer.buffer.Buffer`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 class RecordAppender:
     """Appends records to open batches.
 
-    The producer inherits from it, and does not have one: so :meth:`post` is a single call for nearly every record.
+    The producer inherits from it, so that :meth:`post` is a single call for nearly every record.
     """
 
     def __init__(
@@ -43,7 +48,7 @@ class RecordAppender:
         self._wall: Callable[[], int] | None = None
 
     def _set_ready(self, topic: str, queues: TopicQueues | None) -> None:
-        """Say whether records may be appended to a topic at once."""
+        """Allow (or with None forbid) appending to a topic without waiting."""
         if queues is None:
             self._ready_topics.pop(topic, None)
         else:
@@ -62,17 +67,17 @@ class RecordAppender:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Buffer a record. This suspends while the topic's metadata is asked for and while the buffer is full.
+        """Buffer a record. This suspends while the topic's metadata is requested, and while the buffer is full.
 
         Takes what :meth:`~aiokproto.producer.Producer.send` does. Cancelled while it suspends, the record is never
         sent.
 
         Returns:
-            The delivery, to be awaited or dropped: a failure nobody asks about is logged, once for each batch.
+            The delivery, to await or to drop: a failure that is never retrieved is logged, once per batch.
 
         Raises:
-            KafkaError: As :meth:`~aiokproto.producer.Producer.send`, except for what a broker says: that is in the
-                delivery.
+            KafkaError: As :meth:`~aiokproto.producer.Producer.send`, except for errors of the broker: these are raised
+                by the delivery.
         """
         appended = self._append(topic, value, key, headers, partition, timestamp)
         if isinstance(appended, Delivery):
@@ -114,7 +119,7 @@ class RecordAppender:
     def _choose_partition(
         self, queues: TopicQueues, partition: int | None, key: bytes | None, value: bytes | None
     ) -> int | None:
-        """The partition of a record; None where any will do."""
+        """Return the record's partition, or None for the sticky one."""
         count = len(queues.queues)
         if partition is not None:
             return check_partition(partition, queues.name, count)

@@ -1,4 +1,4 @@
-"""Tables of records: rows are appended without a Python object for each."""
+"""Append the rows of Arrow tables, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class TableAppender:
         self._buffer = buffer
 
     async def append(self, topic: str, table: SupportsArrow, partition: int | None) -> list[Part]:
-        """Append the rows of a table. What is returned says of each, in order, where it went, or why it went nowhere.
+        """Append the rows of a table. Return for each, in order, its batch or the error.
 
         Raises:
-            InvalidRecordError: The table cannot be one of records. Nothing of it was appended.
+            InvalidRecordError: The table lacks a column, or a column has the wrong type. Nothing was appended.
         """
         import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""What a call that buffers a record returns."""
+"""Handles for buffered records: awaitable, and without a future per record."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from aiokproto.types import RecordMetadata
 
 @twin("posting")
 class Delivery:
-    """A record on its way: ``await`` it for its :class:`~aiokproto.types.RecordMetadata`.
+    """A buffered record: ``await`` it for its :class:`~aiokproto.types.RecordMetadata`.
 
-    No asyncio future but two numbers and a reference to the outcome of all records of a batch.
-    It may be awaited more than once, by several tasks, or never: then a failure is logged, once for each batch, and
+    Not an asyncio future, but two numbers and a reference to the outcome that all records of a batch share.
+    It can be awaited more than once, by several tasks, or never: then a failure is logged, once for each batch, and
     counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await changes nothing for the
     record.
 
@@ -39,7 +39,7 @@ class Delivery:
         return self.result()
 
     async def outcome(self) -> RecordMetadata | KafkaError:
-        """Wait for what ``await`` gives or raises, and return it either way."""
+        """Wait for the result; return the metadata or the error, where ``await`` would raise it."""
         await wait_done(self._outcome)
         return self._outcome.record_result(self._index, self.timestamp)
 
@@ -48,11 +48,11 @@ class Delivery:
         return self._outcome.done
 
     def run(self) -> BatchSlice:
-        """The record as a run of one."""
+        """Return the record as a slice of length 1."""
         return BatchSlice(self._outcome, self._index, 1, self.timestamp)
 
     def result(self) -> RecordMetadata:
-        """Where the record is.
+        """Return where the record was written.
 
         Raises:
             KafkaError: Why it was not delivered.
@@ -65,7 +65,7 @@ class Delivery:
         raise outcome.with_traceback(None)
 
     def exception(self) -> KafkaError | None:
-        """Why the record was not delivered; None if it was.
+        """Return why the record was not delivered, or None if it was.
 
         Raises:
             asyncio.InvalidStateError: The outcome is not known yet.
@@ -84,10 +84,11 @@ class Delivery:
 
 
 class BatchDelivery:
-    """Record batches on their way: ``await`` it for where each is, as a :class:`~aiokproto.types.RecordMetadata` of its
-    first record. The timestamp is the batch's greatest, or the broker's where the topic has LogAppendTime.
+    """Buffered record batches: ``await`` it for where each was written.
 
-    It may be awaited more than once, by several tasks, or never: then failures are logged, and counted in
+    The result has a :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The timestamp is the batch's greatest, or the broker's where the topic has LogAppendTime.
+
+    It can be awaited more than once, by several tasks, or never: then failures are logged, and counted in
     :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await changes nothing for the batches.
     """
 
@@ -127,12 +128,12 @@ class BatchDelivery:
 
 @twin("posting")
 class BatchSlice:
-    """Records that follow one another in a batch, all with one timestamp: what :class:`Delivery` is for one.
+    """Consecutive records of a batch with the same timestamp: a :class:`Delivery` of several records.
 
     Attributes:
-        first: The place of the first one in its batch.
-        count: How many.
-        outcome: The outcome of their batch. What they became of can be asked for when it is known.
+        first: Index of the first record in its batch.
+        count: Number of records.
+        outcome: The outcome of their batch; results can be read when it is done.
     """
 
     __slots__ = ("_timestamp", "count", "first", "outcome")
@@ -147,9 +148,9 @@ class BatchSlice:
         return self.count
 
     def __getitem__(self, place: int) -> RecordMetadata | KafkaError:
-        """What became of one of them, from 0."""
+        """Return the result of one record, counted from 0."""
         return self.outcome.record_result(self.first + place, self._timestamp)
 
     def results(self) -> list[RecordMetadata | KafkaError]:
-        """What became of each."""
+        """Return the result of each record."""
         return [self[place] for place in range(self.count)]

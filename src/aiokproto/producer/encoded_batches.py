@@ -1,4 +1,4 @@
-"""Record batches that somebody has stored: which of them can be produced again as they are."""
+"""Already encoded record batches: which of them can be produced as they are (``send_batch``, ``post_batch``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokproto.types import TimestampType
 
 
 class SupportsRecordBatches(Protocol):
-    """What :meth:`~aiokproto.consumer.Consumer.batches` hands out."""
+    """What :meth:`~aiokproto.consumer.Consumer.batches` yields."""
 
     @property
     def base_offset(self) -> int: ...
@@ -21,15 +21,15 @@ class SupportsRecordBatches(Protocol):
 
 
 def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequence[RecordBatch]:
-    """The batches that ``given`` stands for, each of which can be sent as it is.
+    """Return the record batches in ``given``, each of which can be sent as it is.
 
     Args:
-        given: What a consumer has handed out; a batch; or the bytes of one.
+        given: An item of ``Consumer.batches()``, a record batch, or the bytes of one.
 
     Raises:
-        InvalidRecordError: A batch has to be written anew, or cannot be sent at all; or it is none of these.
-        CorruptRecordError: The bytes are no batch, or not what its checksum says.
-        UnsupportedCompressionError: Nobody knows the codec of a batch.
+        InvalidRecordError: A batch must be encoded again, or cannot be sent at all; or the argument is none of these.
+        CorruptRecordError: The bytes are not a whole batch, or do not match its checksum.
+        UnsupportedCompressionError: The codec of a batch is unknown.
     """
     if isinstance(given, RecordBatch):
         found: Sequence[RecordBatch] = [given]
@@ -47,7 +47,7 @@ def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequen
 
 
 def _only_batch(data: Bytes) -> RecordBatch:
-    # Compared here, as a broker's refusal would be taken for a fault of the way there, and tried again.
+    # Verified here: from the broker it would be CORRUPT_MESSAGE, which is retriable, and retried until the deadline.
     first = next(decode(data), None)
     if first is None:
         raise CorruptRecordError(f"{len(data)} bytes are not one whole record batch")
@@ -65,7 +65,7 @@ def _check(batch: RecordBatch) -> None:
         _refuse(batch, f"compaction has left {batch.count} of its {batch.last_offset_delta + 1} records")
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         _refuse(batch, "its timestamps are a broker's (LogAppendTime)")
-    # An unknown codec is told here, and not by a broker.
+    # Raises for an unknown codec, before the broker rejects it.
     _ = batch.compression
 
 
@@ -74,5 +74,5 @@ def _refuse(batch: RecordBatch, why: str) -> None:
 
 
 def _name(batch: RecordBatch) -> str:
-    # A message set of magic 0 or 1 would be opened to know its base offset.
+    # The base offset of a message set (magic 0 or 1) is known only after decompressing it.
     return f"record batch at offset {batch.base_offset}" if batch.magic == 2 else "message set"

@@ -1,4 +1,4 @@
-"""What :meth:`Producer.send_many` returns."""
+"""The result of :meth:`Producer.send_many() <aiokproto.producer.Producer.send_many>`: one per record."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from aiokproto.types import RecordMetadata
 
 
 class IntArray(Protocol):
-    """Whole numbers by place, as arrays of numpy have them."""
+    """A sequence of integers, such as a numpy array."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, place: int, /) -> SupportsIndex: ...
 
 
 class RejectedRecords:
-    """Records that were not even buffered, all for one reason."""
+    """Records that were not buffered, all because of the same error."""
 
     __slots__ = ("count", "error")
 
@@ -38,10 +38,10 @@ class RejectedRecords:
 
 
 class ScatteredRecords:
-    """Records that went to batches of several partitions, as those of a table do.
+    """Records of a table, which went to batches of several partitions.
 
     Attributes:
-        where: The batches' outcomes, and errors of records that were not buffered.
+        where: The batches' outcomes, and the errors of records that were not buffered.
     """
 
     __slots__ = ("_index", "_timestamps", "_which", "where")
@@ -53,7 +53,7 @@ class ScatteredRecords:
         index: IntArray,
         timestamps: IntArray,
     ) -> None:
-        """Say of each record which of ``where`` it went to, its place there, and its timestamp."""
+        """For each record: which of ``where`` it belongs to, its index there, and its timestamp."""
         self.where = where
         self._which = which
         self._index = index
@@ -70,20 +70,20 @@ class ScatteredRecords:
 
 
 Part = BatchSlice | ScatteredRecords | RejectedRecords
-"""Some of the records, one after the other."""
+"""A range of consecutive records."""
 
 
 def outcomes_of(part: Part) -> Iterable[Outcome]:
-    """The outcomes that those of the records depend on."""
+    """Return the batch outcomes that the records' results depend on."""
     if isinstance(part, BatchSlice):
         return (part.outcome,)
     return (one for one in part.where if isinstance(one, Outcome)) if isinstance(part, ScatteredRecords) else ()
 
 
 class Outcomes(Sequence["RecordMetadata | KafkaError"]):
-    """What became of many records, in their order: of each where it is, or why it is not written.
+    """The results of many records in order: each one's metadata, or why it was not written.
 
-    A sequence whose items are made when they are looked at. To see whether all went well, look at :attr:`errors`.
+    A sequence whose items are created on access. To check that all were written, use :attr:`errors`.
     """
 
     __slots__ = ("_ends", "_parts")
@@ -116,7 +116,7 @@ class Outcomes(Sequence["RecordMetadata | KafkaError"]):
 
     @property
     def errors(self) -> dict[int, KafkaError]:
-        """The errors of the records that are not written, by their place; empty if all are."""
+        """The errors of records that were not written, by their index; empty if all were."""
         found: dict[int, KafkaError] = {}
         for part, end in zip(self._parts, self._ends, strict=True):
             start = end - len(part)
@@ -136,7 +136,7 @@ def _all_written(part: Part) -> bool:
         return False
     written = not isinstance(part, ScatteredRecords) or all(isinstance(one, Outcome) for one in part.where)
     for outcome in outcomes_of(part):
-        # Asked about, and so no longer unobserved.
+        # The caller sees the result now, so a failure is no longer unobserved.
         outcome.observed = True
         written = written and outcome.written
     return written

@@ -1,4 +1,4 @@
-"""Which partition a record goes to."""
+"""Partitioners: which partition a record goes to (KIP-480, KIP-794)."""
 
 from __future__ import annotations
 

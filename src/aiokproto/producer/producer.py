@@ -1,4 +1,4 @@
-"""The producer."""
+"""The producer's public API. See the package for the theory."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Producer(RecordAppender):
 
         Args:
             acks: Who must have a record before it counts as written: "all" (or -1) the in-sync replicas, 1 the leader,
-                0 nobody: then neither errors nor offsets are known.
+                0 none: then neither errors nor offsets are known.
             enable_idempotence: Whether brokers drop what a retry sends twice (KIP-98). It needs ``acks="all"`` and
                 ``max_in_flight_requests_per_connection`` of at most 5. None: on if these allow it.
             linger_ms: How long a batch waits for more records.
@@ -145,10 +145,10 @@ class Producer(RecordAppender):
             BootstrapError: No bootstrap address can be used.
             AuthenticationError: The brokers refuse this client.
             DeadlineError: They do not answer.
-            ClientClosedError: It was started before, or is closed meanwhile.
+            ClientClosedError: The producer was started before, or is closed meanwhile.
         """
         if self._starting or self._sender is not None:
-            raise ClientClosedError("a producer is started once")
+            raise ClientClosedError("a producer can be started only once: create a new one")
         self._starting = True
         runtime = current()
         self._wall = None if runtime is SYSTEM else runtime.wall
@@ -193,7 +193,7 @@ class Producer(RecordAppender):
         try:
             await self.close()
         except KafkaError as undelivered:
-            # What ended the block is the news; it must not be hidden by what follows from it.
+            # The block's own exception is the cause; the undelivered records must not replace it.
             if error is None:
                 raise
             log.error("%s", undelivered)
@@ -401,18 +401,17 @@ class Producer(RecordAppender):
     ) -> list[RecordMetadata]:
         """Write record batches as they are, and wait until they are acknowledged as ``acks`` demands.
 
-        The records are neither decompressed nor read: their bytes go out as they came, under a new header. Who reads
-        the copy finds the same keys, values, headers and timestamps, compressed as they were. Transactions are not
+        The records are neither decompressed nor decoded: their bytes are sent unchanged, under a new header. A
+        consumer of the copy reads the same keys, values, headers and timestamps, compressed as they were. Transactions are not
         copied: to leave out what was aborted, read with ``isolation_level="read_committed"``.
 
         Cancelled, what was buffered is still delivered and the rest is never sent.
 
         Args:
             topic: The topic.
-            batch: What :meth:`Consumer.batches() <aiokproto.consumer.Consumer.batches>` hands out, a
-                :class:`~aiokproto.records.RecordBatch`, or the bytes of one of magic 2. It is copied. Only bytes have
-                their checksum compared; of others it is carried over, and one that does not fit is the broker's to
-                find.
+            batch: What :meth:`Consumer.batches() <aiokproto.consumer.Consumer.batches>` yields, a
+                :class:`~aiokproto.records.RecordBatch`, or the bytes of one of magic 2. It is copied. Only for bytes
+                the checksum is verified; of others it is copied, and the broker verifies it.
             partition: The partition; the order is kept with all else that is written there.
 
         Returns:
@@ -436,21 +435,21 @@ class Producer(RecordAppender):
     async def post_batch(
         self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int
     ) -> BatchDelivery:
-        """Buffer record batches as they are: :meth:`send_batch` for who goes on before they are acknowledged.
+        """Buffer record batches as they are, without waiting for the acknowledgement as :meth:`send_batch` does.
 
         Takes what :meth:`send_batch` does, and suspends as :meth:`post`. Cancelled, it has buffered all that comes
         before the batch it was waiting with.
 
         Returns:
-            The delivery, to be awaited or dropped: a failure nobody asks about is logged.
+            The delivery, to await or to drop: a failure that is never retrieved is logged.
 
         Raises:
-            KafkaError: As :meth:`send_batch`, except for what a broker says: that is in the delivery.
+            KafkaError: As :meth:`send_batch`, except for errors of the broker: the delivery raises these.
         """
         return BatchDelivery(await self._buffer.append_encoded(topic, partition, record_batches(batch)))
 
     async def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has, asking the cluster if need be.
+        """Return the number of partitions of a topic, requesting its metadata if necessary.
 
         Raises:
             UnknownTopicError: There is no such topic; likewise InvalidTopicError, AuthorizationError.

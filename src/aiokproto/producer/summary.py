@@ -1,4 +1,4 @@
-"""Summaries of records that were not delivered."""
+"""Error texts about records that were not delivered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokproto.types import TopicPartition
 
 
 def undelivered(batch: ProducerBatch) -> KafkaError:
-    """The outcome of a batch that closing has cut off."""
+    """Return the error of a batch that was not delivered before the producer was closed."""
     reason = f", last: {batch.last_error}" if batch.last_error else ""
     error = ClientClosedError(
         f"{batch} not delivered before the producer was closed; {batch.attempts} attempts{reason}"
@@ -21,7 +21,7 @@ def undelivered(batch: ProducerBatch) -> KafkaError:
 
 
 def delivery_error(lost: list[ProducerBatch]) -> KafkaError:
-    """The error that says what was lost when closing, and with that it is no longer unobserved."""
+    """Return the error of ``close()`` for batches that were not delivered, and mark them as observed."""
     late = False
     for batch in lost:
         batch.outcome.observed = True
@@ -32,7 +32,7 @@ def delivery_error(lost: list[ProducerBatch]) -> KafkaError:
 
 
 def summary(batches: Iterable[ProducerBatch]) -> str:
-    """How many records of which partitions, and the last error of each."""
+    """Return the number of records per partition, with the last error of each."""
     counts: Counter[TopicPartition] = Counter()
     reasons: dict[TopicPartition, str] = {}
     for batch in batches:
