@@ -1,7 +1,8 @@
 """The hot path of the producer: the code that runs for every record, with a compiled twin.
 
 A record takes one synchronous call if its topic is in ``_ready_topics`` and the partition's open batch has space. A
-topic is in there only while the producer is open and no earlier call waits to append to it, so neither is checked per record.
+topic is in there only while the producer is open and no earlier call waits to append to it, so neither is checked per
+record.
 Everything else goes through ``_append_later`` (:class:`~aiokproto.producer.buffer.Buffer`).
 """
 

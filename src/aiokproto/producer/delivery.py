@@ -86,7 +86,8 @@ class Delivery:
 class BatchDelivery:
     """Buffered record batches: ``await`` it for where each was written.
 
-    The result has a :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The timestamp is the batch's greatest, or the broker's where the topic has LogAppendTime.
+    The result has a :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The
+    timestamp is the batch's greatest, or the broker's where the topic has LogAppendTime.
 
     It can be awaited more than once, by several tasks, or never: then failures are logged, and counted in
     :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await changes nothing for the batches.

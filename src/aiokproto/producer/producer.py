@@ -402,8 +402,8 @@ class Producer(RecordAppender):
         """Write record batches as they are, and wait until they are acknowledged as ``acks`` demands.
 
         The records are neither decompressed nor decoded: their bytes are sent unchanged, under a new header. A
-        consumer of the copy reads the same keys, values, headers and timestamps, compressed as they were. Transactions are not
-        copied: to leave out what was aborted, read with ``isolation_level="read_committed"``.
+        consumer of the copy reads the same keys, values, headers and timestamps, compressed as they were. Transactions
+        are not copied: to leave out aborted records, read with ``isolation_level="read_committed"``.
 
         Cancelled, what was buffered is still delivered and the rest is never sent.
 
