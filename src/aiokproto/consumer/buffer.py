@@ -89,6 +89,7 @@ class RecordBuffer:
     def opened(self, records: list[Record], batch: RecordBatch) -> None:
         """Store the records of the first chunk's first batch, last one first."""
         chunk = self.chunks[0]
+        self.opening = None
         self.records = records
         self.batch = batch
         self.leader_epoch = batch.partition_leader_epoch
@@ -104,6 +105,7 @@ class RecordBuffer:
     def take(self) -> list[RecordBatch]:
         """Take the undelivered batches of the first chunk, and move the position behind them."""
         batches = [self.batch] if self.records and self.batch else []
+        self.opening = None
         self.records = []
         if self.chunks:
             chunk = self.chunks[0]
