@@ -141,7 +141,7 @@ class Consumer:
         Raises:
             BootstrapError, NotKafkaError, AuthenticationError: The cluster cannot be reached.
             UnknownTopicError, InvalidTopicError, AuthorizationError: A topic cannot be read.
-            ClientClosedError: The consumer was started before.
+            ClientClosedError: The consumer was started before, or closed while it starts.
         """
         await self._engine.start()
 

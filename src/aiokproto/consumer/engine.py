@@ -32,6 +32,9 @@ log = logging.getLogger("aiokproto.consumer")
 _TOPIC_RETRY = 5.0
 """Seconds after which a subscribed topic that does not exist is looked up again."""
 
+_DISCONNECT = 5.0
+"""Most seconds for flushing the connections."""
+
 
 def _left(deadline: float) -> float:
     """Return the seconds until a loop time."""
@@ -75,6 +78,7 @@ class Engine:
         self._failure: BaseException | None = None
         self._trouble: KafkaError | None = None
         self._closed = ClientClosedError("the consumer was not started")
+        self._started = False
         self._running = False
         self._closing = False
         self._moved = asyncio.Event()
@@ -153,12 +157,15 @@ class Engine:
 
     async def start(self) -> None:
         """Connect and start the tasks. If that fails, the consumer is closed again, and the cause raised."""
-        if self._running or self._closed.args != ("the consumer was not started",):
+        if self._started:
             raise ClientClosedError("the consumer was started before; create another one")
+        self._started = True
         try:
             await self.cluster.start()
             self._running = True
             await self._resolve(self.subscription)
+            # It may have been closed in the very turn in which the answer came.
+            self.cluster.check()
         except BaseException:
             self._running = False
             self._closed = ClientClosedError("the consumer could not be started")
@@ -192,7 +199,11 @@ class Engine:
     async def close(self, timeout: float, *, processed: bool) -> None:
         """Close within ``timeout`` seconds; with ``processed`` the current record counts as processed."""
         self.cluster.check_loop()
-        if not self._running or self._closing:
+        if not self._started or self._closing:
+            return
+        if not self._tasks:
+            # start() is in progress; it raises then.
+            await self.cluster.close(min(timeout, _DISCONNECT))
             return
         if self.rebalancing.in_callback():
             raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
@@ -215,7 +226,7 @@ class Engine:
                 await self._leave_group(deadline if in_time else 0.0)
             finally:
                 self._running = False
-                await self.cluster.close(timeout=min(_left(deadline), 5.0))
+                await self.cluster.close(timeout=min(_left(deadline), _DISCONNECT))
 
     # The steps of closing. Each may use a part of the time that is left, so that a step that hangs leaves some to the
     # next.
