@@ -214,7 +214,6 @@ class Engine:
             self.assignment.mark_processed()
         self.assignment.stop()
         self.reader.wake()
-        self._moved.set()
         in_time = False
         try:
             await self._end_tasks(deadline)
@@ -226,6 +225,7 @@ class Engine:
                 await self._leave_group(deadline if in_time else 0.0)
             finally:
                 self._running = False
+                self._moved.set()
                 await self.cluster.close(timeout=min(_left(deadline), _DISCONNECT))
 
     # The steps of closing. Each may use a part of the time that is left, so that a step that hangs leaves some to the
