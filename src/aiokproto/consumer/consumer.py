@@ -18,7 +18,14 @@ from aiokproto.consumer.cursor import PartitionState, PartitionStatus
 from aiokproto.consumer.delivery import RecordIterator
 from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
-from aiokproto.consumer.subscription import Listener, SubscriptionState, to_partition, to_topics
+from aiokproto.consumer.subscription import (
+    Listener,
+    SubscriptionState,
+    to_partition,
+    to_position,
+    to_timestamp,
+    to_topics,
+)
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import Assignor
 from aiokproto.net.timeouts import deadline as until
@@ -305,11 +312,10 @@ class Consumer:
         """Continue at this offset. The next fetch finds out whether the log has it.
 
         Raises:
-            ConfigurationError: The partition is not assigned, or the offset is negative.
+            ConfigurationError: The partition is not assigned, or the offset is out of range.
         """
-        number = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
         self._engine.cluster.check_loop()
-        self._assignment.seek(to_partition(partition), integer("offset", number))
+        self._assignment.seek(to_partition(partition), to_position(offset).offset)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         """Continue at the first offset of the log; in all partitions if none are given. Raises as :meth:`seek`."""
@@ -322,7 +328,7 @@ class Consumer:
     def seek_to_time(self, timestamp: int, *partitions: tuple[str, int]) -> None:
         """Continue at the first record with this timestamp (ms since the epoch) or a later one, else at the log's end;
         in all partitions if none are given. Raises as :meth:`seek`."""
-        self._assignment.seek_to(self._assigned(partitions), integer("timestamp", timestamp))
+        self._assignment.seek_to(self._assigned(partitions), to_timestamp(timestamp))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Deliver nothing of these partitions until :meth:`resume`; buffered records stay. Of all if none are given.
@@ -392,7 +398,7 @@ class Consumer:
             timeout_ms: By default ``default_api_timeout_ms``.
 
         Raises:
-            ConfigurationError: There is no group.
+            ConfigurationError: There is no group, or an offset is out of range.
             CommitError: Some partitions belong to other members now; the others are committed.
             BrokerError: The coordinator refused the commit.
             DeadlineError: It was not confirmed in time.
@@ -405,10 +411,7 @@ class Consumer:
         if offsets is None:
             chosen = self._assignment.committable(processed=False)
         else:
-            chosen = {
-                to_partition(partition): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-                for partition, offset in offsets.items()
-            }
+            chosen = {to_partition(partition): to_position(offset) for partition, offset in offsets.items()}
         await self._engine.commit(chosen, self._seconds(timeout_ms))
 
     async def committed(
@@ -458,7 +461,7 @@ class Consumer:
         Raises the errors of :meth:`beginning_offsets`.
         """
         self._engine.check_running()
-        wanted = {to_partition(partition): integer("timestamp", time) for partition, time in times.items()}
+        wanted = {to_partition(partition): to_timestamp(time) for partition, time in times.items()}
         found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
         return {
             partition: OffsetAndTimestamp(*answer) if answer.offset >= 0 else None

@@ -56,8 +56,9 @@ class OffsetLookup:
         while left:
             remaining = deadline - loop.time()
             if remaining <= 0:
-                partition, failure = next(iter(failures.items()))
-                raise DeadlineError(f"ListOffsets of {partition}: no offset in {timeout:g} s: {failure}")
+                partition = next(iter(left))
+                why = failures.get(partition, "there was no time for a request")
+                raise DeadlineError(f"ListOffsets of {partition}: no offset in {timeout:g} s: {why}")
             await self._check_known({partition.topic: partition.partition for partition in left}, remaining)
             offsets, failures = await self.once(left, remaining)
             found |= offsets

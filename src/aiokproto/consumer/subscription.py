@@ -6,8 +6,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from aiokproto.config import integer
 from aiokproto.errors import ConfigurationError
-from aiokproto.types import TopicPartition
+from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
 """A function or coroutine function of partitions."""
@@ -17,6 +18,9 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_gro
 
 _REGEX = frozenset("*+?()[]{}^$|\\")
 """Characters of regular expressions that topic names cannot have."""
+
+_LAST_PARTITION = 2**31 - 1
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,29 @@ def to_partition(value: object) -> TopicPartition:
     """
     if isinstance(value, tuple) and len(value) == 2:
         topic, number = value
-        if isinstance(topic, str) and topic and isinstance(number, int) and number >= 0:
+        if isinstance(topic, str) and topic and isinstance(number, int) and 0 <= number <= _LAST_PARTITION:
             return TopicPartition(topic, number)
-    if isinstance(value, (list, set, frozenset)) or (
-        isinstance(value, tuple) and isinstance(next(iter(value), 0), tuple)
-    ):
+    several = isinstance(value, tuple) and value and isinstance(value[0], tuple)
+    if several or isinstance(value, (list, set, frozenset)):
         raise ConfigurationError(f"{value!r} is not a partition; pass several one by one: assign(*partitions)")
     raise ConfigurationError(f"{value!r} is not a partition; pass TopicPartition(topic, partition)")
+
+
+def to_position(value: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """Return a position as the user has passed it: an offset, or one with metadata.
+
+    Raises:
+        ConfigurationError: The offset is out of range.
+    """
+    position = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+    integer("offset", position.offset, 0, _LARGEST)
+    return position
+
+
+def to_timestamp(value: object) -> int:
+    """Return a timestamp (ms since the epoch) as the user has passed it.
+
+    Raises:
+        ConfigurationError: It is out of range, or not an integer.
+    """
+    return integer("timestamp", value, 0, _LARGEST)
