@@ -264,7 +264,7 @@ class Engine:
             snapshot = await self.cluster.wait_for_update(generation)
             generation = snapshot.generation
             if self.member is not None:
-                self.member.on_metadata(snapshot)
+                self.member.metadata_changed()
             elif self.subscription.by_topic:
                 self._follow.set()
             self.fetcher.metadata_changed()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aiokproto.cluster import ClusterClient, ClusterSnapshot, CoordinatorKind
+from aiokproto.cluster import ClusterClient, CoordinatorKind
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
@@ -93,11 +93,11 @@ class Joining:
         self._assignor().on_assignment(sorted(assigned), membership.generation)
         return assigned
 
-    def outdated(self, snapshot: ClusterSnapshot) -> str:
-        """Return why the assignment that this member computed is outdated; empty if it is not, or another member
-        leads."""
-        membership = self._membership
-        return self._leader.outdated(snapshot) if membership.leads and membership.phase is Phase.STABLE else ""
+    def outdated(self) -> str:
+        """Return why the assignment is outdated; empty if it is not, or another member leads."""
+        if not self._membership.leads or self._membership.phase is not Phase.STABLE:
+            return ""
+        return self._leader.outdated(self._cluster.snapshot)
 
     async def leave(self, reason: str, timeout: float) -> None:
         """Leave the group, so that others need not wait for the session to expire. Failures are only logged.
@@ -135,7 +135,10 @@ class Joining:
 
     async def _assignments(self) -> dict[str, bytes]:
         assignor = self._assignor()
-        if not self._membership.leads or self._membership.skip_assignment:
+        if not self._membership.leads:
+            return {}
+        if self._membership.skip_assignment:
+            await self._leader.watch(self._membership.members)
             return {}
         return await self._leader.assign(assignor, self._membership.members)
 

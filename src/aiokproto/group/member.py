@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
-from aiokproto.cluster import ClusterClient, ClusterSnapshot
+from aiokproto.cluster import ClusterClient
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.failures import Action
 from aiokproto.group.assignors import Assignor
@@ -52,9 +52,9 @@ class GroupMember:
         """Replace the subscription; without topics the member leaves the group."""
         self._rebalance.set_topics(frozenset(topics))
 
-    def on_metadata(self, snapshot: ClusterSnapshot) -> None:
+    def metadata_changed(self) -> None:
         """Rejoin if this member leads and the topics have changed since it computed the assignment."""
-        if reason := self._joining.outdated(snapshot):
+        if reason := self._joining.outdated():
             self._rebalance.rejoin(reason)
 
     def leave_on_poll_timeout(self, reason: str) -> None:

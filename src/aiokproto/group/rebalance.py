@@ -172,6 +172,9 @@ class RebalanceLoop:
             # Cooperative rebalancing: revoked partitions are assigned to their new owners in the next generation
             # (KIP-429).
             self.rejoin("partitions were given up")
+        elif reason := self._joining.outdated():
+            # A topic has grown while the assignment was on its way.
+            self.rejoin(reason)
         await self._noted.wait()
 
     async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition]) -> None:
