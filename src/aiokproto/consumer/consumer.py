@@ -266,10 +266,12 @@ class Consumer:
         With a ``group_id`` offsets are committed to that group, but the group does not distribute the partitions.
 
         Raises:
-            ConfigurationError: Topics are subscribed.
+            ConfigurationError: Topics are subscribed, or the group is not left yet since they were.
         """
         if self._engine.subscription.by_topic:
             raise ConfigurationError("topics are subscribed: unsubscribe() first")
+        if self._engine.member is not None and not self._engine.member.outside:
+            raise ConfigurationError("the group is not left yet: await unsubscribe() first")
         chosen = frozenset(to_partition(partition) for partition in partitions)
         self._engine.set_subscription(SubscriptionState(partitions=chosen))
 
@@ -295,8 +297,6 @@ class Consumer:
         self._engine.reader.give_up_waiting()
         if self._engine.running:
             await self._engine.unsubscribed(self._seconds(timeout_ms))
-        else:
-            self._assignment.remove(list(self._assignment.cursors))
 
     def subscription(self) -> frozenset[str]:
         """Return the topics subscribed by name."""

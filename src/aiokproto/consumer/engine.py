@@ -20,7 +20,7 @@ from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import SubscriptionState
-from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, KafkaError
+from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.member import GroupMember
 from aiokproto.group.offsets import GroupOffsets
@@ -85,6 +85,7 @@ class Engine:
         self._follow = asyncio.Event()
         self._commit_refused: KafkaError | None = None
         self._committed: dict[TopicPartition, int] = {}
+        self._given_up: dict[TopicPartition, OffsetAndMetadata] = {}
 
     # Signals
 
@@ -112,10 +113,21 @@ class Engine:
         self.cluster.check_loop()
         self.subscription = subscription
         self._trouble = None
-        if subscription.partitions is not None:
-            self.assignment.remove(self.assignment.cursors.keys() - subscription.partitions)
-            self.assignment.add(sorted(subscription.partitions), COMMITTED)
+        if not subscription.by_topic and (self.member is None or self.member.outside):
+            self._assign(subscription.partitions or frozenset())
         self._follow.set()
+
+    def _assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions, independent of the group's assignment."""
+        removed = [partition for partition in self.assignment.cursors if partition not in partitions]
+        if self.member is not None and self._config.enable_auto_commit:
+            # No rebalance follows that would commit them.
+            self._given_up |= self._processed(removed)
+        self.assignment.remove(removed)
+        self._moved_on(removed)
+        self.assignment.add(sorted(partitions), COMMITTED)
+        for partition in sorted(self._given_up.keys() & partitions):
+            self.assignment.seek(partition, self._given_up.pop(partition).offset)
 
     # Lifecycle
 
@@ -243,6 +255,7 @@ class Engine:
         if self.member is not None and self._config.enable_auto_commit:
             try:
                 await self._commit_processed(_left(deadline) / 2)
+                await self._commit_given_up(_left(deadline) / 2)
             except KafkaError as error:
                 log.warning("consumer: closing: %s", error)
 
@@ -347,13 +360,15 @@ class Engine:
             self.assignment.add([partition], EARLIEST if partition.topic in known else COMMITTED)
 
     async def unsubscribed(self, timeout: float) -> None:
-        """Wait until the member has left the group."""
+        """Wait until the member has left the group, and what is processed is committed."""
         at = asyncio.get_running_loop().time() + timeout
         async with until(at, lambda: f"unsubscribe: {self.member and self.member.state}; it goes on in the background"):
             while self.member is not None and not self.member.outside:
                 await self.moved()
-        if self.member is None or not self.subscription.by_topic:
-            self.assignment.remove(list(self.assignment.cursors))
+        try:
+            await self._commit_given_up(_left(at))
+        except KafkaError as error:
+            log.warning("consumer: unsubscribing: %s", error)
 
     # The group
 
@@ -413,6 +428,7 @@ class Engine:
             await asyncio.sleep(interval)
             try:
                 await self._commit_processed(max(interval, 5.0))
+                await self._commit_given_up(max(interval, 5.0))
             except CommitError as error:
                 log.info("consumer: commit: %s", error)
             except KafkaError as error:
@@ -430,14 +446,27 @@ class Engine:
 
     async def _commit_processed(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
         """Commit the processed offsets that are not committed yet."""
+        await self.commit(self._processed(among), timeout)
+
+    def _processed(self, among: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         offsets = self.assignment.committable(processed=True, among=None if among is None else set(among))
         snapshot = self.cluster.snapshot
-        await self.commit(
-            {
-                partition: position
-                for partition, position in offsets.items()
-                # Leave out deleted topics: the coordinator would refuse them at every interval.
-                if self._committed.get(partition) != position.offset and snapshot.partition(*partition) is not None
-            },
-            timeout,
-        )
+        return {
+            partition: position
+            for partition, position in offsets.items()
+            # Leave out deleted topics: the coordinator would refuse them at every interval.
+            if self._committed.get(partition) != position.offset and snapshot.partition(*partition) is not None
+        }
+
+    async def _commit_given_up(self, timeout: float) -> None:
+        """Commit the processed offsets of partitions that were assigned by :meth:`assign`, and are not any more."""
+        if not self._given_up:
+            return
+        assert self.member is not None
+        offsets, self._given_up = self._given_up, {}
+        try:
+            await self.member.commit_from_outside(offsets, timeout)
+        except (DeadlineError, asyncio.CancelledError):
+            again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}
+            self._given_up = again | self._given_up
+            raise
