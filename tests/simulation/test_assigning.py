@@ -33,9 +33,9 @@ def test_partitions_are_assigned_only_once_the_group_is_left() -> None:
                 await consumer.unsubscribe(timeout_ms=500)
             # What the group takes away in the end would be what was assigned.
             with pytest.raises(ConfigurationError, match="not left"):
-                consumer.assign([ZERO])
+                consumer.assign(ZERO)
             await consumer.unsubscribe()
-            consumer.assign([ZERO])
+            consumer.assign(ZERO)
             assert await read(consumer, 1) == [1]
 
     run(program)
@@ -45,11 +45,11 @@ def test_partitions_are_assigned_only_once_the_group_is_left() -> None:
 def test_what_is_finished_of_a_partition_is_committed_after_another_was_assigned(answered: bool) -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer(**options) as consumer:
-            consumer.assign([ZERO])
+            consumer.assign(ZERO)
             await read(consumer, 3)
             if not answered:
                 cluster.faults.drop(OffsetCommitRequest, times=1)
-            consumer.assign([ONE])
+            consumer.assign(ONE)
             await read(consumer, 2)
             if answered:
                 await asyncio.sleep(6)
@@ -68,7 +68,7 @@ def test_what_is_finished_of_a_partition_is_committed_after_another_was_assigned
 def test_what_is_finished_is_committed_when_nothing_is_assigned_any_more() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer(**options) as consumer:
-            consumer.assign([ZERO])
+            consumer.assign(ZERO)
             await read(consumer, 3)
             await consumer.unsubscribe()
             assert not consumer.assignment()
@@ -81,10 +81,10 @@ def test_what_is_finished_is_committed_when_nothing_is_assigned_any_more() -> No
 def test_a_partition_that_is_assigned_again_goes_on_after_what_is_finished() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer(**options) as consumer:
-            consumer.assign([ZERO])
+            consumer.assign(ZERO)
             assert await read(consumer, 3) == [0, 1, 2]
-            consumer.assign([ONE])
-            consumer.assign([ZERO])
+            consumer.assign(ONE)
+            consumer.assign(ZERO)
             assert await read(consumer, 1) == [2]
 
     run(program)
@@ -93,9 +93,9 @@ def test_a_partition_that_is_assigned_again_goes_on_after_what_is_finished() -> 
 def test_nothing_is_committed_by_itself_that_is_not_to_be() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer(**options, enable_auto_commit=False) as consumer:
-            consumer.assign([ZERO])
+            consumer.assign(ZERO)
             await read(consumer, 3)
-            consumer.assign([ONE])
+            consumer.assign(ONE)
             await consumer.unsubscribe()
             assert await consumer.committed(ZERO, ONE) == {ZERO: None, ONE: None}
 
