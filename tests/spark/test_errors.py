@@ -92,7 +92,8 @@ def test_planning(load: Any, kafka: Kafka, filled: str) -> None:
     shown(
         lambda: load(subscribe=filled, **unreachable).collect(),
         "BootstrapError: no bootstrap address could be used: 127.0.0.1:1: "
-        "cannot connect to 127.0.0.1:1: 127.0.0.1: connection refused",
+        "cannot connect to 127.0.0.1:1: 127.0.0.1: connection refused; "
+        "check bootstrap_servers and security_protocol",
     )
     kafka.delete_records(filled, 0, 2)
     shown(
