@@ -133,22 +133,22 @@ class Rebalancing:
             finally:
                 waiting.cancel()
 
-    async def end(self, *, lost: bool, timeout: float) -> None:
+    async def end(self, *, lost: bool, timeout: float) -> BaseException | None:
         """Call back for what is still assigned. A callback that takes longer than ``timeout`` seconds is cancelled.
 
-        Raises:
-            Exception: The callback raised it.
+        Returns:
+            The exception of the callback, None if it raised none.
         """
         if not self.called_for:
-            return
+            return None
         kind = ChangeKind.LOST if lost else ChangeKind.REVOKE
         call = asyncio.create_task(self._invoke(kind, sorted(self.called_for)), name="aiokproto-consumer-callback")
         try:
             await asyncio.wait([call], timeout=timeout)
             if call.done():
-                call.result()
-            else:
-                log.warning("consumer: closing: the rebalance callback took longer than %.1f s", timeout)
+                return asyncio.CancelledError() if call.cancelled() else call.exception()
+            log.warning("consumer: closing: the rebalance callback took longer than %.1f s", timeout)
+            return None
         finally:
             if call.cancel():
                 await asyncio.wait([call], timeout=_CANCELLED_WITHIN)
