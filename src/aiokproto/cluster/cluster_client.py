@@ -337,6 +337,14 @@ class ClusterClient:
         """Drop a coordinator from the cache: call it after NOT_COORDINATOR, and when the broker cannot be reached."""
         self._coordinators.forget(kind, key)
 
+    def disconnect(self, node: int, channel: str) -> None:
+        """Close a connection at once.
+
+        For a connection on which the broker still holds back a request that was given up, and all responses behind it.
+        Other requests in flight on it raise ``BrokerConnectionError``; the next request connects again.
+        """
+        self._pool.disconnect(node, channel)
+
     def backoff(self, attempt: int) -> float:
         """Return the seconds to wait after ``attempt`` failed attempts (from 1)."""
         return self._backoff.delay(attempt)

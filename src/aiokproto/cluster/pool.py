@@ -130,6 +130,13 @@ class Pool:
 
         return sorted(nodes, key=rank)
 
+    def disconnect(self, node_id: int, channel: str) -> None:
+        """Close a connection with all requests in flight on it. The next request connects again."""
+        connection = self._connections.pop((node_id, channel), None)
+        if connection is not None:
+            connection.close(BrokerConnectionError(f"the connection to {connection.peer} was given up"))
+            connection.abort()
+
     async def close(self, reason: KafkaError, timeout: float) -> None:
         """Fail the requests in flight, flush and close. Connections that do not close in time are aborted."""
         self.fail(reason)
