@@ -170,6 +170,22 @@ async def test_a_seek_while_a_thread_works_drops_what_it_worked_on(how: str) -> 
         assert [record.value for record in values] == [NOISE[:10]]
 
 
+async def test_what_a_thread_has_opened_is_not_taken_for_another_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if each batch had the memory, and so the id, of the one before.
+    monkeypatch.setattr("aiokproto.consumer.reader.id", lambda _: 1, raising=False)
+    async with desk() as at:
+        at.feed(stored(OFF_LOOP, "gzip"))
+        opening = asyncio.ensure_future(at.reader.open())
+        while not at.threads.submitted:
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait((opening,))
+        assert [record.offset for record in await at.batch(decompress=False)] == [0]
+        at.feed(stored(OFF_LOOP, "gzip", base=1))
+        assert await at.reader.open()
+        assert [record.offset for record in at.assignment.take(9)] == [1]
+
+
 async def test_a_partition_that_was_read_keeps_nothing_of_its_fetch() -> None:
     """All views of an answer are views of its one buffer, which may be megabytes, and a partition's last for days."""
     async with desk() as at:

@@ -89,6 +89,7 @@ class RecordBuffer:
     def opened(self, records: list[Record], batch: RecordBatch) -> None:
         """The first chunk's first batch is opened; its records are given last one first."""
         chunk = self.chunks[0]
+        self.opening = None
         self.records = records
         self.batch = batch
         self.leader_epoch = batch.partition_leader_epoch
@@ -104,6 +105,7 @@ class RecordBuffer:
     def take(self) -> list[RecordBatch]:
         """Take the batches of the first chunk that were not delivered. The position is after them then."""
         batches = [self.batch] if self.records and self.batch else []
+        self.opening = None
         self.records = []
         if self.chunks:
             chunk = self.chunks[0]
