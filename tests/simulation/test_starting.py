@@ -1,12 +1,13 @@
-"""Clients and producers that are closed, or started again, while they start."""
+"""Clients, producers and consumers that are closed, or started again, while they start."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
-from aiokproto import Client, Producer
+from aiokproto import Client, Consumer, Producer
 from aiokproto.broker import Cluster
 from aiokproto.errors import ClientClosedError
 from aiokproto.simulation import Simulation
@@ -16,18 +17,25 @@ def client_tasks() -> list[str]:
     return [task.get_name() for task in asyncio.all_tasks() if "aiokproto" in task.get_name()]
 
 
-async def use(client: Client | Producer) -> None:
+async def use(client: Client | Consumer | Producer) -> None:
     if isinstance(client, Client):
         await client.metadata()
+    elif isinstance(client, Consumer):
+        await client.poll()
     else:
         await client.send("t", b"x")
 
 
-@pytest.mark.parametrize("kind", [Client, Producer])
-def test_closed_at_any_turn_while_it_starts_nothing_is_left(kind: type[Client] | type[Producer]) -> None:
+def in_group(bootstrap_servers: str) -> Consumer:
+    return Consumer("t", bootstrap_servers=bootstrap_servers, group_id="g")
+
+
+@pytest.mark.parametrize("kind", [Client, Producer, in_group])
+def test_closed_at_any_turn_while_it_starts_nothing_is_left(kind: Callable[..., Client | Consumer | Producer]) -> None:
     async def closed_after(turns: int) -> bool:
         """Whether it had started by then."""
         async with Cluster(1) as cluster:
+            await cluster.create_topic("t", 1)
             client = kind(bootstrap_servers=cluster.bootstrap_servers)
             starting = asyncio.create_task(client.start())
             for _ in range(turns):
@@ -48,16 +56,17 @@ def test_closed_at_any_turn_while_it_starts_nothing_is_left(kind: type[Client] |
     assert turns > 10
 
 
-def test_a_producer_starts_once_also_when_two_tasks_start_it() -> None:
+@pytest.mark.parametrize("kind", [Producer, in_group])
+def test_a_client_starts_once_also_when_two_tasks_start_it(kind: Callable[..., Consumer | Producer]) -> None:
     async def main() -> None:
         async with Cluster(1) as cluster:
             await cluster.create_topic("t", 1)
-            producer = Producer(bootstrap_servers=cluster.bootstrap_servers)
-            first, second = await asyncio.gather(producer.start(), producer.start(), return_exceptions=True)
+            client = kind(bootstrap_servers=cluster.bootstrap_servers)
+            first, second = await asyncio.gather(client.start(), client.start(), return_exceptions=True)
             assert first is None
             assert isinstance(second, ClientClosedError)
-            await producer.send("t", b"x")
-            await producer.close()
+            await use(client)
+            await client.close()
             assert not client_tasks()
 
     Simulation(1).run(main())

@@ -139,7 +139,7 @@ class Consumer:
         Raises:
             BootstrapError, NotKafkaError, AuthenticationError: The cluster cannot be reached.
             UnknownTopicError, InvalidTopicError, AuthorizationError: A topic cannot be read.
-            ClientClosedError: It was started before.
+            ClientClosedError: It was started before, or is closed meanwhile.
         """
         await self._engine.start()
 

@@ -32,6 +32,9 @@ log = logging.getLogger("aiokproto.consumer")
 _TOPIC_RETRY = 5.0
 """Seconds after which a subscribed topic that does not exist is looked for again."""
 
+_DISCONNECT = 5.0
+"""Most seconds for the connections to be flushed."""
+
 
 def _left(deadline: float) -> float:
     """Seconds until that loop time."""
@@ -72,6 +75,7 @@ class Engine:
         self._failure: BaseException | None = None
         self._trouble: KafkaError | None = None
         self._closed = ClientClosedError("the consumer was not started")
+        self._started = False
         self._running = False
         self._closing = False
         self._moved = asyncio.Event()
@@ -151,12 +155,15 @@ class Engine:
 
     async def start(self) -> None:
         """Connect and begin. Raises what keeps it from that; then it is closed again."""
-        if self._running or self._closed.args != ("the consumer was not started",):
+        if self._started:
             raise ClientClosedError("a consumer is started once")
+        self._started = True
         try:
             await self.cluster.start()
             self._running = True
             await self._resolve(self.subscription)
+            # It may have been closed in the very turn in which the answer came.
+            self.cluster.check()
         except BaseException:
             self._running = False
             self._closed = ClientClosedError("the consumer could not be started")
@@ -190,7 +197,11 @@ class Engine:
     async def close(self, timeout: float, *, finished: bool) -> None:
         """End it within ``timeout`` seconds; ``finished``: the records that were delivered count as processed."""
         self.cluster.check_loop()
-        if not self._running or self._closing:
+        if not self._started or self._closing:
+            return
+        if not self._tasks:
+            # start() is under way, and raises then.
+            await self.cluster.close(min(timeout, _DISCONNECT))
             return
         if self.rebalancing.in_callback():
             raise RuntimeError("a consumer cannot be closed in a rebalance callback: closing waits for the callback")
@@ -213,7 +224,7 @@ class Engine:
                 await self._leave_group(deadline if in_time else 0.0)
             finally:
                 self._running = False
-                await self.cluster.close(timeout=min(_left(deadline), 5.0))
+                await self.cluster.close(timeout=min(_left(deadline), _DISCONNECT))
 
     # The steps of closing. Each takes a part of the time that is left, so that the next has some whatever hangs.
 
