@@ -10,16 +10,18 @@ import pytest
 
 from aiokproto import Consumer
 from aiokproto.broker import Cluster
+from aiokproto.codec.messages.fetch import FetchRequest
 from aiokproto.codec.messages.find_coordinator import FindCoordinatorRequest
 from aiokproto.codec.messages.heartbeat import HeartbeatRequest
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
+from aiokproto.codec.messages.list_offsets import ListOffsetsRequest
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.codec.messages.offset_fetch import OffsetFetchRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.codec.schema import Request
 from aiokproto.error_codes import ErrorCode
-from aiokproto.errors import CommitError, DeadlineError
+from aiokproto.errors import ClientClosedError, CommitError, DeadlineError
 from aiokproto.simulation import Simulation
 from aiokproto.types import TopicPartition
 from tests.simulation.members import Events, own_tasks, run, subscribed
@@ -86,6 +88,38 @@ def test_a_call_ends_by_its_deadline(
         began = simulation.time()
         await consumer.close(1000)
         assert simulation.time() - began <= 1.1
+        assert not own_tasks()
+
+    run(program)
+
+
+WAITING: dict[str, Callable[[Consumer], Awaitable[object]]] = {
+    "commit": lambda consumer: consumer.commit({FIRST: 1}),
+    "committed": lambda consumer: consumer.committed(FIRST),
+    "position": lambda consumer: consumer.position(FIRST),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "end offsets": lambda consumer: consumer.end_offsets(FIRST),
+    "poll": lambda consumer: consumer.poll(100_000),
+}
+
+
+@pytest.mark.parametrize("call", WAITING.values(), ids=WAITING)
+def test_closing_ends_calls_that_wait(call: Callable[[Consumer], Awaitable[object]]) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        consumer = Consumer("t", **options)
+        await consumer.start()
+        await anext(consumer)
+        await coordinator_silent(cluster)
+        cluster.faults.drop(ListOffsetsRequest)
+        cluster.faults.drop(FetchRequest)
+        consumer.seek_to_beginning()
+        waiting = asyncio.ensure_future(call(consumer))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        await consumer.close(1000)
+        await asyncio.wait((waiting,), timeout=0.1)
+        assert waiting.done()
+        assert isinstance(waiting.exception(), (ClientClosedError, CommitError))
         assert not own_tasks()
 
     run(program)

@@ -212,7 +212,6 @@ class Engine:
             self.assignment.put_down()
         self.assignment.stop()
         self.reader.wake()
-        self._moved.set()
         in_time = False
         try:
             await self._end_tasks(deadline)
@@ -224,6 +223,7 @@ class Engine:
                 await self._leave_group(deadline if in_time else 0.0)
             finally:
                 self._running = False
+                self._moved.set()
                 await self.cluster.close(timeout=min(_left(deadline), _DISCONNECT))
 
     # The steps of closing. Each takes a part of the time that is left, so that the next has some whatever hangs.
