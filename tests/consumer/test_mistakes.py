@@ -11,8 +11,9 @@ import pytest
 
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker, Cluster
-from aiokproto.errors import CommitError, ConfigurationError
+from aiokproto.errors import CommitError, ConfigurationError, DeadlineError
 from aiokproto.simulation import Simulation
+from aiokproto.types import OffsetAndMetadata
 
 
 def run(program: Callable[[str], Awaitable[None]]) -> Simulation:
@@ -75,6 +76,39 @@ def test_a_commit_of_a_record_or_of_what_is_not_assigned_says_so() -> None:
                 await consumer.commit(record)  # type: ignore[arg-type]
             with pytest.raises(CommitError, match="not assigned to this member"):
                 await consumer.commit({("other", 0): 1})
+
+    run(program)
+
+
+@pytest.mark.parametrize("offset", [-1, 2**63, True, "5", None, OffsetAndMetadata(-1), OffsetAndMetadata(2**63)])
+def test_an_offset_that_no_log_has_is_refused(offset: Any) -> None:
+    async def program(servers: str) -> None:
+        async with Consumer("t", bootstrap_servers=servers, group_id="g") as consumer:
+            await consumer.poll(1000)
+            with pytest.raises(ConfigurationError, match="offset="):
+                await consumer.commit({("t", 0): offset})
+            with pytest.raises(ConfigurationError, match="offset="):
+                consumer.seek(("t", 0), offset)
+            assert list((await consumer.committed(("t", 0))).values()) == [None]
+
+    run(program)
+
+
+def test_a_time_or_a_partition_that_no_request_can_name_is_refused() -> None:
+    consumer = Consumer(bootstrap_servers="localhost")
+    with pytest.raises(ConfigurationError, match="no partition"):
+        consumer.assign([("t", 2**31)])
+    consumer.assign([("t", 2**31 - 1)])
+    with pytest.raises(ConfigurationError, match="timestamp="):
+        consumer.seek_to_time(2**63)
+
+
+def test_a_deadline_of_now_is_a_deadline() -> None:
+    async def program(servers: str) -> None:
+        async with Consumer("t", bootstrap_servers=servers) as consumer:
+            for call in (consumer.beginning_offsets, consumer.end_offsets):
+                with pytest.raises(DeadlineError, match="t-0"):
+                    await call(("t", 0), timeout_ms=0)
 
     run(program)
 

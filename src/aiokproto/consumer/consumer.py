@@ -18,7 +18,7 @@ from aiokproto.consumer.engine import Engine
 from aiokproto.consumer.handing import RecordIterator
 from aiokproto.consumer.options import ConsumerConfig
 from aiokproto.consumer.start_lookup import EARLIEST, LATEST
-from aiokproto.consumer.subscription import Listener, Subscription, to_partition, to_topics
+from aiokproto.consumer.subscription import Listener, Subscription, to_partition, to_position, to_timestamp, to_topics
 from aiokproto.errors import ConfigurationError
 from aiokproto.group.assignors import Assignor
 from aiokproto.net.timeouts import deadline as until
@@ -304,11 +304,10 @@ class Consumer:
         """Go on at this offset. Whether the log has it, the next fetch shows.
 
         Raises:
-            ConfigurationError: The partition is not assigned, or the offset negative.
+            ConfigurationError: The partition is not assigned, or no log can have such an offset.
         """
-        number = offset.offset if isinstance(offset, OffsetAndMetadata) else offset
         self._engine.cluster.check_loop()
-        self._assignment.seek(to_partition(partition), integer("offset", number))
+        self._assignment.seek(to_partition(partition), to_position(offset).offset)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         """Go on at the first offset there is; of all partitions if none are given. Raises as :meth:`seek`."""
@@ -321,7 +320,7 @@ class Consumer:
     def seek_to_time(self, timestamp: int, *partitions: tuple[str, int]) -> None:
         """Go on with the first record whose timestamp (ms) is that or later; if there is none, at the end. Of all
         partitions if none are given. Raises as :meth:`seek`."""
-        self._assignment.seek_to(self._assigned(partitions), integer("timestamp", timestamp))
+        self._assignment.seek_to(self._assigned(partitions), to_timestamp(timestamp))
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Hand out nothing of these until :meth:`resume`; what is fetched is kept. Of all if none are given.
@@ -391,7 +390,7 @@ class Consumer:
             timeout_ms: By default ``default_api_timeout_ms``.
 
         Raises:
-            ConfigurationError: There is no group.
+            ConfigurationError: There is no group, or no log can have such an offset.
             CommitError: The group has given some of the partitions to someone else; the others are committed.
             BrokerError, DeadlineError: It is refused; it was not done in time.
         """
@@ -403,10 +402,7 @@ class Consumer:
         if offsets is None:
             chosen = self._assignment.committable(finished=False)
         else:
-            chosen = {
-                to_partition(partition): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-                for partition, offset in offsets.items()
-            }
+            chosen = {to_partition(partition): to_position(offset) for partition, offset in offsets.items()}
         await self._engine.commit(chosen, self._seconds(timeout_ms))
 
     async def committed(
@@ -451,7 +447,7 @@ class Consumer:
         Raises as :meth:`beginning_offsets`.
         """
         self._engine.check_running()
-        wanted = {to_partition(partition): integer("timestamp", time) for partition, time in times.items()}
+        wanted = {to_partition(partition): to_timestamp(time) for partition, time in times.items()}
         found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
         return {
             partition: OffsetAndTimestamp(*answer) if answer.offset >= 0 else None

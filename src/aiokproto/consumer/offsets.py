@@ -52,8 +52,9 @@ class OffsetLookup:
         while left:
             remaining = deadline - loop.time()
             if remaining <= 0:
-                partition, failure = next(iter(failures.items()))
-                raise DeadlineError(f"ListOffsets of {partition}: no answer in {timeout:g} s: {failure}")
+                partition = next(iter(left))
+                why = failures.get(partition, "there was no time to ask")
+                raise DeadlineError(f"ListOffsets of {partition}: no answer in {timeout:g} s: {why}")
             await self._known({partition.topic: partition.partition for partition in left}, remaining)
             answered, failures = await self.once(left, remaining)
             found |= answered

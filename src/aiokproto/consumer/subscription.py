@@ -6,8 +6,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from aiokproto.config import integer
 from aiokproto.errors import ConfigurationError
-from aiokproto.types import TopicPartition
+from aiokproto.types import OffsetAndMetadata, TopicPartition
 
 Listener = Callable[[list[TopicPartition]], Awaitable[None] | None]
 """Called with partitions; may be a coroutine function."""
@@ -18,6 +19,9 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_gro
 
 _REGEX = frozenset("*+?()[]{}^$|\\")
 """What a regular expression has, and no topic name may have."""
+
+_LAST_PARTITION = 2**31 - 1
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,26 @@ def to_partition(value: object) -> TopicPartition:
     """
     if isinstance(value, tuple) and len(value) == 2:
         topic, number = value
-        if isinstance(topic, str) and topic and isinstance(number, int) and number >= 0:
+        if isinstance(topic, str) and topic and isinstance(number, int) and 0 <= number <= _LAST_PARTITION:
             return TopicPartition(topic, number)
     raise ConfigurationError(f"{value!r} is no partition: it takes TopicPartition(topic, partition)")
+
+
+def to_position(value: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """Where to go on from what a user gives: an offset, or one with metadata.
+
+    Raises:
+        ConfigurationError: No log can have it.
+    """
+    position = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+    integer("offset", position.offset, 0, _LARGEST)
+    return position
+
+
+def to_timestamp(value: object) -> int:
+    """A time in ms since the epoch from what a user gives.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    return integer("timestamp", value, 0, _LARGEST)
