@@ -261,7 +261,7 @@ class Engine:
             snapshot = await self.cluster.changed(generation)
             generation = snapshot.generation
             if self.member is not None:
-                self.member.on_metadata(snapshot)
+                self.member.metadata_changed()
             elif self.subscription.by_topic:
                 self._follow.set()
             self.fetcher.metadata_changed()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aiokproto.cluster import Cluster, ClusterSnapshot, CoordinatorKind
+from aiokproto.cluster import Cluster, CoordinatorKind
 from aiokproto.codec.messages.join_group import JoinGroupRequest
 from aiokproto.codec.messages.leave_group import LeaveGroupRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
@@ -94,10 +94,11 @@ class Joining:
         self._assignor().on_assignment(sorted(assigned), membership.generation)
         return assigned
 
-    def outdated(self, snapshot: ClusterSnapshot) -> str:
-        """Why the assignment that this member computed no longer fits the cluster; empty if it does, or another did."""
-        membership = self._membership
-        return self._leader.outdated(snapshot) if membership.leads and membership.phase is Phase.STABLE else ""
+    def outdated(self) -> str:
+        """Why the assignment no longer fits the cluster; empty if it does, or another member leads."""
+        if not self._membership.leads or self._membership.phase is not Phase.STABLE:
+            return ""
+        return self._leader.outdated(self._cluster.snapshot)
 
     async def leave(self, reason: str, timeout: float) -> None:
         """Leave the group at once, so that others need not wait for the session to end. Failures are only logged.
@@ -135,7 +136,10 @@ class Joining:
 
     async def _assignments(self) -> dict[str, bytes]:
         assignor = self._assignor()
-        if not self._membership.leads or self._membership.skip_assignment:
+        if not self._membership.leads:
+            return {}
+        if self._membership.skip_assignment:
+            await self._leader.watch(self._membership.members)
             return {}
         return await self._leader.assign(assignor, self._membership.members)
 

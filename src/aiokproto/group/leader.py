@@ -36,16 +36,21 @@ class Leader:
             assignor: The one that the group agreed on.
             members: Member id → (instance id, encoded subscription).
         """
-        subscriptions = {member_id: self._decode(member_id, *encoded) for member_id, encoded in members.items()}
-        topics = sorted({topic for subscription in subscriptions.values() for topic in subscription.topics})
-        sizes = await asyncio.gather(*(self._size(topic) for topic in topics))
-        self._sizes = dict(zip(topics, sizes, strict=True))
+        subscriptions = await self.watch(members)
         existing = {topic: size for topic, size in self._sizes.items() if size}
         assigned = assignor.assign(existing, subscriptions)
         return {member_id: encode_assignment(assigned.get(member_id, [])) for member_id in subscriptions}
 
+    async def watch(self, members: Mapping[str, tuple[str | None, bytes]]) -> dict[str, Subscription]:
+        """Let :meth:`outdated` compare with the topics as they are now. Returns what the members subscribe to."""
+        subscriptions = {member_id: self._decode(member_id, *encoded) for member_id, encoded in members.items()}
+        topics = sorted({topic for subscription in subscriptions.values() for topic in subscription.topics})
+        sizes = await asyncio.gather(*(self._size(topic) for topic in topics))
+        self._sizes = dict(zip(topics, sizes, strict=True))
+        return subscriptions
+
     def outdated(self, snapshot: ClusterSnapshot) -> str:
-        """Why the last assignment no longer fits the cluster; empty if it does."""
+        """Why the assignment no longer fits the cluster; empty if it does."""
         for topic, size in self._sizes.items():
             info = snapshot.topics.get(topic)
             if info is not None and len(info.partitions) != size:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
-from aiokproto.cluster import Cluster, ClusterSnapshot
+from aiokproto.cluster import Cluster
 from aiokproto.errors import ClientClosedError, KafkaError
 from aiokproto.failures import Action
 from aiokproto.group.assignors import Assignor
@@ -52,9 +52,9 @@ class GroupMember:
         """Subscribe to these topics; to none to leave the group."""
         self._rebalance.set_topics(frozenset(topics))
 
-    def on_metadata(self, snapshot: ClusterSnapshot) -> None:
-        """Join again if this member leads and the cluster is no longer the one it computed the assignment for."""
-        if reason := self._joining.outdated(snapshot):
+    def metadata_changed(self) -> None:
+        """Join again if this member leads and the cluster is no longer the one that the assignment is for."""
+        if reason := self._joining.outdated():
             self._rebalance.rejoin(reason)
 
     def step_away(self, reason: str) -> None:

@@ -166,6 +166,9 @@ class RebalanceLoop:
         if revoked:
             # What was revoked can be assigned to its new owner only now (KIP-429).
             self.rejoin("partitions were given up")
+        elif reason := self._joining.outdated():
+            # A topic has grown while the assignment was on its way.
+            self.rejoin(reason)
         await self._noted.wait()
 
     async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition]) -> None:

@@ -1,0 +1,52 @@
+"""Topics that grow, come and go under a group."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiokproto import Client
+from aiokproto.broker import Cluster
+from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.simulation import Simulation
+from tests.simulation.members import run, subscribed
+
+
+async def grow(cluster: Cluster, partitions: int) -> None:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        topic = CreatePartitionsTopic(name="t", count=partitions, assignments=None)
+        await client.request(CreatePartitionsRequest(topics=[topic], timeout_ms=5000))
+
+
+def test_a_static_leader_that_came_back_notices_that_a_topic_grows() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        options |= {"group_instance_id": "i", "metadata_max_age_ms": 1000}
+        async with subscribed(options) as consumer:
+            await anext(consumer)
+        # The coordinator says that the assignment is to be left as it was (KIP-814).
+        async with subscribed(options) as consumer:
+            await anext(consumer)
+            await grow(cluster, 4)
+            await consumer.poll(3000)
+            await consumer.poll(3000)
+            assert len(consumer.assignment()) == 4
+
+    run(program)
+
+
+def test_a_topic_that_grows_while_its_assignment_is_on_its_way_is_assigned_again() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        cluster.faults.delay(SyncGroupRequest, 2.0, times=1)
+        async with subscribed({**options, "metadata_max_age_ms": 1000}) as consumer:
+            await asyncio.sleep(0.5)
+            await grow(cluster, 4)
+            # By then the metadata has it, and stays as it is.
+            await asyncio.sleep(1.2)
+            assert not consumer.assignment()
+            for _ in range(5):
+                await consumer.poll(100)
+                await asyncio.sleep(0.1)
+            assert len(consumer.assignment()) == 4
+
+    run(program)
