@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from aiokproto import Client
+import pytest
+
+from aiokproto import Client, Consumer
 from aiokproto.broker import Cluster
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
 from aiokproto.simulation import Simulation
+from aiokproto.types import TopicPartition
 from tests.simulation.members import run, subscribed
 
 
@@ -48,5 +52,24 @@ def test_a_topic_that_grows_while_its_assignment_is_on_its_way_is_assigned_again
                 await consumer.poll(100)
                 await asyncio.sleep(0.1)
             assert len(consumer.assignment()) == 4
+
+    run(program)
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_a_topic_that_a_pattern_had_found_may_go(group_id: str | None) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        await cluster.create_topic("u", 1)
+        gone = TopicPartition("u", 0)
+        options["group_id"] = group_id
+        consumer = Consumer(**options)
+        consumer.subscribe(pattern="t|u")
+        async with consumer, Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+            await consumer.poll(1000)
+            assert gone in consumer.assignment()
+            await client.request(DeleteTopicsRequest(topic_names=["u"], timeout_ms=5000), max_version=5)
+            for _ in range(20):
+                await consumer.poll(1000)
+            assert consumer.assignment() == {TopicPartition("t", 0), TopicPartition("t", 1)}
 
     run(program)

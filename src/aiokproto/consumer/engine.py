@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
-from aiokproto.cluster import Cluster, TopicInfo
+from aiokproto.cluster import Cluster, ClusterSnapshot, TopicInfo
 from aiokproto.codec.messages.offset_commit import OffsetCommitRequest
 from aiokproto.consumer.assignment import Assignment, Signals
 from aiokproto.consumer.cursor import Cursor
@@ -262,10 +262,16 @@ class Engine:
             generation = snapshot.generation
             if self.member is not None:
                 self.member.metadata_changed()
-            elif self.subscription.by_topic:
+            if self.subscription.by_topic and (self.member is None or self._has_lost_a_match(snapshot)):
                 self._follow.set()
             self.fetcher.metadata_changed()
             self.locator.metadata_changed()
+
+    def _has_lost_a_match(self, snapshot: ClusterSnapshot) -> bool:
+        """Whether a topic that the pattern had found is gone: not to read it any more is no failure."""
+        if self.subscription.pattern is None:
+            return False
+        return any(partition.topic not in snapshot.topics for partition in self.assignment.cursors)
 
     async def _follow_subscription(self) -> None:
         """Carry out what the user wants, and see to it when the cluster's topics change."""
