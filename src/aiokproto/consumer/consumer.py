@@ -258,10 +258,12 @@ class Consumer:
         With a group the offsets are committed to it, but it does not share out partitions.
 
         Raises:
-            ConfigurationError: Topics are subscribed.
+            ConfigurationError: Topics are subscribed, or the group is not left yet since they were.
         """
         if self._engine.subscription.by_topic:
             raise ConfigurationError("topics are subscribed: unsubscribe() first")
+        if self._engine.member is not None and not self._engine.member.outside:
+            raise ConfigurationError("the group is not left yet: await unsubscribe() first")
         chosen = frozenset(to_partition(partition) for partition in partitions)
         self._engine.set_subscription(Subscription(partitions=chosen))
 
@@ -287,8 +289,6 @@ class Consumer:
         self._engine.reader.give_up_waiting()
         if self._engine.running:
             await self._engine.unsubscribed(self._seconds(timeout_ms))
-        else:
-            self._assignment.remove(list(self._assignment.cursors))
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed by name."""

@@ -20,7 +20,7 @@ from aiokproto.consumer.rebalancing import Rebalancing
 from aiokproto.consumer.silence import SilenceWatch
 from aiokproto.consumer.start_lookup import COMMITTED, EARLIEST
 from aiokproto.consumer.subscription import Subscription
-from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, KafkaError
+from aiokproto.errors import ClientClosedError, CommitError, ConfigurationError, DeadlineError, KafkaError
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.member import GroupMember
 from aiokproto.group.offsets import GroupOffsets
@@ -82,6 +82,7 @@ class Engine:
         self._follow = asyncio.Event()
         self._commit_refused: KafkaError | None = None
         self._committed: dict[TopicPartition, int] = {}
+        self._given_up: dict[TopicPartition, OffsetAndMetadata] = {}
 
     # Signals
 
@@ -109,10 +110,21 @@ class Engine:
         self.cluster.check_loop()
         self.subscription = subscription
         self._trouble = None
-        if subscription.partitions is not None:
-            self.assignment.remove(self.assignment.cursors.keys() - subscription.partitions)
-            self.assignment.add(sorted(subscription.partitions), COMMITTED)
+        if not subscription.by_topic and (self.member is None or self.member.outside):
+            self._assign(subscription.partitions or frozenset())
         self._follow.set()
+
+    def _assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions, whatever a group says."""
+        removed = [partition for partition in self.assignment.cursors if partition not in partitions]
+        if self.member is not None and self._config.enable_auto_commit:
+            # No rebalance follows that would commit it.
+            self._given_up |= self._finished(removed)
+        self.assignment.remove(removed)
+        self._moved_on(removed)
+        self.assignment.add(sorted(partitions), COMMITTED)
+        for partition in sorted(self._given_up.keys() & partitions):
+            self.assignment.seek(partition, self._given_up.pop(partition).offset)
 
     # Life
 
@@ -240,6 +252,7 @@ class Engine:
         if self.member is not None and self._config.enable_auto_commit:
             try:
                 await self._commit_finished(_left(deadline) / 2)
+                await self._commit_given_up(_left(deadline) / 2)
             except KafkaError as error:
                 log.warning("consumer: closing: %s", error)
 
@@ -344,18 +357,20 @@ class Engine:
             self.assignment.add([partition], EARLIEST if partition.topic in known else COMMITTED)
 
     async def unsubscribed(self, timeout: float) -> None:
-        """Wait until the member has left the group since nothing is subscribed."""
+        """Wait until the member has left the group since nothing is subscribed, and what is finished is committed."""
         at = asyncio.get_running_loop().time() + timeout
         async with until(at, lambda: f"unsubscribe: {self.member and self.member.state}; it goes on in the background"):
             while self.member is not None and not self.member.outside:
                 await self.moved()
-        if self.member is None or not self.subscription.by_topic:
-            self.assignment.remove(list(self.assignment.cursors))
+        try:
+            await self._commit_given_up(_left(at))
+        except KafkaError as error:
+            log.warning("consumer: unsubscribing: %s", error)
 
     # The group
 
     def _moved_on(self, partitions: Collection[TopicPartition]) -> None:
-        """The group has assigned these, or taken them away: what was committed before says nothing now."""
+        """These were assigned, or taken away: what was committed before says nothing now."""
         for partition in partitions:
             self._committed.pop(partition, None)
         self._moved.set()
@@ -407,6 +422,7 @@ class Engine:
             await asyncio.sleep(interval)
             try:
                 await self._commit_finished(max(interval, 5.0))
+                await self._commit_given_up(max(interval, 5.0))
             except CommitError as error:
                 log.info("consumer: commit: %s", error)
             except KafkaError as error:
@@ -424,14 +440,27 @@ class Engine:
 
     async def _commit_finished(self, timeout: float, among: Iterable[TopicPartition] | None = None) -> None:
         """Commit what is finished and not committed yet."""
+        await self.commit(self._finished(among), timeout)
+
+    def _finished(self, among: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         finished = self.assignment.committable(finished=True, among=None if among is None else set(among))
         snapshot = self.cluster.snapshot
-        await self.commit(
-            {
-                partition: position
-                for partition, position in finished.items()
-                # Of a topic that was deleted nothing can be committed; to try would be refused every time.
-                if self._committed.get(partition) != position.offset and snapshot.partition(*partition) is not None
-            },
-            timeout,
-        )
+        return {
+            partition: position
+            for partition, position in finished.items()
+            # Of a topic that was deleted nothing can be committed; to try would be refused every time.
+            if self._committed.get(partition) != position.offset and snapshot.partition(*partition) is not None
+        }
+
+    async def _commit_given_up(self, timeout: float) -> None:
+        """Commit what is finished of partitions that were assigned by name, and are not any more."""
+        if not self._given_up:
+            return
+        assert self.member is not None
+        offsets, self._given_up = self._given_up, {}
+        try:
+            await self.member.commit_from_outside(offsets, timeout)
+        except (DeadlineError, asyncio.CancelledError):
+            again = {each: position for each, position in offsets.items() if each not in self.assignment.cursors}
+            self._given_up = again | self._given_up
+            raise
