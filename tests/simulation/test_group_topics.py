@@ -73,3 +73,28 @@ def test_a_topic_that_a_pattern_had_found_may_go(group_id: str | None) -> None:
             assert consumer.assignment() == {TopicPartition("t", 0), TopicPartition("t", 1)}
 
     run(program)
+
+
+@pytest.mark.parametrize("back_as", ["leader", "follower"])
+def test_a_static_member_that_is_back_with_fewer_topics_leaves_the_others_to_the_group(back_as: str) -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        await cluster.create_topic("u", 2)
+        static = {**options, "group_instance_id": "i"}
+        members = {"static": Consumer("t", "u", **static), "other": Consumer("t", "u", **options)}
+        for name in ("static", "other") if back_as == "leader" else ("other", "static"):
+            await members[name].start()
+            await members[name].poll(1000)
+        for _ in range(10):
+            await asyncio.gather(*(member.poll(200) for member in members.values()))
+        assert {len(member.assignment()) for member in members.values()} == {2}
+        await members["static"].close()
+        # The coordinator assigns it what it had before, whatever it subscribes to (KIP-345).
+        other = members["other"]
+        async with Consumer("t", **static) as back:
+            for _ in range(20):
+                await asyncio.gather(back.poll(500), other.poll(500))
+            assert {partition.topic for partition in back.assignment()} == {"t"}
+            assert len(back.assignment() | other.assignment()) == 4
+        await other.close()
+
+    run(program)

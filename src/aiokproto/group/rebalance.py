@@ -54,6 +54,7 @@ class RebalanceLoop:
         self._joining = joining
         self._owner = owner
         self._topics: frozenset[str] = frozenset()
+        self._unwanted: set[TopicPartition] = set()
         self._rejoin_reason = "first join"
         self._failure: BaseException | None = None
         self._attempt: asyncio.Task[set[TopicPartition] | JoinFailure] | None = None
@@ -156,6 +157,8 @@ class RebalanceLoop:
         assigned = await self._join()
         if assigned is None:
             return
+        unwanted = {each for each in assigned if each.topic not in self._topics}
+        assigned -= unwanted
         revoked, added = self.owned - assigned, assigned - self.owned
         await self._give_up(ChangeKind.REVOKE, revoked)
         if self.lost_reason:
@@ -166,9 +169,14 @@ class RebalanceLoop:
         if revoked:
             # What was revoked can be assigned to its new owner only now (KIP-429).
             self.rejoin("partitions were given up")
+        elif unwanted and not self._unwanted:
+            # A static member that is back with another subscription is assigned what it had before. Once: an assignor
+            # that does so every time would keep the group from ever being stable.
+            self.rejoin("topics were assigned that are not subscribed")
         elif reason := self._joining.outdated():
             # A topic has grown while the assignment was on its way.
             self.rejoin(reason)
+        self._unwanted = unwanted
         await self._noted.wait()
 
     async def _give_up(self, kind: ChangeKind, partitions: set[TopicPartition]) -> None:
