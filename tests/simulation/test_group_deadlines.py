@@ -65,6 +65,11 @@ CALLS: dict[str, Callable[[Consumer], Awaitable[object]]] = {
 }
 
 
+def address(cluster: Cluster) -> tuple[str, int]:
+    name, port = cluster.bootstrap_servers.split(":")
+    return name, int(port)
+
+
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
@@ -154,6 +159,33 @@ def test_closing_does_not_wait_for_a_callback_that_hangs(name: str, callback: An
         assert simulation.time() - began <= 4.1
         assert left.happened == 1
         await asyncio.sleep(100)
+        assert not own_tasks()
+
+    run(program)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.3, 3.0, 5.0, 6.5])
+def test_a_close_that_is_cancelled_ends_at_once(after: float) -> None:
+    """While it commits, while a callback runs, while it leaves the group."""
+
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async def slow(partitions: list[TopicPartition]) -> None:
+            await asyncio.sleep(2)
+
+        consumer = Consumer(**options)
+        consumer.subscribe("t", on_revoked=slow)
+        await consumer.start()
+        await anext(consumer)
+        await coordinator_silent(cluster)
+        closing = asyncio.create_task(consumer.close(8000))
+        await asyncio.sleep(after)
+        assert not closing.done()
+        # Whatever is sent from now on does not arrive.
+        simulation.network.link("client", address(cluster)).silence()
+        closing.cancel()
+        began = simulation.time()
+        await asyncio.wait([closing])
+        assert simulation.time() - began < 0.1
         assert not own_tasks()
 
     run(program)

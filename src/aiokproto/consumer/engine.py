@@ -259,12 +259,12 @@ class Engine:
     async def _leave_group(self, deadline: float) -> None:
         if self.member is None:
             return
-        try:
-            await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
-        finally:
-            # Whatever the callback raised: others are waiting for the partitions.
-            if left := _left(deadline):
-                await self.member.leave("the consumer is closed", timeout=min(left, 3.0))
+        error = await self.rebalancing.end(lost=self.member.removed, timeout=_left(deadline) * 3 / 4)
+        # Whatever the callback raised: others are waiting for the partitions.
+        if left := _left(deadline):
+            await self.member.leave("the consumer is closed", timeout=min(left, 3.0))
+        if error is not None:
+            raise error
 
     # Following the subscription
 

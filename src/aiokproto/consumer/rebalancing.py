@@ -127,22 +127,22 @@ class Rebalancing:
             finally:
                 waiting.cancel()
 
-    async def end(self, *, lost: bool, timeout: float) -> None:
+    async def end(self, *, lost: bool, timeout: float) -> BaseException | None:
         """Give up what is assigned, once nothing else runs. A callback that takes longer than that is cancelled.
 
-        Raises:
-            Exception: What the callback raised.
+        Returns:
+            What the callback raised.
         """
         if not self.called_for:
-            return
+            return None
         kind = ChangeKind.LOST if lost else ChangeKind.REVOKE
         call = asyncio.create_task(self._invoke(kind, sorted(self.called_for)), name="aiokproto-consumer-callback")
         try:
             await asyncio.wait([call], timeout=timeout)
             if call.done():
-                call.result()
-            else:
-                log.warning("consumer: closing: the rebalance callback took longer than %.1f s", timeout)
+                return asyncio.CancelledError() if call.cancelled() else call.exception()
+            log.warning("consumer: closing: the rebalance callback took longer than %.1f s", timeout)
+            return None
         finally:
             if call.cancel():
                 await asyncio.wait([call], timeout=_CANCELLED_WITHIN)
