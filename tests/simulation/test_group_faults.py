@@ -220,6 +220,25 @@ def test_a_coordinator_that_moves_is_found_again() -> None:
     run(program)
 
 
+def test_a_group_is_left_whose_coordinator_has_just_moved() -> None:
+    async def program(simulation: Simulation) -> None:
+        async with Cluster(2) as cluster:
+            await cluster.create_topic("t", 1)
+            consumer = Consumer(
+                "t", bootstrap_servers=cluster.bootstrap_servers, group_id="g", enable_auto_commit=False
+            )
+            await consumer.start()
+            await cluster.wait_for_group("g", 1)
+            await cluster.move_coordinator("g")
+            await consumer.close()
+            group = cluster.group("g")
+            assert group is not None
+            assert not group.members
+
+    simulation = Simulation(1)
+    simulation.run(program(simulation))
+
+
 def test_a_commit_whose_answer_leaves_a_partition_out_is_no_success() -> None:
     async def forgetful(call: Call, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)

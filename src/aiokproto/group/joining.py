@@ -7,10 +7,11 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from aiokproto.cluster import Cluster, CoordinatorKind
+from aiokproto.cluster import Cluster
 from aiokproto.codec.messages.join_group import JoinGroupRequest
-from aiokproto.codec.messages.leave_group import LeaveGroupRequest
+from aiokproto.codec.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from aiokproto.codec.messages.sync_group import SyncGroupRequest
+from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError, KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.assignors import Assignor
@@ -20,7 +21,6 @@ from aiokproto.group.leader import Leader
 from aiokproto.group.membership import Membership, Phase
 from aiokproto.group.protocol import decode_assignment, encode_subscription
 from aiokproto.group.requests import GroupRequests
-from aiokproto.net.timeouts import deadline as until
 from aiokproto.types import TopicPartition
 
 log = logging.getLogger("aiokproto.group")
@@ -30,6 +30,8 @@ _JOIN_MARGIN = 5.0
 
 _MANY_LEAVE = 3
 """The first version of LeaveGroup that names several members (KIP-345)."""
+
+_LEAVE_GROUP = Situation(LeaveGroupRequest.api_key, member=True)
 
 
 class JoinFailure(NamedTuple):
@@ -109,15 +111,11 @@ class Joining:
         self._membership.forget()
         if request is None:
             return
-        group_id, at = self._config.group_id, asyncio.get_running_loop().time() + timeout
+        exchange, group_id = _Leave(request), self._config.group_id
         try:
-            async with until(at, lambda: f"LeaveGroup of group {group_id!r}: not answered in {timeout:g} s"):
-                node = await self._cluster.coordinator(CoordinatorKind.GROUP, group_id, timeout=timeout)
-                if await self._cluster.version(LeaveGroupRequest, node) >= _MANY_LEAVE:
-                    request.member_id = ""
-                else:
-                    request.members = []
-                await self._cluster.send(request, node, timeout=timeout)
+            response = await self._requests.send(exchange, asyncio.get_running_loop().time() + timeout)
+            if code := exchange.failure(response):
+                raise error_for(code, f"LeaveGroup of group {group_id!r}")
         except KafkaError as error:
             log.info("group %s: could not leave, the session will time out: %s", group_id, error)
 
@@ -151,3 +149,26 @@ class Joining:
                 f"which is not in partition_assignment_strategy"
             )
         return self._assignors[protocol]
+
+
+class _Leave:
+    """LeaveGroup."""
+
+    request_type = LeaveGroupRequest
+    member = True
+
+    def __init__(self, request: LeaveGroupRequest) -> None:
+        self._request = request
+
+    def highest(self) -> int | None:
+        return None
+
+    def build(self, version: int) -> LeaveGroupRequest:
+        request = self._request
+        if version >= _MANY_LEAVE:
+            return LeaveGroupRequest(group_id=request.group_id, members=request.members)
+        return LeaveGroupRequest(group_id=request.group_id, member_id=request.member_id)
+
+    def failure(self, response: LeaveGroupResponse) -> ErrorCode:
+        codes = [ErrorCode(code) for code in (response.error_code, *(each.error_code for each in response.members))]
+        return next((code for code in codes if classify(code, _LEAVE_GROUP) is not Action.ACCEPT), ErrorCode.NONE)
