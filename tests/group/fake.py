@@ -166,6 +166,9 @@ class FakeCluster:
     def forget_coordinator(self, kind: object, key: str) -> None:
         self.forgotten += 1
 
+    def hang_up(self, node: int, channel: str) -> None:
+        pass
+
     def invalidate(self, reason: str) -> None:
         self.invalidated.append(reason)
 

@@ -147,3 +147,52 @@ def test_a_cancelled_task_of_the_consumer_is_raised_from_every_call(name: str) -
                     await asyncio.wait_for(call(), 5)
 
     run(program)
+
+
+def test_a_join_that_was_given_up_fences_no_later_one() -> None:
+    """A coordinator that holds a JoinGroup back reads nothing more from its connection, and may do so after its end."""
+
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        static = {**options, "group_instance_id": "i", "partition_assignment_strategy": "range"}
+        options |= {"partition_assignment_strategy": "range"}
+        async with subscribed(options) as busy:
+            former = Consumer("t", **static)
+            await former.start()
+            for _ in range(10):
+                await asyncio.gather(busy.poll(100), former.poll(100))
+            assert len(busy.assignment()) == len(former.assignment()) == 1
+            busy.seek_to_beginning()
+            await anext(busy)
+            # From here on the coordinator waits for the busy one.
+            await cluster.create_topic("u", 1)
+            former.subscribe(["t", "u"])
+            await asyncio.sleep(0.5)
+            await former.unsubscribe()
+            former.subscribe("t")
+            await asyncio.sleep(0.5)
+            await former.close()
+            async with Consumer("t", **static) as back:
+                await back.poll(500)
+                for _ in range(10):
+                    await asyncio.gather(busy.poll(100), back.poll(100))
+                assert len(back.assignment()) == 1
+
+    run(program)
+
+
+def test_a_join_is_given_up_while_a_heartbeat_is_under_way() -> None:
+    async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
+        async with subscribed({**options, "session_timeout_ms": 9000}) as consumer:
+            while await consumer.poll(500):
+                pass
+            cluster.faults.delay(HeartbeatRequest, 2.0, times=1)
+            await asyncio.sleep(0.5)
+            await cluster.create_topic("u", 1)
+            consumer.subscribe(["t", "u"])
+            await asyncio.sleep(0.5)
+            await consumer.unsubscribe()
+            consumer.subscribe("t")
+            await consumer.poll(3000)
+            assert len(consumer.assignment()) == 2
+
+    run(program)

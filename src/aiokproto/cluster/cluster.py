@@ -311,6 +311,11 @@ class Cluster:
         self.check()
         return await self._router.coordinator(kind, key, self.config.api_timeout if timeout is None else timeout)
 
+    def hang_up(self, node: int, channel: str) -> None:
+        """Close a connection at once: for one on which the broker still holds back a request that was given up, and
+        all behind it. What else is under way on it raises ``BrokerConnectionError``; the next request makes another."""
+        self._pool.hang_up(node, channel)
+
     def run_in_thread(self, function: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]) -> asyncio.Future[T]:
         """Run what blocks, or takes long, in one of the client's few threads.
 

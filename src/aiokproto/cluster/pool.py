@@ -126,6 +126,13 @@ class Pool:
 
         return sorted(nodes, key=rank)
 
+    def hang_up(self, node_id: int, channel: str) -> None:
+        """Close a connection; what is under way on it is lost. The next request makes another."""
+        connection = self._connections.pop((node_id, channel), None)
+        if connection is not None:
+            connection.close(BrokerConnectionError(f"the connection to {connection.peer} was given up"))
+            connection.abort()
+
     async def close(self, reason: KafkaError, timeout: float) -> None:
         """Fail what is under way, flush what is written, and close; what does not close in time is dropped."""
         self.fail(reason)

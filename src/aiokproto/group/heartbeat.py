@@ -14,7 +14,7 @@ from aiokproto.errors import KafkaError, error_for
 from aiokproto.failures import Action, Situation, classify
 from aiokproto.group.config import GroupConfig
 from aiokproto.group.membership import LOST, Membership, Phase
-from aiokproto.group.requests import AGAIN, GroupRequests
+from aiokproto.group.requests import AGAIN, HELD_BACK, GroupRequests
 
 log = logging.getLogger("aiokproto.group")
 
@@ -90,7 +90,7 @@ class Heartbeat:
         situation = Situation(HeartbeatRequest.api_key, member=True)
         try:
             # Not behind a JoinGroup, which the coordinator holds back, and all that follows on its connection.
-            channel = "group" if membership.phase is Phase.STABLE else MAIN
+            channel = HELD_BACK if membership.phase is Phase.STABLE else MAIN
             response = await self._requests.once(membership.heartbeat(), timeout=self._timeout, channel=channel)
         except KafkaError as error:
             action = classify(error, situation)

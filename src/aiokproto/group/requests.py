@@ -20,6 +20,9 @@ R = TypeVar("R", bound=Response)
 AGAIN = frozenset({Action.BACKOFF, Action.FIND_COORDINATOR, Action.REFRESH_METADATA})
 """Actions after which the same is asked again."""
 
+HELD_BACK = "group"
+"""The channel for requests that a coordinator holds back."""
+
 
 class Exchange(Protocol, Generic[R]):
     """A request for every version, and what its response says."""
@@ -61,14 +64,23 @@ class GroupRequests:
         self.group_id = group_id
         self._cluster = cluster
 
-    async def once(self, request: Request[R], *, timeout: float, channel: str = "group") -> R:
+    async def once(self, request: Request[R], *, timeout: float, channel: str = HELD_BACK) -> R:
         """One attempt, by default on the connection for requests that a coordinator holds back (JoinGroup, SyncGroup).
+
+        When cancelled, that connection is closed. The coordinator reads nothing behind a request that it holds back,
+        and would take in a JoinGroup from there long after it was given up, even after the end of this process: that
+        would fence a later one with the same instance id.
 
         Raises:
             KafkaError: As :meth:`~aiokproto.cluster.Cluster.send` and ``coordinator``.
         """
         node = await self._cluster.coordinator(CoordinatorKind.GROUP, self.group_id)
-        return await self._cluster.send(request, node, timeout=timeout, channel=channel)
+        try:
+            return await self._cluster.send(request, node, timeout=timeout, channel=channel)
+        except asyncio.CancelledError:
+            if channel == HELD_BACK:
+                self._cluster.hang_up(node, channel)
+            raise
 
     async def send(self, exchange: Exchange[R], at: float) -> R:
         """Ask the coordinator until its response asks for no other attempt.
