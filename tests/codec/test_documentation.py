@@ -18,19 +18,15 @@ from aiokproto.codec.schema import FieldSpec, Message, Payload, Role, Struct, in
 UNWRITTEN = tuple("efghijklmnopqrstuvwxyz")
 UNWRITTEN_PAYLOADS = {
     "consumer_groups",
-    "consumer_protocol",
-    "control_records",
     "header",
     "kraft_brokers",
     "kraft_cluster",
     "kraft_security",
     "kraft_topics",
-    "offsets_topic",
     "share_groups",
     "share_states",
     "streams_groups",
     "tiered_storage",
-    "transactions",
 }
 
 SELF_EXPLAINING_NAMES = {"throttle_time_ms", "error_code", "error_message"}
