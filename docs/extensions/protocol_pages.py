@@ -11,11 +11,13 @@ from pathlib import Path
 from aiokproto.cli.codec.diff import changes
 from aiokproto.cli.codec.grammar import Line, common, grammar, lines, type_name
 from aiokproto.cli.codec.names import newest
+from aiokproto.codec.documentation import describe
 from aiokproto.codec.json import default_json
 from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, request, response
 from aiokproto.codec.schema import Message, Versions
 from aiokproto.error_codes import ErrorCode, Policy
 
+_HEAD = "| Field | Type | Versions | Null in | Tag | Default | | Meaning |"
 _POLICY = {
     Policy.RETRY: "worth another attempt",
     Policy.REFRESH: "metadata is out of date",
@@ -169,7 +171,11 @@ def _section(message: type[Message]) -> str:
         facts.append(f"unstable {unstable}")
     rows = [_row(message, line) for line in lines(message)]
     table = (
-        ["| Field | Type | Versions | Null in | Tag | Default | |", "|---|---|---|---|---|---|---|", *rows]
+        [
+            "| Field | Type | Versions | Null in | Tag | Default | | Meaning |",
+            "|---|---|---|---|---|---|---|---|",
+            *rows,
+        ]
         if rows
         else ["No fields."]
     )
@@ -178,6 +184,7 @@ def _section(message: type[Message]) -> str:
             f"({_anchor(message)})=",
             f"## {message.__name__}\n",
             f"`{message.__module__}.{message.__name__}`: {', '.join(facts)}.\n",
+            *([f"{_prose(describe(message))}\n"] if describe(message) else []),
             *table,
             "",
             *_history(message),
@@ -195,7 +202,18 @@ def _row(message: type[Message], line: Line) -> str:
     default = f"`{_default(default_json(spec))}`"
     tag = "" if spec.tag is None else str(spec.tag)
     note = "ignorable" if spec.ignorable else ""
-    return f"| `{line.path}` | `{type_name(spec)}` | {versions} | {nullable} | {tag} | {default} | {note} |"
+    cells = [f"`{line.path}`", f"`{type_name(spec)}`", versions, nullable, tag, default, note, _cell(spec.doc)]
+    return f"| {' | '.join(cells)} |"
+
+
+def _prose(text: str) -> str:
+    return "\n\n".join(_cell(" ".join(paragraph.split())) for paragraph in text.split("\n\n"))
+
+
+def _cell(text: str) -> str:
+    """A text inside a table, as Markdown reads it: a bar would end the cell, and brackets and `<` mean something."""
+    code = re.split(r"(`[^`]*`)", text.replace("``", "`").replace("|", "\\|"))
+    return "".join(part if part.startswith("`") else re.sub(r"([\[\]<*_])", r"\\\1", part) for part in code)
 
 
 def _within(nullable: Versions, versions: Versions) -> str:

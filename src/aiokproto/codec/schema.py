@@ -248,7 +248,7 @@ class FieldSpec:
     """A field as the codecs see it: its declaration (see :func:`field`) with the annotation resolved.
 
     ``kind`` is a wire type's name, or "struct"; then ``struct`` is the class. ``role`` is that of the value, or of the
-    items of an array.
+    items of an array. ``owner`` is the class that declares the field.
     """
 
     name: str
@@ -266,6 +266,15 @@ class FieldSpec:
     mentioned: bool = False
     key: bool = False
     refused: Any = MISSING
+    owner: type[Struct] | None = None
+
+    @property
+    def doc(self) -> str:
+        """The field's meaning, unit and sentinel values; ``""`` if its name says it all, or there is no source."""
+        # Imported here: a client that only encodes and decodes never needs ast and inspect.
+        from aiokproto.codec.documentation import describe_field
+
+        return describe_field(self.owner, self.name)
 
     @property
     def item(self) -> FieldSpec:
@@ -368,6 +377,7 @@ def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:
         mentioned=declared.mentioned,
         key=declared.key,
         refused=declared.refused,
+        owner=cls,
     )
 
 

@@ -41,8 +41,8 @@ def test_links_lead_somewhere() -> None:
 
 def test_a_field_and_its_history() -> None:
     page = pages()["apis/fetch.md"]
-    assert "| `cluster_id` | `string` | 12-18 | all of them | 0 | `null` | ignorable |" in page
-    assert "| `topics[].partitions[].fetch_offset` | `int64` | all |  |  | `0` |  |" in page
+    assert "| `cluster_id` | `string` | 12-18 | all of them | 0 | `null` | ignorable | " in page
+    assert "| `topics[].partitions[].fetch_offset` | `int64` | all |  |  | `0` |  | " in page
     assert "- **2**: same fields\n- **3**: added `max_bytes`: int32\n" in page
     assert "removed `topics[].topic`: string; added `topics[].topic_id`: uuid" in page
     assert "Fetch Request (Version: 18) => max_wait_ms" in page

@@ -24,7 +24,7 @@ from aiokproto.cli.codec.decoding import (
 )
 from aiokproto.cli.codec.diff import changes
 from aiokproto.cli.codec.encoding import Wanted, encode_document, read_json
-from aiokproto.cli.codec.grammar import common, grammar
+from aiokproto.cli.codec.grammar import common, grammar, meaning
 from aiokproto.cli.codec.inputs import Frame, read_bytes, split
 from aiokproto.cli.codec.names import InputError, Target, ToolError, UsageError, checked_version, find, newest
 from aiokproto.cli.codec.options import parser
@@ -74,10 +74,13 @@ def _ranges(message: type[Message]) -> str:
 
 
 def _show(options: argparse.Namespace) -> Iterator[str]:
-    yield from _joined(
-        grammar(message, newest(message) if options.version is None else checked_version(message, options.version))
-        for message in _chosen(options)
-    )
+    yield from _joined(_show_message(message, options) for message in _chosen(options))
+
+
+def _show_message(message: type[Message], options: argparse.Namespace) -> str:
+    version = newest(message) if options.version is None else checked_version(message, options.version)
+    texts = meaning(message, version) if options.explain else ""
+    return grammar(message, version) + (f"\n{texts}" if texts else "")
 
 
 def _diff(options: argparse.Namespace) -> Iterator[str]:

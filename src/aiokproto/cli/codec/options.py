@@ -66,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
 
     show = verbs.add_parser("show", help="the grammar of a version", description="The grammar of one version.")
     _name(show)
+    show.add_argument("--explain", action="store_true", help="also say what the message and its fields mean")
     show.add_argument("version", nargs="?", help="version (default: the newest stable one)")
     _kind(show)
 

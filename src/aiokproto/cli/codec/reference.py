@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokproto.cli.codec.grammar import common, type_name
+from aiokproto.codec.documentation import describe
 from aiokproto.codec.json import default_json, json_name
 from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, request, response
 from aiokproto.codec.schema import FieldSpec, Message, Struct, Versions
@@ -49,8 +50,10 @@ def _headers(message: Any) -> dict[str, int]:
 
 
 def _message(message: type[Message]) -> dict[str, Any]:
+    about = describe(message)
     return {
         "name": message.__name__,
+        **({"about": about} if about else {}),
         "versions": str(message.versions),
         "flexible": str(common(message.flexible, message.versions)),
         "unstable": str(message.unstable),
@@ -63,7 +66,7 @@ def _fields(struct: type[Struct], within: Versions) -> list[dict[str, Any]]:
 
 
 def _field(spec: FieldSpec, versions: Versions) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "name": json_name(spec.name),
         "python": spec.name,
         "type": type_name(spec),
@@ -71,11 +74,13 @@ def _field(spec: FieldSpec, versions: Versions) -> dict[str, Any]:
         "nullable": str(common(spec.nullable, versions)),
         "ignorable": spec.ignorable,
     }
+    if spec.doc:
+        facts["about"] = spec.doc
     if spec.tag is not None:
-        told["tag"] = spec.tag
+        facts["tag"] = spec.tag
     if not spec.flexible:
-        told["flexible"] = "none"
-    told["default"] = default_json(spec)
+        facts["flexible"] = "none"
+    facts["default"] = default_json(spec)
     if spec.struct is not None:
-        told["fields"] = _fields(spec.struct, versions)
-    return told
+        facts["fields"] = _fields(spec.struct, versions)
+    return facts

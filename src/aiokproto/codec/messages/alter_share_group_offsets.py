@@ -21,18 +21,24 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class AlterShareGroupOffsetsResponsePartition(Struct):
+    """The result of one partition."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     error_message: string | None = None
 
 
 class AlterShareGroupOffsetsResponseTopic(Struct):
+    """The results of one topic."""
+
     topic_name: TopicName = ""
     topic_id: TopicId = ZERO_UUID
     partitions: list[AlterShareGroupOffsetsResponsePartition] = field(factory=list)
 
 
 class AlterShareGroupOffsetsResponse(Response, key=91, versions="0", flexible="0+"):
+    """One result per partition. Errors: see `AlterShareGroupOffsetsRequest`."""
+
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     error_message: string | None = None
@@ -40,11 +46,16 @@ class AlterShareGroupOffsetsResponse(Response, key=91, versions="0", flexible="0
 
 
 class AlterShareGroupOffsetsRequestPartition(Struct):
+    """The new start of one partition."""
+
     partition_index: PartitionIndex = 0
     start_offset: int64 = 0
+    """Share-partition start offset to set: delivery continues there."""
 
 
 class AlterShareGroupOffsetsRequestTopic(Struct):
+    """The partitions of one topic."""
+
     topic_name: TopicName = ""
     partitions: list[AlterShareGroupOffsetsRequestPartition] = field(factory=list)
 
@@ -52,5 +63,15 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 class AlterShareGroupOffsetsRequest(
     Request[AlterShareGroupOffsetsResponse], key=91, versions="0", flexible="0+", route=Route.GROUP
 ):
+    """Set the start offsets of a share group that has no members (KIP-932).
+
+    Sent by admin tools to the group's coordinator.
+
+    Errors: GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR,
+    COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS; per partition: TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION, and those of InitializeShareGroupState.
+    """
+
     group_id: GroupId = ""
+    """The group."""
     topics: list[AlterShareGroupOffsetsRequestTopic] = field(factory=list)

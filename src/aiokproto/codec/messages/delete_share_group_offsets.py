@@ -19,6 +19,8 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class DeleteShareGroupOffsetsResponseTopic(Struct):
+    """The result of one topic."""
+
     topic_name: TopicName = ""
     topic_id: TopicId = ZERO_UUID
     error_code: int16 = 0
@@ -26,6 +28,8 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
 
 
 class DeleteShareGroupOffsetsResponse(Response, key=92, versions="0", flexible="0+"):
+    """One result per topic. Errors: see `DeleteShareGroupOffsetsRequest`."""
+
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     error_message: string | None = None
@@ -33,11 +37,23 @@ class DeleteShareGroupOffsetsResponse(Response, key=92, versions="0", flexible="
 
 
 class DeleteShareGroupOffsetsRequestTopic(Struct):
+    """A topic to forget."""
+
     topic_name: TopicName = ""
 
 
 class DeleteShareGroupOffsetsRequest(
     Request[DeleteShareGroupOffsetsResponse], key=92, versions="0", flexible="0+", route=Route.GROUP
 ):
+    """Delete the offsets of a share group in topics, while it has no members (KIP-932).
+
+    Sent by admin tools to the group's coordinator.
+
+    Errors: GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR,
+    COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS; per topic: TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION.
+    """
+
     group_id: GroupId = ""
+    """The group."""
     topics: list[DeleteShareGroupOffsetsRequestTopic] = field(factory=list)

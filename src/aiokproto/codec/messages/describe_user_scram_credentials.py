@@ -6,18 +6,27 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 
 
 class CredentialInfo(Struct):
+    """A credential, without its secrets."""
+
     mechanism: int8 = 0
+    """1: SCRAM-SHA-256; 2: SCRAM-SHA-512."""
     iterations: int32 = 0
+    """Number of hash iterations."""
 
 
 class DescribeUserScramCredentialsResult(Struct):
+    """The credentials of one user."""
+
     user: string = field(default="", key=True)
+    """User name."""
     error_code: int16 = 0
     error_message: string | None = ""
     credential_infos: list[CredentialInfo] = field(factory=list)
 
 
 class DescribeUserScramCredentialsResponse(Response, key=50, versions="0", flexible="0+"):
+    """One result per user. Errors: see `DescribeUserScramCredentialsRequest`."""
+
     throttle_time_ms: int32 = 0
     error_code: int16 = 0
     error_message: string | None = ""
@@ -25,10 +34,21 @@ class DescribeUserScramCredentialsResponse(Response, key=50, versions="0", flexi
 
 
 class UserName(Struct):
+    """A user to describe."""
+
     name: string = field(default="", key=True)
+    """User name."""
 
 
 class DescribeUserScramCredentialsRequest(
     Request[DescribeUserScramCredentialsResponse], key=50, versions="0", flexible="0+", route=Route.CONTROLLER
 ):
+    """List which SCRAM credentials users have (KIP-554).
+
+    Sent by admin tools to any broker, which forwards it to the controller.
+
+    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER; per user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE.
+    """
+
     users: list[UserName] | None = field(factory=list)
+    """Users to describe; null or empty: all."""

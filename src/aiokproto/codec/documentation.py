@@ -1,0 +1,49 @@
+"""The texts of declarations at run time: class docstrings, and the string literals that follow fields.
+
+Python drops a string literal that is a statement, so the texts of fields exist only in the source. They are read from
+there when a tool asks for the first one of a module: declarations are imported by every client, and texts by none.
+Without the source (a zipped or frozen program) there are no texts, and that is no error.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from functools import cache
+
+from aiokproto.codec.schema import Struct
+
+
+def describe(struct: type[Struct]) -> str:
+    """Return the docstring of a message or nested struct, or ``""`` if it has none."""
+    return inspect.cleandoc(_texts(struct.__module__).get((struct.__name__, ""), ""))
+
+
+def describe_field(struct: type[Struct] | None, name: str) -> str:
+    """Return the text of a field, on one line, or ``""`` if it has none."""
+    if struct is None:
+        return ""
+    return " ".join(_texts(struct.__module__).get((struct.__name__, name), "").split())
+
+
+@cache
+def _texts(module: str) -> dict[tuple[str, str], str]:
+    """(Class, field) → text; the text of the class itself has an empty field."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError, KeyError, SyntaxError):
+        return {}
+    texts: dict[tuple[str, str], str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            texts[node.name, ""] = ast.get_docstring(node) or ""
+            for before, after in zip(node.body, node.body[1:], strict=False):
+                if isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name):
+                    texts[node.name, before.target.id] = _literal(after)
+    return texts
+
+
+def _literal(statement: ast.stmt) -> str:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
