@@ -11,7 +11,7 @@ from pathlib import Path
 from aiokproto.cli.codec.diff import changes
 from aiokproto.cli.codec.grammar import Line, common, grammar, lines, type_name
 from aiokproto.cli.codec.names import newest
-from aiokproto.codec.documentation import describe
+from aiokproto.codec.documentation import describe, describe_field
 from aiokproto.codec.json import default_json
 from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, request, response
 from aiokproto.codec.schema import Message, Versions
@@ -170,15 +170,7 @@ def _section(message: type[Message]) -> str:
     if (unstable := common(message.unstable, message.versions)).highest >= unstable.lowest:
         facts.append(f"unstable {unstable}")
     rows = [_row(message, line) for line in lines(message)]
-    table = (
-        [
-            "| Field | Type | Versions | Null in | Tag | Default | | Meaning |",
-            "|---|---|---|---|---|---|---|---|",
-            *rows,
-        ]
-        if rows
-        else ["No fields."]
-    )
+    table = [_HEAD, "|---|---|---|---|---|---|---|---|", *rows] if rows else ["No fields."]
     return "\n".join(
         [
             f"({_anchor(message)})=",
@@ -202,7 +194,8 @@ def _row(message: type[Message], line: Line) -> str:
     default = f"`{_default(default_json(spec))}`"
     tag = "" if spec.tag is None else str(spec.tag)
     note = "ignorable" if spec.ignorable else ""
-    cells = [f"`{line.path}`", f"`{type_name(spec)}`", versions, nullable, tag, default, note, _cell(spec.doc)]
+    meaning = _cell(describe_field(spec))
+    cells = [f"`{line.path}`", f"`{type_name(spec)}`", versions, nullable, tag, default, note, meaning]
     return f"| {' | '.join(cells)} |"
 
 

@@ -12,7 +12,7 @@ import inspect
 import sys
 from functools import cache
 
-from aiokproto.codec.schema import Struct
+from aiokproto.codec.schema import FieldSpec, Struct
 
 
 def describe(struct: type[Struct]) -> str:
@@ -20,11 +20,11 @@ def describe(struct: type[Struct]) -> str:
     return inspect.cleandoc(_texts(struct.__module__).get((struct.__name__, ""), ""))
 
 
-def describe_field(struct: type[Struct] | None, name: str) -> str:
-    """Return the text of a field, on one line, or ``""`` if it has none."""
-    if struct is None:
+def describe_field(spec: FieldSpec) -> str:
+    """Return a field's meaning, unit and sentinel values on one line, or ``""`` if it has no text."""
+    if spec.owner is None:
         return ""
-    return " ".join(_texts(struct.__module__).get((struct.__name__, name), "").split())
+    return " ".join(_texts(spec.owner.__module__).get((spec.owner.__name__, spec.name), "").split())
 
 
 @cache

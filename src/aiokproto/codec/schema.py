@@ -269,14 +269,6 @@ class FieldSpec:
     owner: type[Struct] | None = None
 
     @property
-    def doc(self) -> str:
-        """The field's meaning, unit and sentinel values; ``""`` if its name says it all, or there is no source."""
-        # Imported here: a client that only encodes and decodes never needs ast and inspect.
-        from aiokproto.codec.documentation import describe_field
-
-        return describe_field(self.owner, self.name)
-
-    @property
     def item(self) -> FieldSpec:
         """What an array has: the same, alone, never null, without a default."""
         return FieldSpec(self.name, self.kind, self.struct, versions=self.versions, flexible=self.flexible)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from aiokproto.codec.documentation import describe
+from aiokproto.codec.documentation import describe, describe_field
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import FieldSpec, Message, Request, Response, Struct, Versions
 
@@ -71,7 +71,8 @@ def grammar(message: type[Message], version: int) -> str:
 def meaning(message: type[Message], version: int) -> str:
     """What the message is for and what the fields of a version mean, one line a field; ``""`` without texts."""
     here = [line for line in lines(message) if version in line.versions]
-    fields = [f"  {line.path}: {line.spec.doc}" for line in here if line.spec.doc]
+    texts = [(line.path, describe_field(line.spec)) for line in here]
+    fields = [f"  {path}: {text}" for path, text in texts if text]
     about = [f"  {text}".rstrip() for text in describe(message).splitlines()]
     return "".join(f"{text}\n" for text in [*about, *([""] if about and fields else []), *fields])
 

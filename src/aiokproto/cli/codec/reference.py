@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aiokproto.cli.codec.grammar import common, type_name
-from aiokproto.codec.documentation import describe
+from aiokproto.codec.documentation import describe, describe_field
 from aiokproto.codec.json import default_json, json_name
 from aiokproto.codec.registry import api_keys, api_name, lookup, payload_names, request, response
 from aiokproto.codec.schema import FieldSpec, Message, Struct, Versions
@@ -74,8 +74,9 @@ def _field(spec: FieldSpec, versions: Versions) -> dict[str, Any]:
         "nullable": str(common(spec.nullable, versions)),
         "ignorable": spec.ignorable,
     }
-    if spec.doc:
-        facts["about"] = spec.doc
+    about = describe_field(spec)
+    if about:
+        facts["about"] = about
     if spec.tag is not None:
         facts["tag"] = spec.tag
     if not spec.flexible:
