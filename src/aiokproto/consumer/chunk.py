@@ -111,7 +111,7 @@ class Chunk:
     def park(self) -> None:
         """Count the chunk as not deliverable, and copy its batches if they keep a much larger response alive.
 
-        Batches are views of the whole response, most of which may be other partitions' records; nobody knows how long a
+        Batches are views of the whole response, most of which may be other partitions' records; no one knows how long a
         paused partition stays paused.
         """
         if self.parked:

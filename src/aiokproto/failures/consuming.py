@@ -111,7 +111,7 @@ SHARE_FETCH = Table(
 SHARE_ACKNOWLEDGE = Table(
     {
         **_SHARE,
-        # Another leader, or a session lost with the connection: the records are acquired by nobody.
+        # Another leader, or a session lost with the connection: no member holds the records any longer.
         **rows(
             Action.FAIL,
             "the records were released; others may have them by now",

@@ -246,7 +246,7 @@ class Producer(RecordAppender):
         Raises:
             DeadlineError: Some records were not delivered in time. The text says how many, of which partitions, and
                 why; each of their deliveries raises as well.
-            KafkaError: Some failed for other reasons meanwhile, and nobody waited for their deliveries.
+            KafkaError: Some failed for other reasons meanwhile, and no task awaited their deliveries.
         """
         self._buffer.check_loop()
         if self._starting:

@@ -176,7 +176,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def _received(self, data: bytes) -> None:
         if self._lost:
-            # As a socket that is closed: the sender learns that nobody takes it.
+            # Like a closed socket: the sender learns that no peer receives the data.
             self._transmit(0, self.peer._reset_received)
             return
         self._trace.note("receive", self._name, data)

@@ -411,7 +411,7 @@ class GroupStore:
         self._finish_operation(entry)
 
     def _restore_image(self, group_id: str, image: Image) -> ConsumerGroup | ShareGroup | StreamsGroup:
-        # A group is of one type at a time, and a change of type writes tombstones: one key is enough to tell.
+        # A group is of one type at a time, and a change of type writes tombstones: one key is enough to find the type.
         if any(share_records.KEYS.decode(key) for key in image):
             shared = ShareGroup(group_id, self._topics, self.share_settings(group_id))
             share_records.restore(shared, image, self._now())
