@@ -84,7 +84,9 @@ def to_partition(value: object) -> TopicPartition:
             return TopicPartition(topic, number)
     several = isinstance(value, tuple) and value and isinstance(value[0], tuple)
     if several or isinstance(value, (list, set, frozenset)):
-        raise ConfigurationError(f"{value!r} is not a partition; pass partitions as separate arguments, not in one list")
+        raise ConfigurationError(
+            f"{value!r} is not a partition; pass partitions as separate arguments, not in one list"
+        )
     raise ConfigurationError(f"{value!r} is not a partition; pass TopicPartition(topic, partition)")
 
 

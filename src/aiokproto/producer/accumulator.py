@@ -122,6 +122,7 @@ class Accumulator:
                 queue = self._queues[where] = PartitionQueue(where, leader)
             if number == len(queues.queues):
                 queues.queues.append(queue)
+            # A partition that a recreated topic has again takes records again: its queue was failed, not forgotten.
             queue.leader, queue.gone = leader, None
             if recreated:
                 queue.confirmed_by = None
@@ -150,6 +151,7 @@ class Accumulator:
 
     def _update_available(self, queues: TopicQueues) -> None:
         available = [queue.where.partition for queue in queues.queues if queue.leader is not None]
+        # The slot is unset until the first metadata has partitions to choose from.
         sticky: PartitionQueue | None = getattr(queues, "sticky", None)
         if available != queues.available or sticky is None or sticky.where.partition >= len(queues.queues):
             queues.available = available
@@ -203,11 +205,14 @@ class Accumulator:
                 return None
         if need + BATCH_OVERHEAD > self._largest:
             self._refuse("the record takes up to", need + BATCH_OVERHEAD, queue.where)
+        # The sticky partition changes when its batch is full (KIP-480), and after `batch_size` bytes (KIP-794): a
+        # partition whose batches are sent before they are full would otherwise stay the sticky one.
         if partition is None and (batch is not None or topic.sticky_bytes >= self._limits.batch_size):
             self._close(queue)
             self._switch(topic)
             queue = topic.sticky
             if queue.open is not None:
+                # With a partition given, the recursion cannot switch again.
                 return self.append(topic, queue.where.partition, timestamp, key, value, headers, now)
         batch = self._open(queue, need + BATCH_OVERHEAD, now)
         if batch is None:
@@ -267,6 +272,7 @@ class Accumulator:
         if wanted <= batch.max_bytes:
             return True
         room = self._limits.buffer_memory - self.used + batch.reserved
+        # Doubling: a slow partition never reserves a whole `batch_size`, a fast one reserves it after few steps.
         size = min(max(wanted, 2 * batch.max_bytes), self._limits.batch_size, room)
         if size < wanted:
             return False
@@ -282,6 +288,8 @@ class Accumulator:
         room = self._limits.buffer_memory - self.used
         if need > room:
             return None
+        # Batches of a partition resemble each other: starting near the last size saves the doublings, and the copies of
+        # a growing buffer.
         likely = queue.last_size + queue.last_size // 4
         if likely < FIRST_RESERVATION or 2 * likely > room:
             likely = FIRST_RESERVATION
@@ -309,11 +317,13 @@ class Accumulator:
         batch = queue.close_open()
         if batch is None:
             return
+        # A closed batch does not grow: what it reserved and did not fill is free at once, before it is sent.
         self.used -= batch.reserved - batch.size
         batch.reserved = batch.size
         queue.last_size = batch.size
         self._ready[queue] = None
         topic = self.topics[queue.where.topic]
+        # Keyed records in the sticky partition count too: the choice balances what partitions receive.
         if topic.sticky is queue:
             topic.sticky_bytes += batch.size
 
@@ -340,6 +350,8 @@ class Accumulator:
             free: Whether a node (by id) has capacity for another request.
         """
         while self._lingering and (
+            # Batches that were filled and closed meanwhile are still in the deque: removing them there would cost a
+            # scan.
             self._lingering[0].created + self._limits.linger <= now or not self._is_open(self._lingering[0])
         ):
             self._due(self._lingering.popleft())
@@ -348,6 +360,7 @@ class Accumulator:
         leaderless: list[TopicPartition] = []
         wake_at = self.next_deadline()
         for queue in list(self._ready):
+            # Retries first: `closed` has them at its head, and an open batch is always the youngest.
             batch = queue.closed[0] if queue.closed else queue.open if queue.due else None
             if batch is None:
                 del self._ready[queue]
@@ -358,6 +371,8 @@ class Accumulator:
             elif queue.sendable(self._limits.in_flight):
                 node = queue.leader
                 size = sizes.get(node, 0)
+                # A batch that does not fit waits for the next request, but the first is always taken, or it would never
+                # be sent. Smaller batches of other partitions may still fit, so the scan goes on.
                 if (size and size + batch.wire_size > self._limits.max_request_size) or (not size and not free(node)):
                     continue
                 sizes[node] = size + batch.wire_size
@@ -406,6 +421,7 @@ class Accumulator:
     def complete(self, batch: ProducerBatch, base_offset: int, append_time: int = -1) -> None:
         """Complete a batch: it is in the log."""
         queue = self._release(batch)
+        # The broker has state for the producer id now: it rejects a gap, so several batches can be in flight.
         queue.confirmed_by = queue.sent_to
         batch.complete(base_offset, append_time)
 
@@ -414,6 +430,7 @@ class Accumulator:
         queue = self._release(batch)
         queue.confirmed_by = None
         if batch.sequence >= 0:
+            # The broker may or may not have written it. Its sequence number can never be used for another batch.
             queue.require_restart(SequenceRestart.AFTER_SEQUENCED)
         batch.fail(error, record_errors)
 
@@ -435,6 +452,7 @@ class Accumulator:
         batch.last_error = error
         queue.in_flight.remove(batch)
         queue.requeue(batch)
+        # One backoff per partition, not per batch: a younger batch must not be sent while an older one waits.
         queue.retry_at = max(queue.retry_at, at)
         self._ready[queue] = None
 
@@ -459,6 +477,7 @@ class Accumulator:
         """
         assert batch.data is not None, "only what was sent can be too large"
         queue = self._queues[batch.where]
+        # Decoded from the sent bytes: the builder's buffer was given away when the batch was sealed.
         records = list(RecordBatch(batch.data))
         middle = len(records) // 2
         parts = [
@@ -468,6 +487,8 @@ class Accumulator:
         reserved = batch.reserved
         if isinstance(batch, EncodedBatch):
             reserved = max(reserved, parts[0].size + parts[1].size - BATCH_OVERHEAD)
+            # Decoded records of a compressed batch take more than the batch did. Refusing the memory would fail records
+            # that were accepted already.
             self.used += reserved - batch.reserved
         parts[0].reserved = min(parts[0].size, reserved)
         parts[1].reserved = reserved - parts[0].reserved
@@ -475,6 +496,7 @@ class Accumulator:
         queue.requeue(*parts)
         self._ready[queue] = None
         del self._incomplete[batch]
+        # The parts are as old as the batch, so they are the first to expire.
         for part in reversed(parts):
             self._incomplete[part] = None
             self._incomplete.move_to_end(part, last=False)

@@ -24,6 +24,7 @@ class AppendOrder:
     def __init__(self, changed: Callable[[str], None]) -> None:
         """``changed(topic)`` is called when the first call enters a topic's queue, and when the last has left."""
         self._changed = changed
+        # A dict as an ordered set: a cancelled call leaves from the middle in constant time.
         self._calls: dict[str, dict[Waiter, None]] = {}
 
     def waits(self, topic: str) -> bool:
@@ -54,6 +55,7 @@ class AppendOrder:
                 del self._calls[topic]
                 self._changed(topic)
             else:
+                # Also reached when a call leaves from the middle; then the first one is done already.
                 first = next(iter(calls))
                 if not first.done():
                     first.set_result(None)

@@ -32,20 +32,21 @@ class RecordAppender:
     def __init__(
         self, partitioner: Partitioner | None, append_later: Callable[[PendingRecord], Coroutine[Any, Any, Delivery]]
     ) -> None:
-        """Make one.
+        """Create an appender without topics.
 
         Args:
             partitioner: None for the built-in one.
-            append_later: Appends what there is no open batch for, or no room in it.
+            append_later: Appends a record that needs a new batch, memory, or metadata.
         """
-        # Topics that any record may be appended to at once: so whether the producer is open, and whether other calls
-        # wait to append there, needs no check of its own.
+        # Topics to which a record can be appended without waiting. A topic is removed while the producer is closed or
+        # an earlier call waits to append to it, so this one lookup is also those two checks.
         self._ready_topics: dict[str, TopicQueues] = {}
         self._partitioner = partitioner
         self._append_later = append_later
-        # The event loop's: in another one nothing is appended at once, and there calls find out what is wrong.
+        # The event loop's thread. A call in another thread takes the slow path, which raises ConfigurationError:
+        # reading a thread's id is far cheaper than asking asyncio for the running loop.
         self._thread = 0
-        # None: the machine's, which the compiled form reads without a call.
+        # Replaced in simulations. None is the system clock, which the compiled twin reads without a Python call.
         self._wall: Callable[[], int] | None = None
 
     def _set_ready(self, topic: str, queues: TopicQueues | None) -> None:
@@ -68,17 +69,18 @@ class RecordAppender:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Buffer a record. This suspends while the topic's metadata is requested, and while the buffer is full.
+        """Buffer a record. Suspends while the topic's metadata is requested, and while the buffer is full.
 
-        Takes what :meth:`~aiokproto.producer.Producer.send` does. Cancelled while it suspends, the record is never
-        sent.
+        The arguments are those of :meth:`~aiokproto.producer.Producer.send`. Cancelled while it is suspended, the
+        record is never sent.
 
         Returns:
-            The delivery, to await or to drop: a failure that is never retrieved is logged, once per batch.
+            The delivery. Await it for the result, or drop it: a failure that is never retrieved is logged, once per
+            batch.
 
         Raises:
-            KafkaError: As :meth:`~aiokproto.producer.Producer.send`, except for errors of the broker: these are raised
-                by the delivery.
+            KafkaError: As for :meth:`~aiokproto.producer.Producer.send`, except for errors of the broker: the delivery
+                raises those.
         """
         appended = self._append(topic, value, key, headers, partition, timestamp)
         if isinstance(appended, Delivery):
@@ -95,6 +97,7 @@ class RecordAppender:
         timestamp: int | None,
     ) -> Delivery | PendingRecord:
         """Check a record and, if its partition's open batch has room, append it there."""
+        # `__class__ is`: the usual case without a call; subclasses of bytes take the check.
         if value.__class__ is not bytes and value is not None:
             value = as_bytes("value", value)
         if key.__class__ is not bytes and key is not None:
@@ -125,13 +128,16 @@ class RecordAppender:
         if partition is not None:
             return check_partition(partition, queues.name, count)
         if self._partitioner is not None:
+            # The caller's code, so its choice is checked; a wrong one fails this record alone.
             chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
             return check_partition(chosen, queues.name, count, "the partitioner's ")
         return None if key is None else key_hash(key) % count
 
     def _append_run(self, topic: str, records: Sequence[object], start: int) -> BatchSlice | None:
-        """Append the values among ``records`` from ``start`` on, up to the first that is no bytes or has no room, to
-        the open batch of where records without a key go. None if that is the very first."""
+        """Append plain values from ``start`` to the sticky partition's open batch, in one call.
+
+        Stops at the first item that is not bytes or does not fit. Returns None if none was appended.
+        """
         queues = self._ready_topics.get(topic)
         batch = None if queues is None or self._partitioner is not None else queues.sticky.open
         if batch is None or self._thread != thread_id():

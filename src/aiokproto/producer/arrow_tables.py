@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class SupportsArrow(Protocol):
-    """A table that can be had as Arrow, by its PyCapsule protocol."""
+    """A table with Arrow's PyCapsule interface."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 def is_table(records: object) -> TypeGuard[SupportsArrow]:
-    """Whether records are given as a table."""
+    """Whether ``records`` is a table."""
     return hasattr(records, "__arrow_c_stream__")
 
 
@@ -67,7 +67,7 @@ class TableAppender:
     async def _append_rows(
         self, queues: TopicQueues, rows: Rows, assigned: list[tuple[int | None, Int64s]]
     ) -> tuple[ScatteredRecords, KafkaError | None]:
-        """Append rows, partition by partition. The error is what keeps all further records from being appended."""
+        """Append rows, partition by partition. An error is returned if no further records can be appended."""
         import numpy as np
 
         from aiokproto.records.rows import append_rows
@@ -84,7 +84,7 @@ class TableAppender:
                     where.append(stop)
                     break
                 ready = queues.name in self._appender._ready_topics
-                # The topic may have been created again meanwhile, with fewer partitions.
+                # The topic may have been created again with fewer partitions while a row waited for memory.
                 ready = ready and (number is None or number < len(queues.queues))
                 batch = (queues.sticky if number is None else queues.queues[number]).open if ready else None
                 first = 0 if batch is None else batch.count
@@ -111,10 +111,10 @@ class TableAppender:
         return ScatteredRecords(where, which, index, rows.timestamp), stop
 
     def _assigned(self, queues: TopicQueues, rows: Rows, partition: int | None) -> list[tuple[int | None, Int64s]]:
-        """Partitions, None for any, and the numbers of the rows that go there, in their order.
+        """Return pairs of a partition (None: the sticky one) and its row numbers, in row order.
 
         Raises:
-            InvalidRecordError: A row is for a partition that the topic has not.
+            InvalidRecordError: A row names a partition that the topic does not have.
         """
         import numpy as np
 

@@ -27,7 +27,7 @@ from aiokproto.runtime import thread_id
 T = TypeVar("T")
 
 MAX_LOOP_HOLD = 0.001
-"""Seconds after which a task that posts without ever waiting lets other tasks run."""
+"""Longest time a task posts records without letting other tasks run (s): the sender needs the event loop too."""
 
 
 class Buffer:
@@ -49,9 +49,13 @@ class Buffer:
         self._timer: Timer
         self._loop: asyncio.AbstractEventLoop
         self._yielded = 0.0
+        # Calls that wait for memory take turns: the oldest gets the first free bytes, or small records would starve a
+        # large one for ever.
         self._turn = asyncio.Lock()
         self._order = AppendOrder(self._order_changed)
+        # Set when batches get their outcome; cleared by the one call that holds the turn.
         self._room = asyncio.Event()
+        # Topic ids of the last applied metadata: a new id under the same name is a new topic (KIP-516).
         self._ids: dict[str, bytes] = {}
         self._generations: dict[str, int] = {}
 
@@ -71,6 +75,7 @@ class Buffer:
     def close(self, why: KafkaError) -> None:
         """Accept no more records; waiting calls raise ``why``."""
         self.closed = why
+        # Records take the slow path from here on, where check_open() raises `why`.
         for topic in self.accumulator.topics:
             self._appender._set_ready(topic, None)
         self._room.set()
@@ -110,6 +115,8 @@ class Buffer:
         self.check_open()
         now = self._loop.time()
         queues = self._appender._ready_topics.get(record.topic)
+        # The common slow path: the open batch is full and the next one can be opened at once. MAX_LOOP_HOLD bounds how
+        # long a task can stay here without letting the sender run.
         if queues is not None and not self._turn.locked() and now - self._yielded <= MAX_LOOP_HOLD:
             appended = self._add(queues, record, now)
             if appended is not None:
@@ -121,6 +128,7 @@ class Buffer:
             queues = await self.topic(record.topic)
             await self._until(turn(), deadline)
             self.check_open()
+            # Chosen only now: the number of partitions may have changed while the call waited.
             chosen = self._appender._choose_partition(queues, record.partition, record.key, record.value)
             record = record._replace(partition=chosen)
             return await self._when_memory_free(lambda: self._add(queues, record, self._loop.time()), deadline)
@@ -172,6 +180,7 @@ class Buffer:
             queues = await self.topic(topic)
             where = _queue(queues, partition).where
             for one in batches:
+                # All are checked before the first is appended: either every batch can be sent or none is.
                 self.accumulator.check_size(one, where)
             await self._until(turn(), deadline)
             appended: list[tuple[Outcome, int]] = []
@@ -194,6 +203,8 @@ class Buffer:
         """Return a topic's queues, requesting its metadata if necessary."""
         check_topic(name)
         self.check_open()
+        # A topic that was written to can be missing from the snapshot: it expired, or was deleted. Then it is requested
+        # again.
         if name not in self.accumulator.topics or name not in self._cluster.snapshot.topics:
             # Brokers may be configured to create a topic that is written to (auto.create.topics.enable).
             await self._cluster.topic(name, self._max_block, create=True, keep=False)
@@ -245,6 +256,7 @@ class Buffer:
 
     async def _when_memory_free(self, add: Callable[[], T | None], deadline: float) -> T:
         """Call ``add`` until it returns a result, which it does once memory is free; waiting calls proceed in order."""
+        # While another call waits for memory, this one queues behind it.
         added = None if self._turn.locked() else add()
         if added is not None:
             return added
@@ -255,6 +267,8 @@ class Buffer:
                     added = add()
                     if added is not None:
                         return added
+                    # Cleared after the failed attempt and before the wait, with no await between: a release cannot be
+                    # missed.
                     self._room.clear()
                     await self._room.wait()
         except asyncio.TimeoutError:

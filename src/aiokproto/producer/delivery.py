@@ -17,10 +17,10 @@ from aiokproto.types import RecordMetadata
 class Delivery:
     """A buffered record: ``await`` it for its :class:`~aiokproto.types.RecordMetadata`.
 
-    Not an asyncio future, but two numbers and a reference to the outcome that all records of a batch share.
-    It can be awaited more than once, by several tasks, or never: then a failure is logged, once for each batch, and
-    counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await changes nothing for the
-    record.
+    It is not an asyncio future but two numbers and a reference to the outcome that all records of a batch share.
+    It can be awaited more than once, by several tasks, or never. A failure that is never retrieved is logged, once per
+    batch, and counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await has no effect on
+    the record.
 
     Attributes:
         timestamp: The record's timestamp, in milliseconds since the epoch.
@@ -39,7 +39,7 @@ class Delivery:
         return self.result()
 
     async def outcome(self) -> RecordMetadata | KafkaError:
-        """Wait for the result; return the metadata or the error, where ``await`` would raise it."""
+        """Wait for the result, and return the metadata or the error instead of raising it."""
         await wait_done(self._outcome)
         return self._outcome.record_result(self._index, self.timestamp)
 
@@ -86,11 +86,12 @@ class Delivery:
 class BatchDelivery:
     """Buffered record batches: ``await`` it for where each was written.
 
-    The result has a :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The
-    timestamp is the batch's greatest, or the broker's where the topic has LogAppendTime.
+    The result has a :class:`~aiokproto.types.RecordMetadata` of each batch's first record. The timestamp is the batch's
+    greatest, or the broker's if the topic has LogAppendTime.
 
-    It can be awaited more than once, by several tasks, or never: then failures are logged, and counted in
-    :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await changes nothing for the batches.
+    It can be awaited more than once, by several tasks, or never. Failures that are never retrieved are logged and
+    counted in :attr:`~aiokproto.producer.Producer.unobserved_failures`. Cancelling an await has no effect on the
+    batches.
     """
 
     __slots__ = ("_batches",)
@@ -108,11 +109,11 @@ class BatchDelivery:
         return all(outcome.done for outcome, _ in self._batches)
 
     def result(self) -> list[RecordMetadata]:
-        """Where the batches are, in their order.
+        """Return where the batches were written, in their order.
 
         Raises:
-            KafkaError: Why the first of those that were not delivered was not. The others may be.
-            asyncio.InvalidStateError: The outcome of one is not known yet.
+            KafkaError: The error of the first batch that failed. Others may have been written.
+            asyncio.InvalidStateError: The outcome of a batch is not known yet.
         """
         for outcome, _ in self._batches:
             if not outcome.done:

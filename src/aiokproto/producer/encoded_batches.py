@@ -1,4 +1,4 @@
-"""Already encoded record batches: which of them can be produced as they are (``send_batch``, ``post_batch``)."""
+"""Encoded record batches: which can be produced without decoding them (``send_batch``, ``post_batch``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokproto.types import TimestampType
 
 
 class SupportsRecordBatches(Protocol):
-    """What :meth:`~aiokproto.consumer.Consumer.batches` yields."""
+    """The items of :meth:`~aiokproto.consumer.Consumer.batches`."""
 
     @property
     def base_offset(self) -> int: ...
@@ -21,14 +21,14 @@ class SupportsRecordBatches(Protocol):
 
 
 def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequence[RecordBatch]:
-    """Return the record batches in ``given``, each of which can be sent as it is.
+    """Return the record batches in ``given``, after checking that each can be sent unchanged.
 
     Args:
         given: An item of ``Consumer.batches()``, a record batch, or the bytes of one.
 
     Raises:
-        InvalidRecordError: A batch must be encoded again, or cannot be sent at all; or the argument is none of these.
-        CorruptRecordError: The bytes are not a whole batch, or do not match its checksum.
+        InvalidRecordError: A batch cannot be sent unchanged, or ``given`` has another type.
+        CorruptRecordError: The bytes are not one whole batch, or do not match its checksum.
         UnsupportedCompressionError: The codec of a batch is unknown.
     """
     if isinstance(given, RecordBatch):
@@ -38,9 +38,9 @@ def record_batches(given: SupportsRecordBatches | RecordBatch | Bytes) -> Sequen
     elif hasattr(given, "record_batches"):
         found = given.record_batches
         if found and found[0].magic == 2 and found[0].base_offset < given.base_offset:
-            _refuse(found[0], f"it begins before the records to be sent, which begin at {given.base_offset}")
+            _refuse(found[0], f"it starts before offset {given.base_offset}, the first to be sent")
     else:
-        raise InvalidRecordError(f"a record batch or its bytes are wanted, not {type(given).__name__}")
+        raise InvalidRecordError(f"expected a record batch or its bytes, got {type(given).__name__}")
     for batch in found:
         _check(batch)
     return found
@@ -52,25 +52,29 @@ def _only_batch(data: Bytes) -> RecordBatch:
     if first is None:
         raise CorruptRecordError(f"{len(data)} bytes are not one whole record batch")
     if first.magic == 2 and first.size_in_bytes != len(data):
-        raise InvalidRecordError(f"the record batch takes {first.size_in_bytes} of {len(data)} bytes: one is wanted")
+        raise InvalidRecordError(
+            f"the record batch ends after {first.size_in_bytes} of {len(data)} bytes; pass one batch at a time"
+        )
     return first
 
 
 def _check(batch: RecordBatch) -> None:
     if batch.magic != 2:
-        _refuse(batch, f"its format is magic {batch.magic}, and 2 is sent")
+        _refuse(batch, f"its format is magic {batch.magic}, and only 2 can be sent")
     if batch.is_control:
-        raise InvalidRecordError(f"{_name(batch)} cannot be sent: control batches are written by brokers alone")
+        raise InvalidRecordError(f"{_name(batch)} cannot be sent: only brokers write control batches")
+    # Brokers reject a producer's batch with gaps: offsets inside a batch must be consecutive.
     if batch.count != batch.last_offset_delta + 1:
         _refuse(batch, f"compaction has left {batch.count} of its {batch.last_offset_delta + 1} records")
+    # A producer's batch must have CreateTime; clearing the flag would bring back the producer's old timestamps.
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         _refuse(batch, "its timestamps are a broker's (LogAppendTime)")
-    # Raises for an unknown codec, before the broker rejects it.
+    # Raises for an unknown codec here, where the caller sees which batch it is.
     _ = batch.compression
 
 
 def _refuse(batch: RecordBatch, why: str) -> None:
-    raise InvalidRecordError(f"{_name(batch)} cannot be sent as it is: {why}; send_many() sends its records")
+    raise InvalidRecordError(f"{_name(batch)} cannot be sent unchanged: {why}; send its records with send_many()")
 
 
 def _name(batch: RecordBatch) -> str:

@@ -1,8 +1,8 @@
 """The result of a batch, shared by the deliveries of all its records.
 
 A delivery is two numbers and a reference to the batch's outcome: millions of records need no future each. The outcome
-outlives the batch, whose bytes are freed when it is done. A failure that no delivery was asked for is logged when the
-outcome is garbage-collected, and counted: an error that passes silently here is data lost silently.
+outlives the batch, whose bytes are freed when it is done. A failure that no task has retrieved is logged and counted
+when the outcome is garbage-collected: an error that passes silently is data lost silently.
 """
 
 from __future__ import annotations
@@ -160,6 +160,7 @@ class Outcome(ProduceResult):
         self.observed = True
         return self.record_result(0, timestamp) if self.error is None else self.error
 
+    # The only moment at which it is known that no task will retrieve the failure; asyncio does the same for futures.
     def __del__(self) -> None:
         if getattr(self, "error", None) is not None and not self.observed:
             failed, where = self.failed, TopicPartition(self.topic, self.partition)

@@ -21,9 +21,9 @@ _LONGEST_CACHED_KEY = 128
 
 
 class Partitioner(Protocol):
-    """A partitioner of your own: any callable with this signature.
+    """A custom partitioner: any callable with this signature.
 
-    It is called for records that name no partition, in the event loop, so it must not block.
+    It is called in the event loop for each record without a partition, so it must not block.
     """
 
     def __call__(
@@ -36,7 +36,7 @@ class Partitioner(Protocol):
             key: The record's key.
             value: The record's value.
             partitions: All partitions of the topic, ``0`` to ``n - 1``.
-            available: Those that have a leader now; may be empty.
+            available: Partitions that have a leader now; can be empty.
 
         Returns:
             One of ``partitions``.
@@ -46,7 +46,7 @@ class Partitioner(Protocol):
 
 @twin("hashing")
 def murmur2(data: bytes) -> int:
-    """The 32-bit murmur2 hash of ``data``, signed as in Java: the hash all Kafka clients place keys by.
+    """Return the 32-bit murmur2 hash of ``data``, signed as in Java. The Java client partitions keys by it.
 
     >>> murmur2(b"21")
     -973932308
@@ -78,16 +78,16 @@ _cached_hash = lru_cache(maxsize=_CACHED_KEYS)(_positive_hash)
 
 @twin("hashing")
 def key_hash(key: bytes) -> int:
-    """The positive hash of a key: its remainder by the number of partitions is the key's partition, in every client.
+    """Return the positive hash of a key: modulo the number of partitions it is the key's partition, as in Java.
 
-    Hashes of the keys seen last are remembered: streams repeat their keys, and hashing costs more than all the rest.
+    Recent hashes are cached: streams repeat their keys, and hashing costs more than the rest of an append.
     """
     return _cached_hash(key) if len(key) <= _LONGEST_CACHED_KEY else _positive_hash(key)
 
 
 @twin("hashing")
 def key_hashes(keys: BytesColumn) -> Int64s:
-    """The hash of each key of a column; any number where there is none."""
+    """Return the hash of each key of a column; any number for a null key."""
     import numpy as np
 
     return np.fromiter((key_hash(keys[row] or b"") for row in range(len(keys))), np.int64, len(keys))
@@ -99,12 +99,12 @@ def sticky_choice(
     current: int | None,
     choose: Callable[[Sequence[int]], int],
 ) -> int:
-    """The next partition for records without a key (KIP-480, KIP-794): any with a leader, other than the current one.
+    """Choose the next partition for records without a key (KIP-480, KIP-794): one with a leader, not the current one.
 
     Args:
-        available: Partitions with a leader. If there is none, all are taken: one will have a leader again.
-        partitions: How many partitions the topic has.
-        current: The partition that has had its share.
+        available: Partitions with a leader. If there is none, all are candidates: their batches wait for a leader.
+        partitions: Number of partitions of the topic.
+        current: The current sticky partition, or None.
         choose: Picks one of several.
     """
     candidates: Sequence[int] = available or range(partitions)
@@ -113,10 +113,10 @@ def sticky_choice(
 
 
 def check_partition(partition: object, topic: str, count: int, chosen_by: str = "") -> int:
-    """``partition`` if the topic has it.
+    """Return ``partition`` if the topic has it.
 
     Raises:
-        InvalidRecordError: It is no int from 0 to ``count - 1``; the text names who chose it.
+        InvalidRecordError: It is not an int from 0 to ``count - 1``. ``chosen_by`` is part of the text.
     """
     if not isinstance(partition, int) or isinstance(partition, bool):
         raise InvalidRecordError(f"topic {topic!r}: {chosen_by}partition must be an int, got {partition!r}")

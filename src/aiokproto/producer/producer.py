@@ -1,4 +1,4 @@
-"""The producer's public API. See the package for the theory."""
+"""The producer's public API. The package's docstring explains how it works."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ log = logging.getLogger("aiokproto.producer")
 SLOW_CLOSE = 1.0
 """Seconds after which :meth:`Producer.close` logs what it waits for."""
 DISCONNECT = 5.0
-"""Seconds that disconnecting may take where closing has no deadline of its own."""
+"""Longest time to disconnect (s) when :meth:`Producer.close` has no deadline."""
 
 
 class Producer(RecordAppender):
@@ -52,14 +52,14 @@ class Producer(RecordAppender):
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             where = await producer.send("flights", b"UA 901", key=b"UA")
 
-    Three ways to write: :meth:`send` waits until the record is acknowledged; :meth:`post` until it is buffered;
-    :meth:`try_post` for nothing. :meth:`send_many` writes many records at the price per record of :meth:`post`.
-    :meth:`send_batch` and :meth:`post_batch` write batches that were fetched, as they are.
+    There are three ways to write a record. :meth:`send` waits until it is acknowledged, :meth:`post` until it is
+    buffered, and :meth:`try_post` does not wait at all. :meth:`send_many` writes many records at :meth:`post`'s cost
+    per record. :meth:`send_batch` and :meth:`post_batch` write record batches without decoding them.
 
-    Records of one partition stay in the order they were given, also through retries. Without idempotence this takes
-    ``max_in_flight_requests_per_connection=1``, and a retry may then write a record twice.
+    Records of one partition are written in the order of the calls, also after retries. Without idempotence this needs
+    ``max_in_flight_requests_per_connection=1``, and a retry can write a record twice.
 
-    One producer serves any number of tasks of one event loop. It is bound to the loop by :meth:`start`.
+    Any number of tasks can share a producer, but only in one event loop: the one that runs :meth:`start`.
     """
 
     def __init__(
@@ -80,30 +80,31 @@ class Producer(RecordAppender):
         close_timeout_ms: float | None = None,
         **connection: Unpack[ConnectionOptions],
     ) -> None:
-        """Check the options; nothing is opened before :meth:`start`.
+        """Check the options. No connection is opened before :meth:`start`.
 
         Args:
-            acks: Who must have a record before it counts as written: "all" (or -1) the in-sync replicas, 1 the leader,
-                0 none: then neither errors nor offsets are known.
-            enable_idempotence: Whether brokers drop what a retry sends twice (KIP-98). It needs ``acks="all"`` and
-                ``max_in_flight_requests_per_connection`` of at most 5. None: on if these allow it.
-            linger_ms: How long a batch waits for more records.
-            batch_size: Bytes, before compression, at which a batch is sent; ``max_request_size`` bounds it.
-            buffer_memory: Bytes that buffered records may take; when they do, :meth:`post` waits.
+            acks: Which replicas must have a record before it is acknowledged: "all" (or -1) for all in-sync replicas, 1
+                for the leader, 0 for none. With 0 neither errors nor offsets are known.
+            enable_idempotence: Whether brokers drop duplicates that retries cause (KIP-98). Needs ``acks="all"`` and
+                ``max_in_flight_requests_per_connection`` of at most 5. None enables it if these options allow it.
+            linger_ms: How long a batch waits for more records (ms).
+            batch_size: Size at which a batch is sent, in bytes before compression; at most ``max_request_size``.
+            buffer_memory: Limit of buffered records (bytes). When it is reached, :meth:`post` waits.
             compression_type: The codec of batches.
             compression_level: gzip 1 to 9, lz4 1 to 16, zstd -131072 to 22; None for the codec's default.
-            max_request_size: Bytes, before compression, of the largest record and the largest request.
-            delivery_timeout_ms: How long a record may take from buffer to acknowledgement, all retries included.
-            max_in_flight_requests_per_connection: Unanswered requests for each broker.
-            partitioner: "default" places keys as all Kafka clients do (murmur2), and records without a key where a
-                batch is being filled (KIP-480); or a :class:`Partitioner`.
-            max_block_ms: How long a call may wait for the topic's metadata and for room in the buffer.
-            close_timeout_ms: How long :meth:`close`, and leaving ``async with``, may take; None for as long as records
-                may take (``delivery_timeout_ms``).
-            connection: What all clients take: see :class:`~aiokproto.config.ConnectionOptions`.
+            max_request_size: Size of the largest record and the largest request, in bytes before compression.
+            delivery_timeout_ms: Longest time from buffering a record to its acknowledgement (ms), including linger and
+                all retries.
+            max_in_flight_requests_per_connection: Most requests without a response per broker.
+            partitioner: "default" hashes keys with murmur2 as the Java client does, and appends records without a key
+                to one partition until its batch is full (KIP-480, KIP-794). Or a :class:`Partitioner`.
+            max_block_ms: Longest time a call waits for the topic's metadata and for free buffer memory (ms).
+            close_timeout_ms: Longest time for :meth:`close` and for leaving ``async with`` (ms). None waits until every
+                record has an outcome, at most ``delivery_timeout_ms``.
+            connection: The options that all clients share: see :class:`~aiokproto.config.ConnectionOptions`.
 
         Raises:
-            ConfigurationError: An option is unknown or its value cannot be used.
+            ConfigurationError: An option is unknown, or its value is invalid.
         """
         self._settings = ProducerConfig.parse(
             acks=acks,
@@ -136,16 +137,18 @@ class Producer(RecordAppender):
         self._closing = False
         self._unsent = 0
 
-    # -- life
+    # -- lifecycle
 
     async def start(self) -> None:
-        """Connect to the cluster; ``async with`` does it.
+        """Connect to the cluster; ``async with`` does this.
+
+        Cancelling it closes the connections; the producer cannot be started again.
 
         Raises:
-            BootstrapError: No bootstrap address can be used.
-            AuthenticationError: The brokers refuse this client.
-            DeadlineError: They do not answer.
-            ClientClosedError: The producer was started before, or is closed meanwhile.
+            BootstrapError: None of the bootstrap servers can be used. The text has the reason for each.
+            AuthenticationError: The brokers rejected this client's credentials.
+            DeadlineError: The brokers did not respond in time.
+            ClientClosedError: The producer was started before, or was closed while it started.
         """
         if self._starting or self._sender is not None:
             raise ClientClosedError("a producer can be started only once: create a new one")
@@ -199,16 +202,17 @@ class Producer(RecordAppender):
             log.error("%s", undelivered)
 
     async def flush(self, timeout_ms: float | None = None) -> None:
-        """Send what is buffered without lingering, and wait until each record of it has an outcome, good or bad.
+        """Send all buffered records without linger, and wait until each is written or has failed.
 
-        Cancelling it changes nothing for the records.
+        Failures are not raised here but by the records' deliveries. Cancelling has no effect on the records.
 
         Args:
-            timeout_ms: How long to wait; None for as long as records may take (``delivery_timeout_ms``).
+            timeout_ms: Longest wait (ms). None waits until every record has an outcome, at most
+                ``delivery_timeout_ms``.
 
         Raises:
-            DeadlineError: Some have none in time; they are still being delivered.
-            ClientClosedError: The producer is not open.
+            DeadlineError: The timeout passed first. The records are still being delivered.
+            ClientClosedError: The producer is not started, is closed, or has failed.
         """
         self._buffer.check_open()
         batches = self._send_all()
@@ -221,7 +225,7 @@ class Producer(RecordAppender):
             self._buffer.check_open()
 
     def _send_all(self) -> list[ProducerBatch]:
-        """Send what is buffered without lingering; returns it."""
+        """End the linger of all batches, and return those without an outcome."""
         self._accumulator.end_linger()
         if self._sender is not None:
             self._sender.timer.call_soon()
@@ -229,24 +233,26 @@ class Producer(RecordAppender):
 
     async def _wait(self, batches: list[ProducerBatch], timeout_ms: float | None) -> None:
         """Wait until batches have an outcome, or a timeout passes."""
-        # None means the delivery timeout, which ends every batch; the second more is for the sender to see to that.
+        # None: the sender expires every batch after the delivery timeout, so this timeout only guards against a sender
+        # that has failed.
         timeout = self._settings.limits.delivery_timeout + 1 if timeout_ms is None else timeout_ms / 1000
         await wait_all([batch.outcome for batch in batches], timeout)
 
     async def close(self, timeout_ms: float | None = None) -> None:
-        """Deliver what is buffered and disconnect. A second call does nothing.
+        """Deliver all buffered records, then disconnect. A second call does nothing.
 
-        Cancelling it ends the waiting: what is not delivered by then fails, and the connections are closed.
+        If it waits for more than a second, it logs for which records. Cancelled, it stops waiting: undelivered records
+        fail, and the connections are closed.
 
         Args:
-            timeout_ms: How long to wait for deliveries, and for the connections to be flushed; 0 for not at all. None
-                for ``close_timeout_ms``, and if that is None too, for as long as records may take
-                (``delivery_timeout_ms``). What it waits for is logged after a second.
+            timeout_ms: Longest time for deliveries and for flushing the connections (ms); 0 does not wait. None means
+                ``close_timeout_ms``; if that is None too, it waits until every record has an outcome, at most
+                ``delivery_timeout_ms``.
 
         Raises:
-            DeadlineError: Some records were not delivered in time. The text says how many, of which partitions, and
-                why; each of their deliveries raises as well.
-            KafkaError: Some failed for other reasons meanwhile, and no task awaited their deliveries.
+            DeadlineError: Some records were not delivered in time. The text has their number per partition and the
+                reason; each of their deliveries raises too.
+            KafkaError: Some records failed for another reason during the close, and no task awaited their deliveries.
         """
         self._buffer.check_loop()
         if self._starting:
@@ -285,7 +291,7 @@ class Producer(RecordAppender):
             log.warning("closing the producer waits for %s", summary(pending))
 
     def __del__(self) -> None:
-        # Not closed and not even started: the options may have been refused.
+        # getattr: __init__ may have raised because of an invalid option.
         if getattr(self, "_sender", None) is not None and not self._closing:
             unsent = self._unsent + sum(batch.count for batch in self._accumulator.incomplete)
             warnings.warn(f"unclosed Producer, {unsent} records unsent", ResourceWarning, source=self, stacklevel=1)
@@ -302,29 +308,30 @@ class Producer(RecordAppender):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> RecordMetadata:
-        """Write a record and wait until it is acknowledged as ``acks`` demands.
+        """Write a record, and wait until it is acknowledged by the replicas that ``acks`` names.
 
-        Cancelled before the record is buffered, it is never sent; after, it is still delivered.
+        Cancelled before the record is buffered, the record is never sent. Cancelled later, it is still delivered.
 
         Args:
             topic: The topic.
             value: The value; None is a tombstone.
-            key: The key; records of one key go to one partition.
-            headers: Keys and values, in order; keys may repeat.
-            partition: The partition; None leaves it to the partitioner.
-            timestamp: Milliseconds since the epoch; None for now.
+            key: The key, or None. Records with the same key are written to the same partition.
+            headers: Pairs of key and value, in order; keys can repeat.
+            partition: The partition; None lets the partitioner choose.
+            timestamp: Milliseconds since the epoch; None for the current time.
 
         Returns:
-            Where the record is.
+            The partition, offset and timestamp of the record. The offset is -1 with ``acks=0``.
 
         Raises:
-            InvalidRecordError: The record cannot be sent as it is.
-            MessageTooLargeError: It is larger than ``max_request_size`` here, or than the topic allows.
-            UnknownTopicError: There is no such topic; likewise InvalidTopicError, AuthorizationError.
-            DeadlineError: No metadata or room within ``max_block_ms``, or no acknowledgement within
-                ``delivery_timeout_ms``: in that case it may be written or not.
-            BrokerError: The broker refused it.
-            ClientClosedError: The producer is not open.
+            InvalidRecordError: An argument has the wrong type or is out of range, or the broker rejected the record.
+            MessageTooLargeError: The record is larger than ``max_request_size``, or than the topic's
+                ``max.message.bytes``.
+            UnknownTopicError: The topic does not exist. Likewise InvalidTopicError and AuthorizationError.
+            DeadlineError: There was no metadata or no free buffer memory within ``max_block_ms``; or no acknowledgement
+                within ``delivery_timeout_ms``: then the record may have been written.
+            BrokerError: The broker rejected the record.
+            ClientClosedError: The producer is not started, is closed, or has failed.
         """
         appended = self._append(topic, value, key, headers, partition, timestamp)
         if not isinstance(appended, Delivery):
@@ -343,15 +350,15 @@ class Producer(RecordAppender):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Buffer a record now or not at all: :meth:`post` for where nothing can be awaited.
+        """Buffer a record without waiting: :meth:`post` for code that cannot await, such as a callback.
 
-        Takes what :meth:`send` does. It must be called in the loop's thread. A task that posts so and never suspends
-        keeps the loop from sending.
+        The arguments are those of :meth:`send`. Call it in the event loop's thread. A task that calls it in a loop and
+        never awaits prevents the producer from sending.
 
         Raises:
-            BufferFullError: The buffer is full, others wait for room, or the topic's metadata is not known yet:
-                :meth:`partitions_for`, or any other write to the topic, asks for it.
-            KafkaError: As :meth:`post`.
+            BufferFullError: The buffer is full, other calls wait for memory, or the topic's metadata is not known yet;
+                ``await partitions_for(topic)`` requests it.
+            KafkaError: As for :meth:`post`.
         """
         appended = self._append(topic, value, key, headers, partition, timestamp)
         return appended if isinstance(appended, Delivery) else self._buffer.try_append(appended)
@@ -363,27 +370,27 @@ class Producer(RecordAppender):
         *,
         partition: int | None = None,
     ) -> Outcomes:
-        """Write records and wait until each has an outcome; none of their failures is raised.
+        """Write many records, and wait until each is written or has failed. Failures are returned, not raised.
 
-        The records are buffered one after the other, as by as many calls: what other tasks write meanwhile may come
-        between them. Cancelled, what was buffered is still delivered and the rest is never sent.
+        Records are buffered in order, but other tasks' records may be written between them. Cancelled, buffered records
+        are still delivered, and the others are never sent.
 
         Args:
             topic: The topic.
-            records: Values, or :class:`ProducerRecord` for those with a key, headers and so on. Or a table: of pyarrow,
-                or anything that speaks its PyCapsule protocol (Polars, pandas, DuckDB). It has a column ``value``, and
-                what is wanted of ``key``, ``headers``, ``timestamp`` and ``partition``: see
-                :func:`~aiokproto.records.rows.from_arrow`. Its rows are written without a Python object for each.
-            partition: The partition of records that name none.
+            records: Values; or a :class:`ProducerRecord` for a record with a key, headers, partition or timestamp. Or a
+                table of pyarrow, Polars, pandas, DuckDB or any library with Arrow's PyCapsule interface. A table has a
+                column ``value`` and optionally ``key``, ``headers``, ``timestamp`` and ``partition``: see
+                :func:`~aiokproto.records.rows.from_arrow`. Its rows are written without a Python object per row.
+            partition: The partition of records without one of their own; None lets the partitioner choose.
 
         Returns:
-            For each record, in order, where it is or why it is not written. Once no record can be buffered any more
-            (unknown topic, no room within ``max_block_ms``, producer closed), the rest get that error untried.
+            The metadata or the error of each record, in order. After an error that affects all records (unknown topic,
+            no free memory within ``max_block_ms``, producer closed) the remaining ones get the same error.
 
         Raises:
-            InvalidRecordError: ``records`` is not an iterable of records; or a table lacks a column, or names a
-                partition that the topic does not have. Nothing was buffered.
-            ImportError: ``records`` is a table, and pyarrow or numpy is missing: the ``arrow`` extra.
+            InvalidRecordError: ``records`` is not an iterable of records; or a table lacks a column, has one of a wrong
+                type, or has a partition that the topic lacks. Nothing was buffered.
+            ImportError: ``records`` is a table, and pyarrow or numpy is not installed (extra ``arrow``).
         """
         self._buffer.check_loop()
         if is_table(records):
@@ -399,52 +406,51 @@ class Producer(RecordAppender):
     async def send_batch(
         self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int
     ) -> list[RecordMetadata]:
-        """Write record batches as they are, and wait until they are acknowledged as ``acks`` demands.
+        """Write record batches without decoding them, and wait until they are acknowledged.
 
-        The records are neither decompressed nor decoded: their bytes are sent unchanged, under a new header. A
-        consumer of the copy reads the same keys, values, headers and timestamps, compressed as they were. Transactions
-        are not copied: to leave out aborted records, read with ``isolation_level="read_committed"``.
+        The records are neither decompressed nor decoded: their bytes are sent unchanged behind a new header. Consumers
+        read the same keys, values, headers and timestamps, in the same compression. Transactions are not copied: to
+        leave out aborted records, read with ``isolation_level="read_committed"``.
 
-        Cancelled, what was buffered is still delivered and the rest is never sent.
+        Cancelled, buffered batches are still delivered, and the others are never sent.
 
         Args:
             topic: The topic.
-            batch: What :meth:`Consumer.batches() <aiokproto.consumer.Consumer.batches>` yields, a
-                :class:`~aiokproto.records.RecordBatch`, or the bytes of one of magic 2. It is copied. Only for bytes
-                the checksum is verified; of others it is copied, and the broker verifies it.
-            partition: The partition; the order is kept with all else that is written there.
+            batch: An item of :meth:`Consumer.batches() <aiokproto.consumer.Consumer.batches>`, a
+                :class:`~aiokproto.records.RecordBatch`, or the bytes of one batch of magic 2. The bytes are copied.
+                The checksum is verified here only if bytes are passed; otherwise the broker verifies it.
+            partition: The partition. Its order holds for batches and single records together.
 
         Returns:
-            For each record batch where its first record is. The others have the offsets that follow, unless the broker
-            found the batch too large and it was divided: then what others wrote may be between. The timestamp is
-            the batch's greatest, or the broker's where the topic has LogAppendTime.
+            The metadata of each batch's first record. The other records follow at consecutive offsets, unless the
+            broker found the batch too large and it was split: then other producers' records may be in between. The
+            timestamp is the batch's greatest, or the broker's if the topic has LogAppendTime.
 
         Raises:
-            InvalidRecordError: A batch cannot be sent as it is, and nothing was buffered. :meth:`send_many` is for the
-                records of one that begins before what the consumer asked for, lacks records that compaction removed,
-                has timestamps that a broker set (LogAppendTime), or is of magic 0 or 1. Control batches are for
-                brokers alone.
-            CorruptRecordError: The bytes are no sound record batch. Nothing was buffered.
-            UnsupportedCompressionError: The codec of a batch is unknown. Nothing was buffered.
+            InvalidRecordError: A batch cannot be sent unchanged; nothing was buffered. It starts before the consumer's
+                position, lacks records that compaction removed, has the broker's timestamps (LogAppendTime), is of
+                magic 0 or 1 (use :meth:`send_many` for the records of these), or is a control batch.
+            CorruptRecordError: The bytes are not one valid record batch. Nothing was buffered.
+            UnsupportedCompressionError: A batch has an unknown codec. Nothing was buffered.
             MessageTooLargeError: A batch is larger than ``max_request_size`` or ``buffer_memory``, and nothing was
-                buffered; or than the topic allows, and its only record alone is.
-            KafkaError: As :meth:`send`. Of several record batches, some may be written.
+                buffered; or a single record is larger than the topic's ``max.message.bytes``.
+            KafkaError: As for :meth:`send`. Some of several batches may have been written.
         """
         return await (await self.post_batch(topic, batch, partition=partition))
 
     async def post_batch(
         self, topic: str, batch: SupportsRecordBatches | RecordBatch | Bytes, *, partition: int
     ) -> BatchDelivery:
-        """Buffer record batches as they are, without waiting for the acknowledgement as :meth:`send_batch` does.
+        """Buffer record batches without decoding them and without waiting for their acknowledgement.
 
-        Takes what :meth:`send_batch` does, and suspends as :meth:`post`. Cancelled, it has buffered all that comes
-        before the batch it was waiting with.
+        The arguments are those of :meth:`send_batch`. It suspends when :meth:`post` does. Cancelled, it has buffered
+        the batches before the one that waited for memory.
 
         Returns:
-            The delivery, to await or to drop: a failure that is never retrieved is logged.
+            The delivery. Await it for the result, or drop it: a failure that is never retrieved is logged.
 
         Raises:
-            KafkaError: As :meth:`send_batch`, except for errors of the broker: the delivery raises these.
+            KafkaError: As for :meth:`send_batch`, except for errors of the broker: the delivery raises those.
         """
         return BatchDelivery(await self._buffer.append_encoded(topic, partition, record_batches(batch)))
 
@@ -452,17 +458,17 @@ class Producer(RecordAppender):
         """Return the number of partitions of a topic, requesting its metadata if necessary.
 
         Raises:
-            UnknownTopicError: There is no such topic; likewise InvalidTopicError, AuthorizationError.
-            DeadlineError: No answer within ``max_block_ms``.
-            ClientClosedError: The producer is not open.
+            UnknownTopicError: The topic does not exist. Likewise InvalidTopicError and AuthorizationError.
+            DeadlineError: There was no metadata within ``max_block_ms``.
+            ClientClosedError: The producer is not started, is closed, or has failed.
         """
         return len((await self._buffer.topic(topic)).queues)
 
     @property
     def unobserved_failures(self) -> int:
-        """How many records of :meth:`post` and :meth:`try_post` failed in batches of which no outcome was asked for."""
+        """Number of failed records in batches of which no delivery was awaited or checked."""
         return self._accumulator.delivery_context.unobserved_failures
 
 
 OPTIONS = tuple(name for name in signature(Producer).parameters if name != "connection")
-"""The producer's own options; it takes those of a connection besides."""
+"""The producer's own options, without those that all clients share."""

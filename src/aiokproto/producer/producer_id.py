@@ -46,11 +46,13 @@ class ProducerIdManager:
         Raises:
             KafkaError: The error ends the producer.
         """
+        # Without a transactional id the broker ignores the timeout; Java sends the largest value too.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=INT32_MAX)
         attempt = 0
         while self.current is None:
             attempt += 1
             try:
+                # Any broker can assign an id, and an unused id costs nothing: so the request can be hedged.
                 response = await self._cluster.request(request, timeout=self._request_timeout, hedged=True)
                 if response.error_code:
                     raise error_for(response.error_code, "InitProducerId")

@@ -71,14 +71,18 @@ class ProduceResponseHandler:
     def _responded(
         self, node: int, request: ProduceRequest, batches: list[ProducerBatch], response: ProduceResponse
     ) -> None:
+        # From version 13 the response has topic ids only (KIP-516); the request has both.
         names = {topic.topic_id: topic.name for topic in request.topic_data}
         missing: dict[tuple[str | None, int], ProducerBatch] = {batch.where: batch for batch in batches}
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id)
             for partition in topic.partition_responses:
+                # A partition that was not sent, or appears twice, is ignored: the first response counts.
                 batch = missing.pop((name, partition.index), None)
                 if batch is not None:
                     self._partition_responded(node, batch, partition)
+        # It is unknown whether they were written. With idempotence the retry is safe; without, it may duplicate
+        # records, as every retry may.
         for batch in missing.values():
             error = DecodeError(f"Produce to broker {node}: the response lacks {batch.where}")
             self._accumulator.retry(batch, error, self._retry_at(batch))
@@ -92,6 +96,7 @@ class ProduceResponseHandler:
         error = error_for(code, f"Produce to {batch.where} on broker {node}", response.error_message)
         idempotent, divisible = batch.sequence >= 0, batch.count > 1
         action = classify(code, Situation(ProduceRequest.api_key, idempotent=idempotent, divisible=divisible))
+        # DUPLICATE_SEQUENCE_NUMBER: an earlier attempt was written, but the broker has forgotten at which offset.
         if action is Action.ACCEPT:
             accumulator.complete(batch, -1)
         elif action is Action.SPLIT_BATCH:
@@ -114,6 +119,7 @@ class ProduceResponseHandler:
     ) -> None:
         if refresh:
             self._cluster.invalidate(str(error))
+        # Before version 10 the field has its default, -1.
         leader = response.current_leader
         new_leader = leader.leader_id >= 0 and self._cluster.update_leader(
             *batch.where, leader.leader_id, leader.leader_epoch

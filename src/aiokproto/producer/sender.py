@@ -61,6 +61,7 @@ class Sender:
         self._cluster = cluster
         self._accumulator = accumulator
         self._settings = settings
+        # A batch expires after its delivery timeout in any case, and a request that outlives it would block the sink.
         self._request_timeout = min(request_timeout, settings.limits.delivery_timeout)
         self._on_metadata = on_metadata
         self._on_batches_done = on_batches_done
@@ -115,11 +116,15 @@ class Sender:
 
     def _send_ready(self, now: float) -> None:
         accumulator = self._accumulator
+        # Repeated, because a drain takes at most one batch per partition. The id is read again each time: a failed
+        # send() can discard it.
         while not self._settings.idempotent or self._producer_ids.current is not None:
             drained = accumulator.drain(now, lambda node: self._sink(node).has_capacity())
             if drained.leaderless:
                 topics = {where.topic: None for where in drained.leaderless}
                 self._cluster.invalidate(f"{drained.leaderless[0]} has no leader", topics)
+                # The metadata update wakes the sender if it finds a leader; the pause repeats the request if it does
+                # not.
                 self.timer.call_at(now + LEADERLESS_PAUSE)
             if drained.requests:
                 self._assign_sequences(drained)
@@ -129,6 +134,7 @@ class Sender:
                 if drained.wake_at < INFINITY:
                     self.timer.call_at(drained.wake_at)
                 return
+        # Lazily, once there is something to send: a producer that never sends needs no IdempotentWrite permission.
         if accumulator.has_due(now) and not self._acquiring_id:
             self._acquiring_id = True
             self.spawn(self._acquire_producer_id())
@@ -184,6 +190,7 @@ class Sender:
     def compression_failed(self, batch: ProducerBatch, error: Exception) -> None:
         """Fail a batch that cannot be compressed."""
         if not self._ended:
+            # Not classified and not retried: the same bytes would fail again.
             failure = KafkaError(f"{batch} cannot be compressed: {error!r}")
             failure.__cause__ = error
             self._responses.fail(batch, failure)
@@ -203,6 +210,7 @@ class Sender:
     async def _follow_metadata(self) -> None:
         while True:
             snapshot = self._cluster.snapshot
+            # Before the sender runs: it must not drain with the leaders of the old snapshot.
             self._on_metadata(snapshot)
             self.timer.call_soon()
             await self._cluster.wait_for_update(snapshot.generation)
@@ -214,6 +222,7 @@ class Sender:
         self.timer.call_soon()
 
     def _id_delayed(self, error: KafkaError) -> None:
+        # If batches expire without an id, their error names the cause.
         for batch in self._accumulator.incomplete:
             batch.last_error = error
 

@@ -106,6 +106,7 @@ class Sink:
 
     def close(self) -> None:
         """Start no more requests."""
+        # The producer fails these batches itself; only requests that were started report a result.
         self._queued.clear()
         if self._backoff is not None:
             self._backoff.cancel()
@@ -120,6 +121,8 @@ class Sink:
             self._in_flight += 1
             self._start(batches)
             return
+        # Compressed batches must not delay small ones; but two requests at once need a broker that has proved its
+        # connection, see the module's docstring.
         quick = [batch for batch in batches if not needs_thread(batch)]
         two = self._healthy and self._in_flight + 1 < self._settings.limits.in_flight
         if two and 0 < len(quick) < len(batches):
@@ -142,6 +145,7 @@ class Sink:
             self._start(batches)
 
     def _compressed(self, queued: _Queued, batch: ProducerBatch, future: asyncio.Future[bytearray]) -> None:
+        # Only the pool's shutdown cancels: the producer has ended.
         if future.cancelled():
             return
         error = future.exception()
@@ -153,6 +157,8 @@ class Sink:
     def _start_queued(self) -> None:
         """Start the requests that are compressed, unless an earlier one has a batch of the same partition."""
         blocked: set[object] = set()
+        # In order of arrival, so a request is blocked by every earlier one of its partitions, whether that is
+        # compressing or blocked itself.
         for queued in list(self._queued):
             where = {batch.where for batch in queued.batches}
             if queued.compressing or not blocked.isdisjoint(where):
@@ -174,6 +180,8 @@ class Sink:
         """Write one request."""
         request, max_version = self._request(batches)
         respond = partial(self._responded, request, batches)
+        # acks=0 has no response to confirm that the socket takes data: it always awaits the write buffer, or a dead
+        # broker would collect requests without bound.
         if self._healthy and self._settings.acks:
             try:
                 written = self._cluster.send_nowait(
@@ -185,6 +193,7 @@ class Sink:
             if written:
                 return
             self._healthy = False
+        # Not written: the connection is gone. One request reconnects, the next ones wait for its result.
         self._listener.spawn(self._connect_and_send(request, max_version, respond))
 
     def _request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
@@ -197,6 +206,8 @@ class Sink:
             topic = topics.get(name)
             if topic is None:
                 info = known.get(name)
+                # Id and name come from the same snapshot as the leader. A recreated topic is therefore
+                # UNKNOWN_TOPIC_ID, and not a write to the wrong topic (KIP-516).
                 topic_id = info.topic_id if info is not None else ZERO_UUID
                 if topic_id == ZERO_UUID:
                     max_version = LAST_VERSION_WITH_NAMES
@@ -212,6 +223,7 @@ class Sink:
     ) -> None:
         """Send a request that has to wait: for a connection, or with ``acks=0`` for the socket's write buffer."""
         try:
+            # Only before the first response: the connection of a healthy sink has negotiated its versions.
             if not self._healthy:
                 await self._check_version()
             send = self._cluster.send if self._settings.acks else self._cluster.send_oneway

@@ -50,6 +50,7 @@ async def wait_all(outcomes: Iterable[Outcome], timeout: float | None) -> None:
     left = len(pending)
     all_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    # One future for all: asyncio.wait over thousands of futures would schedule a callback for each.
     def one_done() -> None:
         nonlocal left
         left -= 1
