@@ -71,7 +71,7 @@ def test_a_wrong_topic_points_to_what_is_meant(topics: list[Any], message: str) 
     ],
 )
 @pytest.mark.parametrize("given", [[("t", 0)], {("t", 0)}, (("t", 0), ("t", 1))], ids=["list", "set", "tuple"])
-def test_partitions_in_one_list_are_refused_with_the_remedy(call: Callable[[Consumer, Any], object], given: Any) -> None:
+def test_partitions_in_one_list_are_refused(call: Callable[[Consumer, Any], object], given: Any) -> None:
     with pytest.raises(ConfigurationError, match="as separate arguments, not in one list"):
         call(Consumer(bootstrap_servers="localhost", group_id="g"), given)
 
