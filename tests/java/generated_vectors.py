@@ -1,4 +1,4 @@
-"""What Java says: vectors of every generated message of a release of Kafka, written by the program in ``src``."""
+"""Test vectors of every generated message of a Kafka release, which the Java program in ``src`` writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCES = Path(__file__).parent / "src"
 
 
 class Vector(NamedTuple):
-    """A message that Java wrote, and read back as it was."""
+    """A message that Java has written, and read back unchanged."""
 
     release: str
     name: str
@@ -34,7 +34,7 @@ class Vector(NamedTuple):
 
 
 class HeaderVersions(NamedTuple):
-    """Which headers Kafka puts before a request and its response."""
+    """The header versions of a request and its response in Kafka."""
 
     release: str
     api_key: int
@@ -43,13 +43,13 @@ class HeaderVersions(NamedTuple):
     response: int
 
 
-class Verdict(NamedTuple):
+class Generated(NamedTuple):
     vectors: list[Vector]
     headers: list[HeaderVersions]
 
 
 def missing() -> str | None:
-    """What this machine lacks to ask Java, with the way to get it, or None."""
+    """Return what the machine lacks to run Java, and the way to get it; None if nothing."""
     if find_java() is None:
         return "Kafka's messages need Java 17 or later"
     if not messages_ready():
@@ -57,15 +57,15 @@ def missing() -> str | None:
     return None
 
 
-def ask(seeds: int) -> Verdict:
+def generate(seeds: int) -> Generated:
     """Compile the program and run it for each release, with ``seeds`` random fillings of each kind."""
-    verdict = Verdict([], [])
+    generated = Generated([], [])
     for release in MESSAGES_RELEASES:
         with tempfile.TemporaryDirectory(prefix="aiokproto-java-") as folder:
             _write(release, seeds, Path(folder))
             for row in _rows(Path(folder, "vectors.tsv")):
-                _sort(release, row, verdict)
-    return verdict
+                _sort(release, row, generated)
+    return generated
 
 
 def _write(release: str, seeds: int, folder: Path) -> None:
@@ -90,12 +90,12 @@ def _rows(path: Path) -> Iterator[list[str]]:
             yield line.rstrip("\n").split("\t")
 
 
-def _sort(release: str, row: list[str], verdict: Verdict) -> None:
+def _sort(release: str, row: list[str], generated: Generated) -> None:
     kind, *rest = row
     if kind == "api":
         key, version, request, response = map(int, rest)
-        verdict.headers.append(HeaderVersions(release, key, version, request, response))
+        generated.headers.append(HeaderVersions(release, key, version, request, response))
         return
     name, text, style, data, values, unknown = rest
     tags = [{int(tag): bytes.fromhex(held) for tag, held in struct.items()} for struct in json.loads(unknown)]
-    verdict.vectors.append(Vector(release, name, int(text), style, bytes.fromhex(data), json.loads(values), tags))
+    generated.vectors.append(Vector(release, name, int(text), style, bytes.fromhex(data), json.loads(values), tags))

@@ -1,4 +1,4 @@
-"""What a client can ask, of each API that Kafka permits or forbids, and what it hears that may do nothing."""
+"""A request of each API that ACLs protect, and the errors that a client without permissions receives."""
 
 from __future__ import annotations
 
