@@ -15,19 +15,6 @@ from aiokproto.codec.documentation import describe, describe_field
 from aiokproto.codec.registry import api_keys, lookup, payload_names, request, response
 from aiokproto.codec.schema import FieldSpec, Message, Payload, Role, Struct, int32
 
-UNWRITTEN_PAYLOADS = {
-    "consumer_groups",
-    "header",
-    "kraft_brokers",
-    "kraft_cluster",
-    "kraft_security",
-    "kraft_topics",
-    "share_groups",
-    "share_states",
-    "streams_groups",
-    "tiered_storage",
-}
-
 SELF_EXPLAINING_NAMES = {"throttle_time_ms", "error_code", "error_message"}
 SELF_EXPLAINING_ROLES = {Role.TOPIC_NAME, Role.TOPIC_ID, Role.PARTITION_INDEX}
 
@@ -47,9 +34,7 @@ class Documented(Payload, versions="0"):
 def _modules() -> Iterator[type[Message]]:
     for key in api_keys():
         yield from (response(key), request(key))
-    for name in payload_names():
-        if lookup(name).__module__.rpartition(".")[2] not in UNWRITTEN_PAYLOADS:
-            yield lookup(name)
+    yield from map(lookup, payload_names())
 
 
 def _structs(message: type[Struct]) -> Iterator[type[Struct]]:
