@@ -26,7 +26,7 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError
 from tests.behaviour.requests_by_api import errors
 from tests.behaviour.test_delegation_tokens import described, log_in, make
-from tests.broker.consumer_scene import refused
+from tests.broker.consumer_harness import refused
 from tests.broker.secure import USERS, Certificates, ScramClient, guarded, logged_in
 from tests.broker.test_security import encrypted
 from tests.broker.wire import connect

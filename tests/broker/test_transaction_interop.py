@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Broker, Cluster
-from tests.broker.test_guests import SECONDS
+from tests.broker.test_third_party_clients import SECONDS
 from tests.java import generated_vectors
 from tests.patience import PATIENCE
 from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars

@@ -1,4 +1,4 @@
-module aiokproto.test/guest
+module aiokproto.test/franzgo
 
 go 1.26.0
 

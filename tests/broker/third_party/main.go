@@ -1,6 +1,6 @@
-// Franz-go as a guest of the embedded broker: writes records, reads them as a group, and goes through transactions.
+// Command franz-go runs franz-go against the embedded broker: produce, a group that consumes, transactions, share groups.
 //
-//	guest ADDRESS TOPIC GROUP COUNT [transactional|share]
+//	franz-go ADDRESS TOPIC GROUP COUNT [transactional|share]
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// pause is how long a member of a share group waits for records before it is another's turn.
+// pause is how long a member of a share group waits for records before the other member polls.
 const pause = 200 * time.Millisecond
 
 func main() {
@@ -60,7 +60,7 @@ func produce(ctx context.Context, address, topic string, count int) error {
 
 // transact aborts as many records as it commits.
 func transact(ctx context.Context, address, topic string, count int) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.TransactionalID("guest"))
+	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.TransactionalID("transactions"))
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func transact(ctx context.Context, address, topic string, count int) error {
 	return nil
 }
 
-// consume reads in two goes: the second continues where the first has committed.
+// consume reads with two clients: the second continues from the offsets that the first committed.
 func consume(ctx context.Context, address, topic, group string, count int) error {
 	seen := map[string]bool{}
 	for round := 0; len(seen) < count; round++ {

@@ -24,18 +24,18 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Kafka's own clients as a guest of the embedded broker.
+ * Runs the Java clients against the embedded broker: transactions and a consumer group, or the admin client.
  *
- * <p>{@code Guest clients|admin ADDRESS TOPIC GROUP COUNT PROTOCOL}
+ * <p>{@code KafkaClients clients|admin ADDRESS TOPIC GROUP COUNT PROTOCOL}
  */
-public final class Guest {
+public final class KafkaClients {
     private final String address;
     private final String topic;
     private final String group;
     private final int count;
     private final String protocol;
 
-    private Guest(String[] arguments) {
+    private KafkaClients(String[] arguments) {
         address = arguments[1];
         topic = arguments[2];
         group = arguments[3];
@@ -44,12 +44,12 @@ public final class Guest {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Guest guest = new Guest(arguments);
+        KafkaClients clients = new KafkaClients(arguments);
         if (arguments[0].equals("admin")) {
-            guest.administer();
+            clients.administer();
         } else {
-            guest.transact();
-            System.out.println(guest.consume());
+            clients.transact();
+            System.out.println(clients.consume());
         }
         System.out.println("done");
     }
@@ -65,7 +65,7 @@ public final class Guest {
 
     /** Aborts as many records as it commits. */
     private void transact() throws Exception {
-        Properties options = options("transactional.id", "guest", "compression.type", "lz4");
+        Properties options = options("transactional.id", "transactions", "compression.type", "lz4");
         try (var producer = new KafkaProducer<>(options, new StringSerializer(), new StringSerializer())) {
             producer.initTransactions();
             for (boolean commit : new boolean[] {false, true}) {

@@ -11,7 +11,7 @@ from tools.setup.project import TOOLS_POM, kafka_version
 
 
 def _franz_go() -> str:
-    required = re.search(r"franz-go (v\S+)", (Path(__file__).parent / "guests" / "go.mod").read_text())
+    required = re.search(r"franz-go (v\S+)", (Path(__file__).parent / "third_party" / "go.mod").read_text())
     return f"franz-go {required[1] if required else '?'}"
 
 
@@ -36,6 +36,6 @@ _NAMES: dict[str, Callable[[], str]] = {
 }
 
 
-def guest_of(test: str) -> str | None:
+def client_of(test: str) -> str | None:
     """The client that a test is about, with its version; None for most."""
     return next((tell() for name, tell in _NAMES.items() if name in test), None)

@@ -16,11 +16,11 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * A user of the embedded broker who has Kafka's own clients work for him by a delegation token.
+ * Creates a delegation token (KIP-48), lets the Java clients log in with it, and expires it.
  *
- * <p>{@code TokenGuest ADDRESS TOPIC USER PASSWORD MECHANISM}
+ * <p>{@code TokenClients ADDRESS TOPIC USER PASSWORD MECHANISM}
  */
-public final class TokenGuest {
+public final class TokenClients {
     private static final String MODULES = "org.apache.kafka.common.security.";
     private static final long PATIENCE = 60;
 

@@ -9,8 +9,8 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * Kafka Streams as a guest of the embedded broker: counts the words of the topic "lines" into the topic "counts" until
- * its input ends, with two threads in one group of the streams protocol.
+ * A Kafka Streams application: counts the words of the topic "lines" into the topic "counts" until
+ * its standard input ends, with two threads in one group of the streams protocol.
  *
  * <p>{@code WordCount ADDRESS APPLICATION at_least_once|exactly_once_v2 STATE_FOLDER}
  */
@@ -34,7 +34,7 @@ public final class WordCount {
         options.put("consumer.auto.offset.reset", "earliest");
         try (KafkaStreams streams = new KafkaStreams(counting().build(), options)) {
             streams.start();
-            // Ends with the process that started this one.
+            // Standard input also ends when the process that started this one ends.
             while (System.in.read() >= 0) {
                 continue;
             }

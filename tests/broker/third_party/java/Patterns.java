@@ -8,10 +8,10 @@ import java.util.HexFormat;
 import java.util.List;
 
 /**
- * What the library for regular expressions that Kafka uses says of patterns.
+ * Matches texts with RE2J, the library for regular expressions that Kafka uses.
  *
- * <p>{@code Patterns FILE}: a line for each pattern, of it and some texts, in hex. Of each a line is written: whether the
- * texts match, a digit for each, or {@code invalid}.
+ * <p>{@code Patterns FILE}: each line of the file has a pattern and some texts, in hex. Prints a line for each of them:
+ * a digit for each text, 1 if the pattern matches it, or {@code invalid}.
  */
 public final class Patterns {
     public static void main(String[] arguments) throws Exception {
@@ -20,11 +20,11 @@ public final class Patterns {
             for (String field : line.split(" ", -1)) {
                 fields.add(new String(HexFormat.of().parseHex(field), StandardCharsets.UTF_8));
             }
-            System.out.println(judge(fields.get(0), fields.subList(1, fields.size())));
+            System.out.println(matches(fields.get(0), fields.subList(1, fields.size())));
         }
     }
 
-    private static String judge(String text, List<String> names) {
+    private static String matches(String text, List<String> names) {
         try {
             Pattern pattern = Pattern.compile(text);
             StringBuilder found = new StringBuilder();

@@ -13,11 +13,11 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Kafka's own share consumers as guests of the embedded broker: two of a group share a topic until nothing is left of it.
+ * Two members of a share group consume a topic until every record is accepted or rejected (KIP-932).
  *
- * <p>{@code ShareGuest ADDRESS TOPIC GROUP COUNT implicit|explicit|record_limit}
+ * <p>{@code ShareConsumers ADDRESS TOPIC GROUP COUNT implicit|explicit|record_limit}
  */
-public final class ShareGuest {
+public final class ShareConsumers {
     private static final Duration SOON = Duration.ofMillis(200);
 
     private final String address;
@@ -27,7 +27,7 @@ public final class ShareGuest {
     private final Map<String, Integer> deliveries = new HashMap<>();
     private final Map<String, String> done = new HashMap<>();
 
-    private ShareGuest(String[] arguments) {
+    private ShareConsumers(String[] arguments) {
         address = arguments[0];
         topic = arguments[1];
         group = arguments[2];
@@ -35,16 +35,16 @@ public final class ShareGuest {
     }
 
     public static void main(String[] arguments) {
-        ShareGuest guest = new ShareGuest(arguments);
+        ShareConsumers consumers = new ShareConsumers(arguments);
         int count = Integer.parseInt(arguments[3]);
-        guest.produce(0, count);
-        guest.consumeAll(count);
-        System.out.println(guest.summary());
-        // Of all that was, nothing is left for who comes now.
-        guest.deliveries.clear();
-        guest.produce(count, 1);
-        guest.consumeAll(count + 1);
-        System.out.println(guest.deliveries);
+        consumers.produce(0, count);
+        consumers.consumeAll(count);
+        System.out.println(consumers.summary());
+        // A later consumer gets the new record alone: all others are accepted or rejected.
+        consumers.deliveries.clear();
+        consumers.produce(count, 1);
+        consumers.consumeAll(count + 1);
+        System.out.println(consumers.deliveries);
     }
 
     private void produce(int from, int count) {
@@ -93,14 +93,14 @@ public final class ShareGuest {
             }
         }
         check(consumer.commitSync());
-        // Each by itself: Kafka's client forgets the renewals of a commit to several brokers, unless it is one with
-        // renewals that answers last.
+        // One commit for each record: if a commit goes to several brokers, the Java client loses its renewals unless the broker
+        // that answers last has some of them.
         for (ConsumerRecord<String, String> record : renewed) {
             consumer.acknowledge(record, AcknowledgeType.RENEW);
             check(consumer.commitSync());
         }
         if (!renewed.isEmpty()) {
-            // Renewed ones come again from this poll, with nothing delivered anew.
+            // This poll returns the renewed records again, and no new ones.
             for (ConsumerRecord<String, String> record : consumer.poll(SOON)) {
                 consumer.acknowledge(record, AcknowledgeType.ACCEPT);
                 done.put(record.value(), "accepted");

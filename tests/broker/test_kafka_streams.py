@@ -16,7 +16,7 @@ from aiokproto.client import Client
 from aiokproto.codec.messages.streams_group_describe import DescribedGroup, StreamsGroupDescribeRequest
 from aiokproto.consumer import Consumer
 from aiokproto.producer import Producer
-from tests.broker.conftest import GUESTS
+from tests.broker.conftest import THIRD_PARTY
 from tests.patience import PATIENCE
 from tools.setup.project import MESSAGES_RELEASES, messages_jars, tools_jars
 from tools.setup.system import find_java
@@ -30,11 +30,11 @@ def word_count(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command that counts words; its arguments follow."""
     if not any(tools_jars().glob("kafka-streams-*.jar")):
         pytest.skip("Kafka Streams is not there: `make kafka` fetches it")
-    folder = tmp_path_factory.mktemp("guests") / "streams"
+    folder = tmp_path_factory.mktemp("third_party") / "streams"
     libraries = os.pathsep.join(map(str, sorted(tools_jars().glob("*.jar"))))
     compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
     command = [str(find_java()), "-jar", str(compiler), "-17", "-cp", libraries, "-d", str(folder)]
-    subprocess.run([*command, str(GUESTS / "streams")], check=True, capture_output=True)
+    subprocess.run([*command, str(THIRD_PARTY / "streams")], check=True, capture_output=True)
     return [str(find_java()), "-cp", os.pathsep.join((str(folder), libraries)), "WordCount"]
 
 

@@ -60,7 +60,7 @@ class Client:
     joined: bool = field(default=False)
 
 
-class Scene:
+class Harness:
     """A group, its topics and the time."""
 
     def __init__(self, max_size: int = 100, **sizes: int) -> None:

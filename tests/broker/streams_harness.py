@@ -10,7 +10,7 @@ from aiokproto.broker.groups.streams import records
 from aiokproto.broker.groups.streams.group import StreamsGroup, StreamsGroupSettings, StreamsHeartbeatResult
 from aiokproto.broker.groups.streams.member import Endpoint, StreamsHeartbeat, Task, TaskRole, Tasks, Topology
 from aiokproto.codec.payloads.streams_groups import CopartitionGroup, Subtopology, TopicConfig, TopicInfo
-from tests.broker.consumer_scene import Topics
+from tests.broker.consumer_harness import Topics
 
 SESSION, REBALANCE = 45.0, 60.0
 
@@ -69,7 +69,7 @@ class Thread:
     joined: bool = False
 
 
-class Scene:
+class Harness:
     """A group, the topics and the time."""
 
     def __init__(self, max_size: int = 100, standbys: int = 0, **sizes: int) -> None:
