@@ -29,7 +29,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@twin("objects")
+@twin
 class RecordMetadata:
     """The position of an acknowledged record.
 
@@ -86,7 +86,7 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int = -1
 
 
-@twin("objects")
+@twin
 class Record:
     """A record read from a topic.
 

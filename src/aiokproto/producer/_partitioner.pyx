@@ -1,13 +1,13 @@
 # cython: language_level=3
-"""The hash that keys are placed by: twins of `aiokproto.producer.partitioner`."""
+"""The compiled hashes of :mod:`aiokproto.producer.partitioner`."""
 
 from libc.stdint cimport int64_t, uint32_t
 
 from aiokproto.accelerator.layout cimport Bytes
-from aiokproto.accelerator.rows cimport Column, column_of
+from aiokproto.records._columns cimport Column, column_of
 from aiokproto.accelerator.views cimport View, room_in
 
-from aiokproto.accelerator import forms
+from aiokproto.accelerator import pure_form
 
 cdef uint32_t M = 0x5BD1E995
 cdef uint32_t SEED = 0x9747B28C
@@ -17,7 +17,7 @@ def murmur2(data) -> int:
     """The 32-bit murmur2 hash of ``data``, signed as in Java."""
     cdef uint32_t h
     if type(data) is not bytes:
-        return forms("aiokproto.producer.partitioner", "murmur2")["pure"](data)
+        return pure_form("aiokproto.producer.partitioner", "murmur2")(data)
     h = hashed(data, len(<bytes> data))
     return (<long long> h) - 0x100000000 if h > 0x7FFFFFFF else h
 
@@ -25,7 +25,7 @@ def murmur2(data) -> int:
 def key_hash(key) -> int:
     """The positive hash of a key."""
     if type(key) is not bytes:
-        return forms("aiokproto.producer.partitioner", "key_hash")["pure"](key)
+        return pure_form("aiokproto.producer.partitioner", "key_hash")(key)
     return hashed(key, len(<bytes> key)) & 0x7FFFFFFF
 
 
@@ -41,7 +41,7 @@ def key_hashes(keys):
     cdef int64_t row
     for row in range(count):
         if not column.take(row, &key):
-            return forms("aiokproto.producer.partitioner", "key_hashes")["pure"](keys)
+            return pure_form("aiokproto.producer.partitioner", "key_hashes")(keys)
         (<int64_t *> room.at)[row] = 0 if key.start == NULL else hashed(key.start, key.size) & 0x7FFFFFFF
     return found
 

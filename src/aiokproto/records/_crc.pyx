@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Checksums of what is known only by its checksums: twin of parts of `records.crc`."""
+"""The compiled form of `join` of :mod:`aiokproto.records.crc`."""
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from aiokproto.accelerator import forms
+from aiokproto.accelerator import pure_form
 
 cdef uint32_t POLYNOMIAL = 0x82F63B78
 cdef uint32_t ONE = <uint32_t> 1 << 31
@@ -37,7 +37,7 @@ fill()
 def join(first, second, length):
     """The checksum of two pieces of data, one after the other, of which only the checksums are known."""
     if not (0 <= first < 1 << 32 and 0 <= second < 1 << 32 and 0 <= length < 1 << 60):
-        return forms("aiokproto.records.crc", "join")["pure"](first, second, length)
+        return pure_form("aiokproto.records.crc", "join")(first, second, length)
     cdef uint64_t left = length
     cdef uint32_t power = ONE
     # Each byte is a multiplication by x^8.

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Buffers: twin of `aiokproto.codec.frames.frame_buffer`."""
+"""The compiled form of `frame_buffer` of :mod:`aiokproto.codec.frames`."""
 
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 

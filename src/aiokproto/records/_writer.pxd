@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The open batch, for whoever appends to it without a call from Python."""
+"""The open batch, for compiled modules that append to it without a Python call."""
 
 from libc.stdint cimport int64_t
 

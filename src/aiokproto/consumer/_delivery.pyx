@@ -1,13 +1,19 @@
 # cython: language_level=3
-"""Delivery of records one by one: twins of ``aiokproto.consumer.delivery``."""
+"""The compiled forms of :mod:`aiokproto.consumer.delivery`."""
 
 cimport cython
 from cpython.ref cimport Py_REFCNT
 
 from aiokproto.accelerator.awaiting cimport Call, answers_directly
+from aiokproto.accelerator.naming cimport name_type
+
+from aiokproto.accelerator import Documentation, Signature
 
 
 cdef class DeliveryState:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
     cdef public list open
     cdef public object current
 
@@ -23,6 +29,9 @@ cdef object take(DeliveryState delivery):
 
 @cython.final
 cdef class RecordIterator:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
     cdef DeliveryState _delivery
     cdef object _more
     cdef Next last
@@ -64,3 +73,5 @@ cdef class Next(Call):
 
 
 answers_directly(Next)
+name_type(DeliveryState, b"aiokproto.consumer.delivery.DeliveryState")
+name_type(RecordIterator, b"aiokproto.consumer.delivery.RecordIterator")

@@ -1,9 +1,10 @@
 # cython: language_level=3
-"""Records of magic 2 to objects: twins of `records.record.read_records` and `RecordMaker`.
+"""The compiled forms of :mod:`aiokproto.records.record`.
 
-Nothing is explained here: bytes that are no records go to the pure reader, which finds what is wrong with them.
+Bytes that are not the records expected go to the pure reader, which finds what is wrong with them.
 """
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
@@ -11,19 +12,81 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 
+from aiokproto._types cimport Record, new_record
 from aiokproto.accelerator.layout cimport Bytes, Fields, read_bytes, read_fields
-from aiokproto.accelerator.objects cimport BatchRecord, PyObject_GC_UnTrack, Record, new_batch_record, new_record
+from aiokproto.accelerator.naming cimport PyObject_GC_UnTrack, name_type, reduce_slots, set_attribute
 from aiokproto.accelerator.varints cimport read_unsigned
 
-from aiokproto.accelerator import forms
+from aiokproto.accelerator import Documentation, Signature, pure_form
 from aiokproto.errors import CorruptRecordError, DecodeError
 
-# Nearer to the ends of int64 than these, the pure reader looks closer.
+# Nearer to the ends of int64 than these, the pure reader checks every sum.
 cdef int64_t SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 cdef int64_t SAFE_OFFSET = INT64_MAX - (<int64_t> 1 << 31)
 
 
+@cython.freelist(1024)
+cdef class BatchRecord:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
+    cdef public int64_t offset
+    cdef public int64_t timestamp
+    cdef public object key
+    cdef public object value
+    cdef public object headers
+
+    def __init__(self, int64_t offset, int64_t timestamp, key, value, headers=()):
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+
+    def __setattr__(self, name, value):
+        set_attribute(self, name, value)
+
+    def __eq__(self, other):
+        cdef BatchRecord its
+        if not isinstance(other, BatchRecord):
+            return NotImplemented
+        its = other
+        return (
+            self.offset == its.offset
+            and self.timestamp == its.timestamp
+            and self.key == its.key
+            and self.value == its.value
+            and self.headers == its.headers
+        )
+
+    __hash__ = None
+
+    def __repr__(self):
+        return (
+            f"BatchRecord(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, "
+            f"value={self.value!r}, headers={self.headers!r})"
+        )
+
+    def __reduce__(self):
+        return reduce_slots(self, ("headers", "key", "offset", "timestamp", "value"))
+
+
+cdef inline BatchRecord new_batch_record(int64_t offset, int64_t timestamp, object key, object value, object headers):
+    cdef BatchRecord record = BatchRecord.__new__(BatchRecord)
+    # As for `new_record`: nothing in it can refer back to it.
+    PyObject_GC_UnTrack(record)
+    record.offset = offset
+    record.timestamp = timestamp
+    record.key = key
+    record.value = value
+    record.headers = headers
+    return record
+
+
 cdef class RecordMaker:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
     cdef object topic
     cdef int32_t partition
     cdef object timestamp_type
@@ -66,7 +129,7 @@ def read_records(data, int64_t count, int64_t base_offset, int64_t base_timestam
         finally:
             PyBuffer_Release(&view)
     if records is None:
-        pure = forms("aiokproto.records.record", "read_records")["pure"]
+        pure = pure_form("aiokproto.records.record", "read_records")
         return pure(data, count, base_offset, base_timestamp, append_time, make)
     if maker is not None or make is BatchRecord:
         return records
@@ -166,3 +229,7 @@ cdef tuple read_headers(const uint8_t *at, const uint8_t *end):
         PyTuple_SET_ITEM(headers, index, header)
     PyObject_GC_UnTrack(headers)
     return headers if at == end else None
+
+
+name_type(BatchRecord, b"aiokproto.records.record.BatchRecord")
+name_type(RecordMaker, b"aiokproto.records.record.RecordMaker")

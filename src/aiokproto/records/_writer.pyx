@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Records to the bytes of their batch: twins of `records.writer`."""
+"""The compiled forms of :mod:`aiokproto.records.writer`."""
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -8,9 +8,10 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from aiokproto.accelerator.layout cimport Bytes, bytes_of, size_of, write_bytes
+from aiokproto.accelerator.naming cimport name_type
 from aiokproto.accelerator.varints cimport unsigned, unsigned_size, write_unsigned
 
-from aiokproto.accelerator import forms
+from aiokproto.accelerator import Documentation, Signature, pure_form
 from aiokproto.errors import InvalidRecordError
 
 # The header of the batch, which is written when the batch is complete.
@@ -23,6 +24,9 @@ NO_HEADERS.size = 1
 
 
 cdef class RecordWriter:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
     def __cinit__(self):
         self._buffer = bytearray(HEADER_SIZE)
         self.size = HEADER_SIZE
@@ -127,7 +131,7 @@ def encode_headers(headers):
     cdef const char *name
     pairs = tuple(headers) if type(headers) is list else headers if type(headers) is tuple else None
     if pairs is None or not all_plain(pairs):
-        return forms("aiokproto.records.writer", "encode_headers")["pure"](headers)
+        return pure_form("aiokproto.records.writer", "encode_headers")(headers)
     size = unsigned_size(unsigned(len(pairs)))
     for key, value in pairs:
         PyUnicode_AsUTF8AndSize(key, &length)
@@ -165,3 +169,6 @@ def plain(content):
 
 cdef refused(timestamp):
     return InvalidRecordError(f"timestamp {timestamp} is neither -1 nor milliseconds since the epoch in 63 bits")
+
+
+name_type(RecordWriter, b"aiokproto.records.writer.RecordWriter")

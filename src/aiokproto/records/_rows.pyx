@@ -1,33 +1,16 @@
 # cython: language_level=3
-"""Arrow's memory to the bytes of a batch: twins of `records.rows`."""
+"""The compiled forms of :mod:`aiokproto.records.rows`."""
 
-cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 
 from aiokproto.accelerator.layout cimport Bytes, size_of, write_bytes
 from aiokproto.accelerator.varints cimport unsigned, unsigned_size, write_unsigned
 from aiokproto.accelerator.views cimport View, room_in, view_of
-from aiokproto.accelerator.writing cimport NO_HEADERS, RecordWriter
+from aiokproto.records._columns cimport Column, column_of
+from aiokproto.records._writer cimport NO_HEADERS, RecordWriter
 
-from aiokproto.accelerator import forms
-
-
-@cython.final
-cdef class Column:
-    cdef bint take(self, int64_t row, Bytes *field) noexcept:
-        cdef int64_t start, end
-        field.start = NULL
-        field.size = -1
-        if not self.valid.at[row]:
-            return True
-        start = (<int64_t *> self.start.at)[row]
-        end = (<int64_t *> self.end.at)[row]
-        if not 0 <= start <= end <= self.data.size:
-            return False
-        field.start = self.data.at + start
-        field.size = end - start
-        return True
+from aiokproto.accelerator import pure_form
 
 
 def append_rows(writer, rows, places):
@@ -39,7 +22,7 @@ def append_rows(writer, rows, places):
         if full or written == len(places):
             return written
         places = places[written:]
-    return written + forms("aiokproto.records.rows", "append_rows")["pure"](writer, rows, places)
+    return written + pure_form("aiokproto.records.rows", "append_rows")(writer, rows, places)
 
 
 cdef int64_t append_all(RecordWriter writer, rows, places, bint *full) except -1:
@@ -73,23 +56,10 @@ cdef int64_t append_all(RecordWriter writer, rows, places, bint *full) except -1
     return chosen.size // 8
 
 
-cdef Column column_of(content, int64_t count):
-    from numpy import ascontiguousarray, bool_, int64
-
-    cdef Column column = Column.__new__(Column)
-    column.data = view_of(content.data)
-    column.start = view_of(ascontiguousarray(content.start, int64))
-    column.end = view_of(ascontiguousarray(content.end, int64))
-    column.valid = view_of(ascontiguousarray(content.valid, bool_))
-    if column.start.size != 8 * count or column.end.size != 8 * count or column.valid.size != count:
-        raise IndexError("the columns are not of one length")
-    return column
-
-
 def encode_lists(start, end, keys, values):
     """Headers as records hold them, their count first."""
     found = encode_all(start, end, keys, values)
-    return forms("aiokproto.records.rows", "encode_lists")["pure"](start, end, keys, values) if found is None else found
+    return pure_form("aiokproto.records.rows", "encode_lists")(start, end, keys, values) if found is None else found
 
 
 cdef encode_all(start, end, keys, values):

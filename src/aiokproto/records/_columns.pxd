@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Columns of keys, values or headers: see `records.columns.BytesColumn`."""
+"""Columns of keys, values or headers (:class:`aiokproto.records.columns.BytesColumn`), as C reads them."""
 
 from libc.stdint cimport int64_t
 
