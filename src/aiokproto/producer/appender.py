@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiokproto.accelerator import twin
 from aiokproto.producer.delivery import BatchSlice, Delivery
 from aiokproto.producer.partitioner import Partitioner, check_partition, key_hash
-from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
+from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp, requires_value
 from aiokproto.runtime import SYSTEM, thread_id
 from aiokproto.types import Header
 
@@ -59,6 +59,7 @@ class RecordAppender:
     def _now_ms(self) -> int:
         return (self._wall or SYSTEM.wall)()
 
+    @requires_value
     async def post(
         self,
         topic: str,

@@ -24,7 +24,7 @@ from aiokproto.producer.delivery import BatchDelivery, Delivery
 from aiokproto.producer.encoded_batches import SupportsRecordBatches, record_batches
 from aiokproto.producer.outcomes import Outcomes, outcomes_of
 from aiokproto.producer.partitioner import Partitioner
-from aiokproto.producer.record import ProducerRecord
+from aiokproto.producer.record import ProducerRecord, requires_value
 from aiokproto.producer.sender import Sender
 from aiokproto.producer.summary import delivery_error, summary, undelivered
 from aiokproto.producer.waiting import wait_all, wait_done
@@ -298,6 +298,7 @@ class Producer(RecordAppender):
 
     # -- records
 
+    @requires_value
     async def send(
         self,
         topic: str,
@@ -340,6 +341,7 @@ class Producer(RecordAppender):
         self._buffer.task_has_waited()
         return where
 
+    @requires_value
     def try_post(
         self,
         topic: str,

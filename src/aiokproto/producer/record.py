@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any, NamedTuple, TypeVar
 
 from aiokproto.errors import InvalidRecordError
 from aiokproto.types import Header
 
 INT64_MAX = 0x7FFFFFFFFFFFFFFF
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ProducerRecord(NamedTuple):
@@ -40,18 +43,33 @@ class PendingRecord(NamedTuple):
     headers: Sequence[Header]
 
 
+def requires_value(call: F) -> F:
+    """Let a call without ``value`` raise the TypeError of :func:`as_bytes`, which names both arguments.
+
+    Python's own error says that ``value`` is missing, but the caller of ``send(value)`` forgot the topic. The signature
+    still requires the value.
+    """
+    function: Any = call
+    function.__signature__ = signature(call)
+    function.__defaults__ = (...,)
+    return call
+
+
 def as_bytes(what: str, content: object) -> bytes | None:
     """Return ``content`` as immutable bytes. Mutable buffers are copied: the caller may reuse them after posting.
 
     Raises:
         InvalidRecordError: It is not bytes-like.
+        TypeError: It is the default of :func:`requires_value`.
     """
     if content is None or isinstance(content, bytes):
         return content
     if isinstance(content, bytearray | memoryview):
         return bytes(content)
-    hint = "; encode it" if isinstance(content, str) else ""
-    raise InvalidRecordError(f"{what} must be bytes, got {type(content).__name__}{hint}")
+    if content is ...:
+        raise TypeError("a record needs a topic and a value: pass both, as in send(topic, value)")
+    remedy = "encode it" if isinstance(content, str) else "serialize it, as in json.dumps(…).encode()"
+    raise InvalidRecordError(f"{what} must be bytes, got {type(content).__name__}; {remedy}")
 
 
 def check_topic(topic: object) -> None:
@@ -67,7 +85,8 @@ def check_timestamp(timestamp: object) -> int:
         InvalidRecordError: It is not an int, is negative, or has more than 63 bits.
     """
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
-        raise InvalidRecordError(f"timestamp must be an int, milliseconds since the epoch, got {timestamp!r}")
+        remedy = "; pass int(when.timestamp() * 1000)" if hasattr(timestamp, "timestamp") else ""
+        raise InvalidRecordError(f"timestamp must be an int, milliseconds since the epoch, got {timestamp!r}{remedy}")
     if not 0 <= timestamp <= INT64_MAX:
         raise InvalidRecordError(f"timestamp must be 0 to 2**63 - 1 milliseconds since the epoch, got {timestamp}")
     return timestamp
@@ -80,7 +99,10 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
         InvalidRecordError: They are not a list or tuple of (str, bytes or None) tuples.
     """
     if not isinstance(headers, list | tuple):
-        raise InvalidRecordError(f"headers must be a list or tuple of (str, bytes) pairs, got {type(headers).__name__}")
+        remedy = "; pass list(headers.items())" if isinstance(headers, dict) else ""
+        raise InvalidRecordError(
+            f"headers must be a list or tuple of (str, bytes) pairs, got {type(headers).__name__}{remedy}"
+        )
     checked: list[Header] = []
     for header in headers:
         if not isinstance(header, tuple) or len(header) != 2:
