@@ -10,6 +10,7 @@ from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicI
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Versions
 from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -119,9 +120,11 @@ class Client:
                 ListTransactions). It has the response of the others.
             UnsupportedVersionError: Client and broker have no version in common.
             EncodeError: The version cannot carry the request.
-            ConfigurationError: Neither the request nor the arguments determine the broker.
+            ConfigurationError: Neither the request nor the arguments determine the broker; or ``request`` is not one.
             BrokerError: The coordinator lookup failed with an error that is not retried.
         """
+        if not isinstance(request, Request):
+            raise ConfigurationError(f"request={request!r}: must be a request, as in MetadataRequest(topics=None)")
         return await self._cluster.request(
             request, node=node, key=key, timeout=_seconds(timeout_ms), max_version=max_version
         )

@@ -135,7 +135,10 @@ def _check_order(name: str, value: float, other: str, smaller: float) -> None:
 
 
 def _ssl_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
-    protocol = one_of("security_protocol", options.get("security_protocol", "PLAINTEXT"), ("PLAINTEXT", "SSL"))
+    given = options.get("security_protocol", "PLAINTEXT")
+    if isinstance(given, str) and given.upper().startswith("SASL"):
+        raise ConfigurationError(f"security_protocol={given!r}: {HINTS['sasl_mechanism']}")
+    protocol = one_of("security_protocol", given, ("PLAINTEXT", "SSL"))
     context = options.get("ssl_context")
     if context is not None and not isinstance(context, ssl.SSLContext):
         raise ConfigurationError(f"ssl_context={context!r}: it takes an ssl.SSLContext")
@@ -179,7 +182,9 @@ def _parse_address(name: str, text: str) -> Address:
             raise ConfigurationError(f"{name}: {text!r} is not an address: IPv6 is written '[::1]:9092'")
         colon, port = rest[:1], rest[1:]
     elif text.count(":") > 1:
-        raise ConfigurationError(f"{name}: {text!r} has several colons: IPv6 is written '[::1]:9092'")
+        raise ConfigurationError(
+            f"{name}: {text!r} has several colons: separate addresses by commas; IPv6 is written '[::1]:9092'"
+        )
     else:
         host, colon, port = text.partition(":")
     if not host or any(character.isspace() for character in host):

@@ -28,7 +28,8 @@
         └── (others: see ``error.code``)
 
 ``except KafkaError`` catches all of it. The classes under ``BrokerError`` exist where users react differently; the
-code itself is always in ``error.code``, an :class:`~aiokproto.error_codes.ErrorCode`.
+code itself is always in ``error.code``, an :class:`~aiokproto.error_codes.ErrorCode`. ``docs/errors.md`` has the causes
+and remedies of each class.
 """
 
 from __future__ import annotations

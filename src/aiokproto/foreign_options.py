@@ -15,6 +15,7 @@ _SOCKETS = "leave it out: the operating system chooses the sizes of socket buffe
 _METRICS = "there are no metrics yet"
 _PROXY = "proxies are not supported yet; address_map rewrites addresses, for port forwards and tunnels"
 _LOGGED = "errors that end a client are raised from its calls; others are logged by the logger `aiokproto`"
+_TOPICS = 'topics are no option: Consumer("a", "b", ...), producer.send("a", value)'
 _LIBRDKAFKA_QUEUE = "use buffer_memory (producer) or fetch_buffer_bytes (consumer), in bytes"
 
 HINTS = {
@@ -46,6 +47,8 @@ HINTS = {
     "ssl_key_location": f"{_TLS}, then load_cert_chain(certfile, keyfile)",
     "ssl_truststore_location": f"{_TLS}, from a PEM file",
     "ssl_keystore_location": f"{_TLS}, then load_cert_chain(certfile, keyfile), from PEM files",
+    "topic": _TOPICS,
+    "topics": _TOPICS,
     "max_poll_records": "pass it to the call: poll(max_records=...)",
     "consumer_timeout_ms": "pass it to the call: poll(timeout_ms=...), or use asyncio.timeout() around `async for`",
     "group_protocol": _GROUP_PROTOCOL,

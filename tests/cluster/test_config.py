@@ -36,7 +36,7 @@ def test_addresses(given: object, read: tuple[tuple[str, int], ...]) -> None:
         ("a:²", "has the port '²'"),
         (":9092", "has no usable host"),
         ("a b:1", "has no usable host"),
-        ("::1", r"several colons: IPv6 is written '\[::1\]:9092'"),
+        ("::1", r"several colons: .*IPv6 is written '\[::1\]:9092'"),
         ("[::1", "IPv6 is written"),
         ("[::1]9092", "IPv6 is written"),
         ("http://a:1", "is a URL"),

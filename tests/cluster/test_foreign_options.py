@@ -12,7 +12,12 @@ from aiokproto.config import ConnectionOptions
 from aiokproto.errors import ConfigurationError
 from aiokproto.foreign_options import HINTS
 
-OWN = {*ConnectionOptions.__annotations__}.union(*(inspect.signature(each).parameters for each in (Producer, Consumer)))
+OWN = {*ConnectionOptions.__annotations__} | {
+    parameter.name
+    for client in (Producer, Consumer)
+    for parameter in inspect.signature(client).parameters.values()
+    if parameter.kind is parameter.KEYWORD_ONLY
+}
 
 
 @pytest.mark.parametrize("name", HINTS)

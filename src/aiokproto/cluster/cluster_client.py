@@ -64,7 +64,7 @@ class ClusterClient:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
-        self._unstarted = ClientClosedError("the client is not started")
+        self._unstarted = ClientClosedError("the client is not started: use async with, or await start()")
         self._closed: KafkaError | None = self._unstarted
 
     @property

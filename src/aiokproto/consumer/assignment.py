@@ -59,7 +59,9 @@ class Assignment(DeliveryState):
             ConfigurationError: The partition is not assigned.
         """
         if partition not in self.cursors:
-            raise ConfigurationError(f"{partition} is not assigned to this consumer")
+            raise ConfigurationError(
+                f"{partition} is not assigned to this consumer; with a subscription, call this in on_assigned or later"
+            )
         return self.cursors[partition]
 
     # Membership of the table

@@ -59,7 +59,7 @@ class ConsumerConfig:
             raise ConfigurationError("group_instance_id requires group_id")
         return cls(
             group=group,
-            assignors=make_assignors([strategy] if isinstance(strategy, str) else list(strategy)),
+            assignors=make_assignors(list(strategy) if isinstance(strategy, list | tuple) else [strategy]),
             auto_offset_reset=one_of("auto_offset_reset", options["auto_offset_reset"], tuple(RESETS)),
             enable_auto_commit=boolean("enable_auto_commit", options["enable_auto_commit"]),
             auto_commit_interval=duration("auto_commit_interval_ms", options["auto_commit_interval_ms"]),

@@ -21,7 +21,10 @@ from aiokproto.consumer.start_lookup import EARLIEST, LATEST
 from aiokproto.consumer.subscription import (
     Listener,
     SubscriptionState,
+    check_listener,
+    to_offsets,
     to_partition,
+    to_pattern,
     to_position,
     to_timestamp,
     to_topics,
@@ -134,9 +137,10 @@ class Consumer:
                 "client_rack": client_rack,
             }
         )
+        names = to_topics(topics, "Consumer")
         cluster = ClusterClient(ClusterConfig.parse(connection, own=OPTIONS))
         self._read_committed = config.fetch.read_committed
-        self._engine = Engine(cluster, config, SubscriptionState(topics=to_topics(topics, "Consumer")))
+        self._engine = Engine(cluster, config, SubscriptionState(topics=names))
         self._assignment = self._engine.assignment
         self._records = RecordIterator(self._assignment, self._engine.reader.open)
 
@@ -252,8 +256,12 @@ class Consumer:
             raise ConfigurationError("partitions are assigned: unsubscribe() first")
         names = to_topics(topics, "subscribe")
         if bool(names) == (pattern is not None):
-            raise ConfigurationError("subscribe() takes topics or a pattern")
-        compiled = re.compile(pattern) if isinstance(pattern, str) else pattern
+            raise ConfigurationError(
+                'subscribe() takes either topics or a pattern: subscribe("a", "b"), or subscribe(pattern="a.*")'
+            )
+        compiled = None if pattern is None else to_pattern(pattern)
+        for name, listener in (("on_assigned", on_assigned), ("on_revoked", on_revoked), ("on_lost", on_lost)):
+            check_listener(name, listener)
         self._engine.set_subscription(
             SubscriptionState(
                 topics=names, pattern=compiled, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
@@ -411,7 +419,8 @@ class Consumer:
         if offsets is None:
             chosen = self._assignment.committable(processed=False)
         else:
-            chosen = {to_partition(partition): to_position(offset) for partition, offset in offsets.items()}
+            given = to_offsets("commit", offsets)
+            chosen = {to_partition(partition): to_position(offset) for partition, offset in given.items()}
         await self._engine.commit(chosen, self._seconds(timeout_ms))
 
     async def committed(
@@ -461,7 +470,8 @@ class Consumer:
         Raises the errors of :meth:`beginning_offsets`.
         """
         self._engine.check_running()
-        wanted = {to_partition(partition): to_timestamp(time) for partition, time in times.items()}
+        given = to_offsets("offsets_for_times", times)
+        wanted = {to_partition(partition): to_timestamp(time) for partition, time in given.items()}
         found = await self._engine.lookup.all(wanted, self._seconds(timeout_ms))
         return {
             partition: OffsetAndTimestamp(*answer) if answer.offset >= 0 else None

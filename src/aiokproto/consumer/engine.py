@@ -77,7 +77,7 @@ class Engine:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
         self._trouble: KafkaError | None = None
-        self._closed = ClientClosedError("the consumer was not started")
+        self._closed = ClientClosedError("the consumer is not started: use async with, or await start()")
         self._started = False
         self._running = False
         self._closing = False

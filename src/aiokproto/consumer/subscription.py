@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from inspect import signature
+from typing import Any
 
-from aiokproto.config import integer
 from aiokproto.errors import ConfigurationError
 from aiokproto.types import OffsetAndMetadata, TopicPartition
 
@@ -62,13 +63,22 @@ def to_topics(topics: Iterable[object], call: str) -> frozenset[str]:
     """
     names = list(topics)
     for name in names:
+        if isinstance(name, TopicPartition):
+            raise ConfigurationError(f"{name!r} is not a topic name; pass partitions to assign()")
+        if isinstance(name, Mapping):
+            raise ConfigurationError(
+                f"{type(name).__name__} is not a topic name; pass options as keyword arguments: "
+                'Consumer("a", bootstrap_servers=...)'
+            )
+        if isinstance(name, str) and "," in name:
+            name = name.split(",")
         if isinstance(name, (list, tuple, set, frozenset)):
             several = ", ".join(f'"{each}"' for each in name)
             raise ConfigurationError(f"{name!r} is not a topic name; pass several topics as {call}({several})")
         if isinstance(name, str) and not _REGEX.isdisjoint(name):
             raise ConfigurationError(f"{name!r} is not a topic name; pass a regular expression as subscribe(pattern=)")
         if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"{name!r} is not a topic name")
+            raise ConfigurationError(f"{name!r} is not a topic name; a name is a str of 1 to 249 characters")
     return frozenset(str(name) for name in names)
 
 
@@ -82,6 +92,8 @@ def to_partition(value: object) -> TopicPartition:
         topic, number = value
         if isinstance(topic, str) and topic and isinstance(number, int) and 0 <= number <= _LAST_PARTITION:
             return TopicPartition(topic, number)
+        if isinstance(topic, str) and isinstance(number, int):
+            raise ConfigurationError(f"{value!r} is not a partition; its number must be 0 to {_LAST_PARTITION}")
     several = isinstance(value, tuple) and value and isinstance(value[0], tuple)
     if several or isinstance(value, (list, set, frozenset)):
         raise ConfigurationError(
@@ -97,7 +109,7 @@ def to_position(value: int | OffsetAndMetadata) -> OffsetAndMetadata:
         ConfigurationError: The offset is out of range.
     """
     position = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
-    integer("offset", position.offset, 0, _LARGEST)
+    _int64("offset", position.offset, "the log's ends are seek_to_beginning() and seek_to_end()")
     return position
 
 
@@ -107,4 +119,56 @@ def to_timestamp(value: object) -> int:
     Raises:
         ConfigurationError: It is out of range, or not an integer.
     """
-    return integer("timestamp", value, 0, _LARGEST)
+    remedy = "pass int(when.timestamp() * 1000)" if hasattr(value, "timestamp") else "time.time() has seconds"
+    return _int64("timestamp", value, f"it is in milliseconds since the epoch; {remedy}")
+
+
+def _int64(name: str, value: object, remedy: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST:
+        raise ConfigurationError(f"{name}={value!r}: must be an int of 0 to 2**63 - 1; {remedy}")
+    return value
+
+
+def to_pattern(value: str | re.Pattern[str]) -> re.Pattern[str]:
+    """Return the pattern that the user has passed to ``subscribe``.
+
+    Raises:
+        ConfigurationError: It is not a regular expression of text.
+    """
+    try:
+        pattern = re.compile(value)
+    except (re.error, TypeError) as error:
+        raise ConfigurationError(f"pattern={value!r} is not a regular expression: {error}") from None
+    if not isinstance(pattern.pattern, str):
+        raise ConfigurationError(f"pattern={value!r}: must be a str or re.Pattern[str], as topic names are")
+    return pattern
+
+
+def check_listener(name: str, listener: Any) -> None:
+    """Raise ConfigurationError unless ``listener`` is None or can be called with a list of partitions."""
+    if listener is None:
+        return
+    if not callable(listener):
+        raise ConfigurationError(f"{name}={listener!r}: must be a function of a list of partitions, or None")
+    try:
+        accepted = signature(listener)
+    except ValueError:
+        # Some callables of C have no signature.
+        return
+    try:
+        accepted.bind([])
+    except TypeError as error:
+        raise ConfigurationError(f"{name}={listener!r} cannot be called with a list of partitions: {error}") from None
+
+
+def to_offsets(call: str, offsets: object) -> Mapping[Any, Any]:
+    """Return what maps partitions to offsets or times, as the user has passed it to ``call``.
+
+    Raises:
+        ConfigurationError: It is not a mapping.
+    """
+    if not isinstance(offsets, Mapping):
+        raise ConfigurationError(
+            f"{call}() takes a dict of partitions, as in {{TopicPartition(topic, 0): 5}}, not {offsets!r}"
+        )
+    return offsets

@@ -40,7 +40,9 @@ class Buffer:
 
     def __init__(self, accumulator: Accumulator, settings: ProducerConfig, appender: RecordAppender) -> None:
         self.accumulator = accumulator
-        self.closed: KafkaError | None = ClientClosedError("the producer is not started")
+        self.closed: KafkaError | None = ClientClosedError(
+            "the producer is not started: use async with, or await start()"
+        )
         self._appender = appender
         self._linger = settings.limits.linger
         self._max_block = settings.max_block

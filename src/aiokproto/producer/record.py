@@ -50,8 +50,8 @@ def as_bytes(what: str, content: object) -> bytes | None:
         return content
     if isinstance(content, bytearray | memoryview):
         return bytes(content)
-    hint = "; encode it" if isinstance(content, str) else ""
-    raise InvalidRecordError(f"{what} must be bytes, got {type(content).__name__}{hint}")
+    remedy = "encode it" if isinstance(content, str) else "serialize it, as in json.dumps(…).encode()"
+    raise InvalidRecordError(f"{what} must be bytes, got {type(content).__name__}; {remedy}")
 
 
 def check_topic(topic: object) -> None:
@@ -67,7 +67,8 @@ def check_timestamp(timestamp: object) -> int:
         InvalidRecordError: It is not an int, is negative, or has more than 63 bits.
     """
     if not isinstance(timestamp, int) or isinstance(timestamp, bool):
-        raise InvalidRecordError(f"timestamp must be an int, milliseconds since the epoch, got {timestamp!r}")
+        remedy = "; pass int(when.timestamp() * 1000)" if hasattr(timestamp, "timestamp") else ""
+        raise InvalidRecordError(f"timestamp must be an int, milliseconds since the epoch, got {timestamp!r}{remedy}")
     if not 0 <= timestamp <= INT64_MAX:
         raise InvalidRecordError(f"timestamp must be 0 to 2**63 - 1 milliseconds since the epoch, got {timestamp}")
     return timestamp
@@ -80,7 +81,10 @@ def check_headers(headers: Sequence[Header]) -> Sequence[Header]:
         InvalidRecordError: They are not a list or tuple of (str, bytes or None) tuples.
     """
     if not isinstance(headers, list | tuple):
-        raise InvalidRecordError(f"headers must be a list or tuple of (str, bytes) pairs, got {type(headers).__name__}")
+        remedy = "; pass list(headers.items())" if isinstance(headers, dict) else ""
+        raise InvalidRecordError(
+            f"headers must be a list or tuple of (str, bytes) pairs, got {type(headers).__name__}{remedy}"
+        )
     checked: list[Header] = []
     for header in headers:
         if not isinstance(header, tuple) or len(header) != 2:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.broker.control.request_info import Intercept, RequestInfo
 from aiokproto.codec.entities import ANYTHING, Subject, split
+from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import Request
+from aiokproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -41,11 +44,26 @@ class RequestMatcher:
 
 
 def keys(apis: Apis) -> frozenset[int] | None:
-    """Return the ApiKeys of some APIs; None for all."""
+    """Return the ApiKeys of some APIs; None for all.
+
+    Raises:
+        ConfigurationError: One of them is not an API.
+    """
     if apis is None:
         return None
-    named = apis if isinstance(apis, Collection) else [apis]
-    return frozenset(each if isinstance(each, int) else each.api_key for each in named)
+    named = apis if isinstance(apis, Collection) and not isinstance(apis, str) else [apis]
+    return frozenset(map(_key, named))
+
+
+def _key(api: object) -> int:
+    if isinstance(api, type) and issubclass(api, Request):
+        return api.api_key
+    if isinstance(api, int) and api in APIS:
+        return api
+    names = [name for _, name in APIS.values()]
+    close = get_close_matches(api, names, n=1) if isinstance(api, str) else []
+    name = close[0] if close else "Produce"
+    raise ConfigurationError(f"{api!r} is not an API; pass its request class, such as {name}Request, or its ApiKey")
 
 
 class FaultRule:

@@ -17,6 +17,7 @@ from aiokproto.broker.request_context import CloseConnection
 from aiokproto.codec.entities import ANYTHING, Subject
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
+from aiokproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -103,6 +104,8 @@ class Faults:
             error: The error code.
             **where: See :class:`RequestFilter`.
         """
+        if not isinstance(error, int):
+            raise ConfigurationError(f"error={error!r}: must be an ErrorCode, as in ErrorCode.NOT_COORDINATOR")
         subject = _subject(where)
         return self._add("fail", api, partial(fail_request, error, subject), where)
 
@@ -262,6 +265,10 @@ class Faults:
     # ---- inside
 
     def _add(self, kind: str, api: Apis, act: Intercept, where: RequestFilter) -> FaultRule:
+        unknown = where.keys() - RequestFilter.__annotations__
+        if unknown:
+            names = ", ".join(RequestFilter.__annotations__)
+            raise ConfigurationError(f"{kind}() has no condition {min(unknown)!r}; its conditions: {names}")
         nth = where.get("nth", 1)
         times = where.get("times", 1 if "nth" in where else None)
         if nth < 1 or (times is not None and times < 1):

@@ -43,13 +43,14 @@ def make_assignors(strategies: Sequence[str | Assignor]) -> list[Assignor]:
     """
     assignors: list[Assignor] = []
     for strategy in strategies:
-        if not isinstance(strategy, str):
-            assignors.append(strategy)
-        elif strategy in _BY_NAME:
+        if isinstance(strategy, str) and strategy in _BY_NAME:
             assignors.append(_BY_NAME[strategy]())
+        elif not isinstance(strategy, str | type) and callable(getattr(strategy, "assign", None)):
+            assignors.append(strategy)
         else:
             raise ConfigurationError(
-                f"partition_assignment_strategy: {strategy!r} is unknown; valid names: {', '.join(_BY_NAME)}"
+                f"partition_assignment_strategy: {strategy!r} is unknown; valid names: {', '.join(_BY_NAME)}, "
+                "or pass an Assignor object"
             )
     names = [assignor.name for assignor in assignors]
     if not names or len(set(names)) < len(names):
