@@ -398,9 +398,7 @@ PRODUCING = [
         "json.dumps",
     ),
     made("a key of text", lambda p: p.send("flights", b"", key="UA"), InvalidRecordError, "key", "got str", "encode"),
-    made("send without a topic", lambda p: p.send(b"UA"), TypeError, "a topic and a value", "send(topic, value)"),
-    made("post without a topic", lambda p: p.post(b"UA"), TypeError, "a topic and a value", "send(topic, value)"),
-    made("try_post without one", lambda p: p.try_post(b"UA"), TypeError, "a topic and a value", "send(topic, value)"),
+    made("send without a topic", lambda p: p.send(b"UA"), TypeError, "value"),
     made(
         "a topic of bytes", lambda p: p.send(b"flights", b""), InvalidRecordError, "topic must be a str", "b'flights'"
     ),
