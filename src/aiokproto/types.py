@@ -40,16 +40,33 @@ class RecordMetadata:
         timestamp: Milliseconds since the epoch, as stored: the broker's time if the topic has LogAppendTime.
     """
 
-    __slots__ = ("offset", "partition", "timestamp", "topic")
+    # Read-only, because it is hashable.
+    __slots__ = ("_offset", "_partition", "_timestamp", "_topic")
 
     def __init__(self, topic: str, partition: int, offset: int, timestamp: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.timestamp = timestamp
+        self._topic = topic
+        self._partition = partition
+        self._offset = offset
+        self._timestamp = timestamp
+
+    @property
+    def topic(self) -> str:
+        return self._topic
+
+    @property
+    def partition(self) -> int:
+        return self._partition
+
+    @property
+    def offset(self) -> int:
+        return self._offset
+
+    @property
+    def timestamp(self) -> int:
+        return self._timestamp
 
     def _fields(self) -> tuple[str, int, int, int]:
-        return self.topic, self.partition, self.offset, self.timestamp
+        return self._topic, self._partition, self._offset, self._timestamp
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RecordMetadata):

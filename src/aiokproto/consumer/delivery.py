@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from aiokproto.accelerator import twin
 from aiokproto.types import Record
@@ -34,6 +34,7 @@ class DeliveryState:
 
 
 @twin
+@final
 class RecordIterator:
     """Delivers one record after the other."""
 

@@ -13,9 +13,9 @@ cdef class Delivery:
 
 
 cdef class BatchSlice:
-    cdef readonly ProduceResult outcome
-    cdef readonly int first
-    cdef readonly int count
+    cdef public ProduceResult outcome
+    cdef public int first
+    cdef public int count
     cdef long long _timestamp
 
 

@@ -12,6 +12,9 @@ cdef class OpenBatchSlot:
     __doc__ = Documentation()
     __signature__ = Signature()
 
+    def __init__(self):
+        self.batch = self.outcome = None
+
     @property
     def open(self):
         return self.batch

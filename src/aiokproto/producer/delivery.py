@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, final
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import KafkaError
@@ -14,6 +14,7 @@ from aiokproto.types import RecordMetadata
 
 
 @twin
+@final
 class Delivery:
     """A buffered record: ``await`` it for its :class:`~aiokproto.types.RecordMetadata`.
 
@@ -26,12 +27,16 @@ class Delivery:
         timestamp: The record's timestamp, in milliseconds since the epoch.
     """
 
-    __slots__ = ("_index", "_outcome", "timestamp")
+    __slots__ = ("_index", "_outcome", "_timestamp")
 
     def __init__(self, outcome: Outcome, index: int, timestamp: int) -> None:
         self._outcome = outcome
         self._index = index
-        self.timestamp = timestamp
+        self._timestamp = timestamp
+
+    @property
+    def timestamp(self) -> int:
+        return self._timestamp
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self._outcome.done:
@@ -41,7 +46,7 @@ class Delivery:
     async def outcome(self) -> RecordMetadata | KafkaError:
         """Wait for the result, and return the metadata or the error instead of raising it."""
         await wait_done(self._outcome)
-        return self._outcome.record_result(self._index, self.timestamp)
+        return self._outcome.record_result(self._index, self._timestamp)
 
     def done(self) -> bool:
         """Whether the outcome is known."""
@@ -49,7 +54,7 @@ class Delivery:
 
     def run(self) -> BatchSlice:
         """Return the record as a slice of length 1."""
-        return BatchSlice(self._outcome, self._index, 1, self.timestamp)
+        return BatchSlice(self._outcome, self._index, 1, self._timestamp)
 
     def result(self) -> RecordMetadata:
         """Return where the record was written.
@@ -76,7 +81,7 @@ class Delivery:
     def _known(self) -> RecordMetadata | KafkaError:
         if not self._outcome.done:
             raise asyncio.InvalidStateError(f"the outcome of {self._outcome} is not known yet")
-        return self._outcome.record_result(self._index, self.timestamp)
+        return self._outcome.record_result(self._index, self._timestamp)
 
     def __repr__(self) -> str:
         state = "done" if self._outcome.done else "pending"
@@ -129,6 +134,7 @@ class BatchDelivery:
 
 
 @twin
+@final
 class BatchSlice:
     """Consecutive records of a batch with the same timestamp: a :class:`Delivery` of several records.
 

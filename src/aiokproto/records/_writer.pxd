@@ -10,9 +10,9 @@ cdef class RecordWriter:
     cdef bytearray _buffer
     cdef bint _based
     cdef readonly Py_ssize_t size
-    cdef readonly Py_ssize_t count
-    cdef readonly int64_t base_timestamp
-    cdef readonly int64_t max_timestamp
+    cdef public Py_ssize_t count
+    cdef public int64_t base_timestamp
+    cdef public int64_t max_timestamp
     cdef public int64_t max_bytes
 
     # Writes a record, its headers encoded, their count first. Returns its place in the batch; -1 if it does not fit, and

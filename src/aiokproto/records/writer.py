@@ -16,13 +16,14 @@ _VARINTS = varint.VARINTS
 
 @twin
 class RecordWriter:
-    """An open batch of magic 2: room for its header, and its records in wire format.
+    """An open batch of magic 2: space for its header, and its records in wire format.
 
     Attributes:
-        count: Records so far.
-        base_timestamp: What the records' timestamps are relative to (ms): the first one's, unless it was given.
-        max_timestamp: The greatest timestamp (ms); -1 when there is none.
-        max_bytes: Size of the batch that only the first record may exceed.
+        count: Number of records so far.
+        size: Bytes of the batch so far, including its header; 0 once :meth:`take` has returned them.
+        base_timestamp: The timestamps are stored relative to it (ms): the first record's, unless it was given.
+        max_timestamp: The greatest timestamp (ms); -1: none.
+        max_bytes: Largest size of the batch, which only the first record may exceed.
     """
 
     __slots__ = ("_based", "_buffer", "base_timestamp", "count", "max_bytes", "max_timestamp")
@@ -43,7 +44,6 @@ class RecordWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the batch so far, its header included; 0 once they are given out."""
         return len(self._buffer)
 
     def append(

@@ -1,0 +1,261 @@
+"""A compiled form and its pure one are the same to a reader, an IDE, a debugger, pickle and a caller who is wrong.
+
+What they compute is compared by the tests of each module. Compared here is everything else that a program can see.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import pydoc
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from aiokproto.accelerator import forms, twins
+from aiokproto.producer.outcome import DeliveryContext, Outcome
+from aiokproto.types import TimestampType, TopicPartition
+from tests.accelerator.twins import not_compiled
+
+Twin = tuple[str, str]
+TWINS = twins()
+COMPILED = all("compiled" in forms(*twin) for twin in TWINS)
+pytestmark = [] if COMPILED else not_compiled
+
+
+def pair(twin: Twin) -> tuple[Any, Any]:
+    found = forms(*twin)
+    return found["pure"], found["compiled"]
+
+
+def is_class(twin: Twin) -> bool:
+    return isinstance(forms(*twin)["pure"], type)
+
+
+def called(twin: Twin) -> str:
+    return ".".join(twin).removeprefix("aiokproto.")
+
+
+CLASSES = [twin for twin in TWINS if is_class(twin)]
+FUNCTIONS = [twin for twin in TWINS if not is_class(twin)]
+each_twin = pytest.mark.parametrize("twin", TWINS, ids=called)
+each_class = pytest.mark.parametrize("twin", CLASSES, ids=called)
+
+
+def outcome() -> Outcome:
+    """Return the outcome of a batch that was written at offset 5."""
+    done = Outcome(TopicPartition("flights", 3), DeliveryContext())
+    done.complete(2, 5, -1)
+    return done
+
+
+async def no_more() -> None:
+    """Stand in for the source of further records."""
+
+
+class Sample(NamedTuple):
+    """How an instance is made, and what is done to it."""
+
+    arguments: Callable[[], tuple[Any, ...]]
+    attributes: tuple[str, ...] = ()
+    """The public attributes."""
+    value: bool = False
+    """It is a value: it can be compared, printed, copied and pickled."""
+
+
+RECORD = ("flights", 3, 2**62, -1, b"key", None, (("name", b"content"),), TimestampType.LOG_APPEND_TIME, 9)
+SAMPLES = {
+    "Record": Sample(
+        lambda: RECORD,
+        ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "timestamp_type", "leader_epoch"),
+        value=True,
+    ),
+    "RecordMetadata": Sample(
+        lambda: ("flights", 3, 2**62, 7), ("topic", "partition", "offset", "timestamp"), value=True
+    ),
+    "BatchRecord": Sample(
+        lambda: (5, 7, b"key", None, (("name", None),)), ("offset", "timestamp", "key", "value", "headers"), value=True
+    ),
+    "RecordMaker": Sample(lambda: ("flights", 3, TimestampType.CREATE_TIME, 9)),
+    "RecordWriter": Sample(lambda: (1000, 7), ("count", "size", "base_timestamp", "max_timestamp", "max_bytes")),
+    "RecordAppender": Sample(lambda: (None, None)),
+    "RecordIterator": Sample(lambda: (forms("aiokproto.consumer.delivery", "DeliveryState")["compiled"](), no_more)),
+    "ProduceResult": Sample(
+        lambda: ("flights", 3),
+        ("topic", "partition", "done", "written", "observed", "base_offset", "append_time"),
+    ),
+    "OpenBatchSlot": Sample(lambda: (), ("open",)),
+    "TopicQueues": Sample(lambda: ("flights",), ("name", "queues", "available", "sticky", "sticky_bytes")),
+    "DeliveryState": Sample(lambda: (), ("open", "current")),
+    "Delivery": Sample(lambda: (outcome(), 1, 7), ("timestamp",)),
+    "BatchSlice": Sample(lambda: (outcome(), 0, 2, 7), ("first", "count", "outcome")),
+}
+
+each_value = pytest.mark.parametrize("twin", [twin for twin in CLASSES if SAMPLES[twin[1]].value], ids=called)
+
+EXTENSIBLE = {"RecordAppender"}
+"""Only a base class (of Producer), whose pure form has no slots."""
+
+AWAITABLES = {"post", "outcome"}
+"""Coroutine functions that are compiled to plain ones: what they return is awaited in less time than a coroutine."""
+
+
+def made(twin: Twin, form: Any) -> Any:
+    return form(*SAMPLES[twin[1]].arguments())
+
+
+def content(twin: Twin, instance: Any) -> list[Any]:
+    return [getattr(instance, name) for name in SAMPLES[twin[1]].attributes]
+
+
+def attempt(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Return what a call returns, or the type of what it raises."""
+    try:
+        return call(*arguments, **named)
+    except Exception as error:  # noqa: BLE001 - any error is compared
+        return type(error)
+
+
+def public(form: type) -> list[str]:
+    return [name for name in dir(form) if not name.startswith("_")]
+
+
+def methods(form: type) -> list[str]:
+    return [name for name in public(form) if callable(getattr(form, name))]
+
+
+def described(form: Any) -> Any:
+    """Return what `inspect` and `help` show of a function."""
+    return inspect.signature(form), form.__doc__, form.__annotations__, form.__module__, form.__qualname__
+
+
+def help_text(form: Any) -> list[str]:
+    """Return the signatures and docstrings in the text of `help`, without what it says about the kind of a function."""
+    lines = pydoc.render_doc(form, renderer=pydoc.plaintext).splitlines()[2:]
+    wording = re.compile(r"(built-in function |method of .* instance|from builtins\.object|unbound builtins\.)")
+    return [wording.sub("", line).rstrip() for line in lines if line.strip(" |")]
+
+
+def test_every_class_is_compared() -> None:
+    assert sorted(SAMPLES) == sorted(name for _, name in CLASSES)
+
+
+@each_twin
+def test_names_signatures_docstrings_and_annotations(twin: Twin) -> None:
+    pure, compiled = pair(twin)
+    assert inspect.signature(pure) == inspect.signature(compiled)
+    assert (pure.__doc__, pure.__module__, pure.__qualname__) == (
+        compiled.__doc__,
+        compiled.__module__,
+        compiled.__qualname__,
+    )
+    if isinstance(pure, type):
+        assert public(pure) == public(compiled)
+        for name in methods(pure):
+            assert described(getattr(pure, name)) == described(getattr(compiled, name)), name
+    else:
+        assert described(pure) == described(compiled)
+
+
+@each_class
+def test_coroutine_functions(twin: Twin) -> None:
+    pure, compiled = pair(twin)
+    for name in set(methods(pure)) - AWAITABLES:
+        assert inspect.iscoroutinefunction(getattr(pure, name)) == inspect.iscoroutinefunction(getattr(compiled, name))
+
+
+@pytest.mark.parametrize("twin", FUNCTIONS, ids=called)
+def test_help_of_functions(twin: Twin) -> None:
+    pure, compiled = pair(twin)
+    assert help_text(pure) == help_text(compiled)
+
+
+@each_class
+def test_help_of_classes(twin: Twin) -> None:
+    """Each public method with its signature and docstring, after the docstring of the class."""
+    pure, compiled = pair(twin)
+    text = "\n".join(help_text(compiled))
+    for line in (pure.__doc__ or "").splitlines():
+        assert line.strip() in text
+    for name in methods(pure):
+        for line in help_text(getattr(pure, name)):
+            assert line.strip().removeprefix("async ") in text, name
+
+
+@each_class
+def test_attributes_are_set_and_deleted_alike(twin: Twin) -> None:
+    seen = []
+    for form in pair(twin):
+        instance = made(twin, form)
+        given = {name: getattr(instance, name, None) for name in (*SAMPLES[twin[1]].attributes, "nonsense")}
+        seen.append({name: attempt(setattr, instance, name, value) for name, value in given.items()})
+    if twin[1] in EXTENSIBLE:
+        del seen[0]["nonsense"], seen[1]["nonsense"]
+    assert seen[0] == seen[1]
+
+
+@each_class
+def test_attributes_that_do_not_exist(twin: Twin) -> None:
+    for form in pair(twin):
+        with pytest.raises(AttributeError, match="nonsense"):
+            made(twin, form).nonsense  # noqa: B018 - reading it is the point
+
+
+@each_class
+def test_comparing_hashing_and_printing(twin: Twin, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    for form in pair(twin):
+        # The pure form compares with the class that its module has.
+        monkeypatch.setattr(f"{twin[0]}.{twin[1]}", form)
+        instance, again = made(twin, form), made(twin, form)
+        hashed = attempt(hash, instance) if form.__eq__ is not object.__eq__ else "its identity"
+        shown = repr(instance) if form.__repr__ is not object.__repr__ else "its type and identity"
+        seen.append((instance == again, instance != again, instance == "text", hashed, shown))
+    assert seen[0] == seen[1]
+
+
+@each_value
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_values_are_copied(twin: Twin, copied: Callable[[Any], Any]) -> None:
+    for form in pair(twin):
+        instance = made(twin, form)
+        twice = copied(instance)
+        assert type(twice) is form
+        assert content(twin, twice) == content(twin, instance)
+
+
+@each_value
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(("writer", "reader"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_a_pickle_of_either_form_loads_as_the_form_in_use(
+    twin: Twin, writer: int, reader: int, protocol: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms_of = pair(twin)
+    monkeypatch.setattr(f"{twin[0]}.{twin[1]}", forms_of[writer])
+    instance = made(twin, forms_of[writer])
+    stored = pickle.dumps(instance, protocol)
+    monkeypatch.setattr(f"{twin[0]}.{twin[1]}", forms_of[reader])
+    loaded = pickle.loads(stored)
+    assert type(loaded) is forms_of[reader]
+    assert content(twin, loaded) == content(twin, instance)
+
+
+@each_class
+def test_subclasses(twin: Twin) -> None:
+    """A class that cannot be subclassed when it is compiled is `final` to type checkers."""
+    pure, compiled = pair(twin)
+    subclassed = attempt(type, "Sub", (compiled,), {})
+    assert getattr(pure, "__final__", False) == (subclassed is TypeError)
+    if isinstance(subclassed, type) and subclassed is not TypeError:
+        assert subclassed.__mro__[1] is compiled
+
+
+@each_twin
+@pytest.mark.parametrize(("count", "named"), [(0, ()), (12, ()), (0, ("nonsense",))], ids=["none", "many", "unknown"])
+def test_wrong_calls_raise_the_same_error(twin: Twin, count: int, named: tuple[str, ...]) -> None:
+    pure, compiled = (attempt(form, *[None] * count, **dict.fromkeys(named)) for form in pair(twin))
+    if isinstance(pure, type) or isinstance(compiled, type):
+        assert pure is compiled
