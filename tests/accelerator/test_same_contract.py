@@ -23,7 +23,7 @@ from tests.accelerator.twins import not_compiled
 Twin = tuple[str, str]
 TWINS = twins()
 COMPILED = all("compiled" in forms(*twin) for twin in TWINS)
-pytestmark = [] if COMPILED else not_compiled
+pytestmark: list[pytest.MarkDecorator] = [] if COMPILED else [not_compiled]
 
 
 def pair(twin: Twin) -> tuple[Any, Any]:
@@ -134,7 +134,7 @@ def described(form: Any) -> Any:
 
 def help_text(form: Any) -> list[str]:
     """Return the signatures and docstrings in the text of `help`, without what it says about the kind of a function."""
-    lines = pydoc.render_doc(form, renderer=pydoc.plaintext).splitlines()[2:]
+    lines = pydoc.plain(pydoc.render_doc(form)).splitlines()[2:]
     wording = re.compile(r"(built-in function |method of .* instance|from builtins\.object|unbound builtins\.)")
     return [wording.sub("", line).rstrip() for line in lines if line.strip(" |")]
 

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from aiokproto.accelerator import twin
 from aiokproto.errors import CorruptRecordError, DecodeError
-from aiokproto.records.uniform import read_uniform
 from aiokproto.records.varint import INT64_MAX, read_unsigned, read_varint
 from aiokproto.types import Header, Record, TimestampType
 
@@ -19,10 +18,6 @@ Make = Callable[[int, int, bytes | None, bytes | None, tuple[Header, ...]], T]
 # Up to these, no delta of two bytes (timestamps) or 32 bits (offsets) can lead out of int64.
 _SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 _SAFE_OFFSET = INT64_MAX - (1 << 31)
-
-# Runs of records that are not worth to be looked for; and the most records read without looking for one.
-_SHORT_RUN = 16
-_LONGEST_WAIT = 1024
 
 
 @twin
@@ -130,16 +125,8 @@ def read_records(
     if abs(base_timestamp) > _SAFE_TIMESTAMP or not 0 <= base_offset < _SAFE_OFFSET:
         make = _checked(make)
     records: list[T] = []
-    pos = 0
-    patience = 1
     try:
-        while (left := count - len(records)) > _SHORT_RUN:
-            pos = read_uniform(data, pos, left, base_offset, base_timestamp, append_time, make, records)
-            # Looking for a run costs as much as reading a few records: where there is none, it is done ever less often.
-            found = left - (left := count - len(records))
-            patience = 1 if found > _SHORT_RUN else min(2 * patience, _LONGEST_WAIT)
-            pos = _read_any(data, pos, min(patience, left), base_offset, base_timestamp, append_time, make, records)
-        pos = _read_any(data, pos, left, base_offset, base_timestamp, append_time, make, records)
+        pos = _read_fields(data, count, base_offset, base_timestamp, append_time, make, records)
     except IndexError:
         raise CorruptRecordError(f"the bytes end within record {len(records)} of {count}") from None
     except DecodeError as error:
@@ -149,9 +136,8 @@ def read_records(
     return records
 
 
-def _read_any(
+def _read_fields(
     data: bytes,
-    pos: int,
     count: int,
     base_offset: int,
     base_timestamp: int,
@@ -159,10 +145,11 @@ def _read_any(
     make: Make[T],
     records: list[T],
 ) -> int:
-    """Append ``count`` records of any kind, from ``pos`` on; returns where the last one ends.
+    """Append ``count`` records, and return the position after the last one.
 
-    One- and two-byte varints are read in line: nearly all are that short, and a call would cost more than the rest.
+    Varints of one and two bytes are read inline: nearly all are that short, and a call would cost more than the rest.
     """
+    pos = 0
     for _ in range(count):
         if (raw := data[pos]) < 128:
             pos += 1
