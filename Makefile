@@ -81,7 +81,7 @@ schema-check:  ## compare the messages declared here with those of Kafka (JARS="
 
 clean:  ## remove everything that was made here
 	rm -rf .venv .cache build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
-	rm -f src/aiokproto/accelerator/*.so
+	find src -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup-test:

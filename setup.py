@@ -13,7 +13,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-ACCELERATOR = Path("src/aiokproto/accelerator")
+SRC = Path("src")
 
 
 def extensions() -> list[Extension]:
@@ -21,12 +21,13 @@ def extensions() -> list[Extension]:
     # PyPy compiles the Python form better; a Python without the GIL would get it back from a module that relies on it.
     if not wanted or sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return []
-    shared = [path.as_posix() for path in sorted(ACCELERATOR.glob("*.pxd"))]
-    return [extension(path, shared) for path in sorted(ACCELERATOR.glob("*.pyx"))]
+    shared = [path.as_posix() for path in sorted(SRC.rglob("*.pxd"))]
+    return [extension(path, shared) for path in sorted(SRC.rglob("*.pyx"))]
 
 
 def extension(source: Path, shared: list[str]) -> Extension:
-    module = Extension(f"aiokproto.accelerator.{source.stem}", [source.as_posix()], depends=shared, optional=True)
+    name = ".".join(source.relative_to(SRC).with_suffix("").parts)
+    module = Extension(name, [source.as_posix()], depends=shared, optional=True)
     # Cython's own setting: the C it writes is no source, and has no place beside them.
     vars(module)["cython_c_in_temp"] = True
     return module

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clusters import BehaviourCluster, embedded_cluster, real_cluster
-from tests.java import judge
+from tests.java import generated_vectors
 from tests.kafka import cluster as kafka
 from tests.kafka.pool import KafkaPool, RunningKafka
 from tools.setup.system import find_java, java_home
@@ -61,7 +61,7 @@ def spark_missing() -> str | None:
 
 @cache
 def java_missing() -> str | None:
-    return judge.missing()
+    return generated_vectors.missing()
 
 
 REQUIREMENTS: dict[str, Callable[[], str | None]] = {

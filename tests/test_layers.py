@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -20,6 +23,66 @@ UNWANTED = ("asyncio", "numpy", "pyarrow", "pyspark", "zstandard", "lz4", "snapp
 def exists(module: str) -> bool:
     path = PACKAGE.joinpath(*module.split("."))
     return path.with_suffix(".py").exists() or path.is_dir()
+
+
+class Layer(NamedTuple):
+    """Modules beside each other; `independent` ones, parted by `|` and not by `:`, may not import each other."""
+
+    modules: list[str]
+    independent: bool
+
+
+def layers() -> list[list[Layer]]:
+    """Return the contracts of type `layers`, the highest layer first."""
+    contracts = (ROOT / "pyproject.toml").read_text().partition("[tool.importlinter]")[2]
+    blocks = re.findall(r"^layers = \[\n(.*?)^\]", contracts, re.MULTILINE | re.DOTALL)
+    lines = [re.findall(r'^    "(.+)",', block, re.MULTILINE) for block in blocks]
+    return [[Layer(re.findall(r"[\w.]+", layer), ":" not in layer) for layer in block] for block in lines]
+
+
+def compiled_modules() -> dict[str, str]:
+    """Return the text of every Cython source by the module it is compiled to; a `.pxd` alone is a module, too."""
+    texts: dict[str, str] = {}
+    for path in sorted(PACKAGE.rglob("*.p[xy][dx]")):
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        texts[name] = texts.get(name, "") + path.read_text()
+    return texts
+
+
+def cython_imports(text: str) -> set[str]:
+    """Return the modules that `import` and `cimport` name, wherever they stand."""
+    return set(re.findall(r"^ *(?:from|c?import) +([\w.]+)", text, re.MULTILINE))
+
+
+def pure_name(module: str) -> str:
+    """Return the pure module that a compiled one belongs to, within the package."""
+    return ".".join(part.removeprefix("_") for part in module.split(".")[1:])
+
+
+def wrong_imports(module: str, imported: Iterable[str]) -> list[str]:
+    """Return what a module imports against the layers, one `importer -> imported` each."""
+    ours = [name for name in imported if name.startswith("aiokproto.") and pure_name(name) != pure_name(module)]
+    rules = layers()
+    return sorted({f"{module} -> {name}" for name in ours for rule in rules if not allowed(rule, module, name)})
+
+
+def allowed(contract: list[Layer], module: str, imported: str) -> bool:
+    """Whether a contract lets a module import another: one of the same place, of a lower layer, or a `:` sibling."""
+    importer, target = place_of(contract, module), place_of(contract, imported)
+    if importer is None or target is None or importer == target:
+        return True
+    if importer[0] == target[0]:
+        return not contract[importer[0]].independent
+    return importer[0] < target[0]
+
+
+def place_of(contract: list[Layer], module: str) -> tuple[int, str] | None:
+    """Return the number of a module's layer and the name there, or None if the contract does not concern it."""
+    name = f"{pure_name(module)}."
+    places = [
+        (number, part) for number, layer in enumerate(contract) for part in layer.modules if name.startswith(f"{part}.")
+    ]
+    return max(places, key=lambda place: len(place[1]), default=None)
 
 
 def top_level_modules() -> list[str]:
@@ -39,6 +102,45 @@ def test_every_module_has_its_place_in_the_layers(module: str) -> None:
     """A module that the contracts do not name could import anything."""
     contracts = (ROOT / "pyproject.toml").read_text().partition("[tool.importlinter]")[2]
     assert module in contracts.replace(".", " ").replace("(", " ").replace(")", " ").replace('"', " ").split()
+
+
+def test_compiled_modules_keep_to_the_layers() -> None:
+    """import-linter reads Python only."""
+    texts = compiled_modules()
+    assert {"aiokproto._types", "aiokproto.accelerator.layout", "aiokproto.records._record"} <= set(texts)
+    assert not [wrong for module, text in texts.items() for wrong in wrong_imports(module, cython_imports(text))]
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "wrong"),
+    [
+        ("records._record", "from aiokproto.producer._queue cimport TopicQueues", "producer._queue"),
+        ("records._record", "def f():\n    from aiokproto.producer.queue import TopicQueues", "producer.queue"),
+        ("codec._frames", "cimport aiokproto.records._crc", "records._crc"),
+        ("accelerator.layout", "from aiokproto.records.record import read_records", "records.record"),
+        ("accelerator.views", "import aiokproto.types", "types"),
+        ("_types", "from aiokproto.records._record cimport BatchRecord", "records._record"),
+        ("producer._delivery", "from aiokproto.consumer.delivery import DeliveryState", "consumer.delivery"),
+        ("consumer._delivery", "from aiokproto.broker import Broker", "broker"),
+    ],
+)
+def test_a_compiled_module_that_breaks_the_layers_is_found(module: str, text: str, wrong: str) -> None:
+    found = wrong_imports(f"aiokproto.{module}", cython_imports(f"# cython: language_level=3\n{text}\n"))
+    assert found == [f"aiokproto.{module} -> aiokproto.{wrong}"]
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("records._record", "from aiokproto._types cimport Record"),
+        ("producer._appender", "from aiokproto.records._writer cimport RecordWriter"),
+        ("_types", "def f():\n    from aiokproto.types import TimestampType"),
+        ("records._rows", "from aiokproto.records._columns cimport Column\nfrom numpy import empty"),
+    ],
+)
+def test_a_compiled_module_imports_what_is_below(module: str, text: str) -> None:
+    assert cython_imports(text)
+    assert not wrong_imports(f"aiokproto.{module}", cython_imports(text))
 
 
 def test_no_module_imports_the_package_root() -> None:

@@ -1,9 +1,8 @@
 """Options: their names, defaults and checks.
 
 Names are the Java client's in snake_case. Durations are milliseconds in options, as everywhere in Kafka, and float
-seconds in :class:`ClusterConfig` and all code behind it. The checks at the end serve the other faces (producer,
-consumer) too: every one raises :class:`~aiokproto.errors.ConfigurationError` with the option, the value, and what it
-takes.
+seconds in :class:`ClusterConfig` and all code behind it. Producer and consumer use the checks at the end too: each
+raises :class:`~aiokproto.errors.ConfigurationError` with the option, the value, and the values it accepts.
 """
 
 from __future__ import annotations
@@ -32,49 +31,48 @@ DEFAULT_PORT = 9092
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """The options that every client takes."""
+    """Options common to every client."""
 
     bootstrap_servers: Required[str | Sequence[str]]
-    """``"host:port,host:port"`` or a list of such; IPv6 as ``[::1]:9092``; without a port 9092. They are only where to
-    begin: the cluster itself tells the rest."""
+    """``"host:port,host:port"`` or a list of such strings; IPv6 as ``[::1]:9092``; the default port is 9092. A few
+    brokers are enough: the client finds the others through them."""
     client_id: str
-    """Names this client in the brokers' logs, quotas and metrics. Default ``"aiokproto"``."""
+    """Name of this client in the brokers' logs, quotas and metrics. Default ``"aiokproto"``."""
     request_timeout_ms: float
-    """Longest wait for the answer to one request, from when it is sent. Default 30,000."""
+    """Longest wait for the response to one request, counted from when it is sent. Default 30,000."""
     default_api_timeout_ms: float
     """Longest time for a call that may need several requests and retries. Default 60,000."""
     bootstrap_resolve_timeout_ms: float
-    """How long ``start()`` goes on trying the bootstrap addresses, when none can be resolved or reached. What answers
-    but is not Kafka, or refuses our certificate, is reported at once. 0: each address once. Default 10,000."""
+    """How long ``start()`` retries the bootstrap addresses while none can be resolved or reached. A peer that is not
+    Kafka, or that rejects the client's certificate, is an error at once. 0: try each address once. Default 10,000."""
     socket_connection_setup_timeout_ms: float
-    """Longest time for a connection to be made, including the TLS handshake and the exchange of versions.
-    Default 10,000."""
+    """Longest time to set up a connection, including the TLS handshake and ApiVersions. Default 10,000."""
     metadata_max_age_ms: float
-    """Age at which the cluster metadata is refreshed though nothing seems wrong. Default 300,000."""
+    """Age at which cluster metadata is refreshed even if no error has asked for it. Default 300,000."""
     metadata_max_idle_ms: float
-    """Time without use after which a topic that was only asked about, or written to, is no longer asked for with each
-    refresh. Default 300,000."""
+    """Time without use after which a topic is left out of metadata refreshes. Subscribed and assigned topics always
+    stay. Default 300,000."""
     retry_backoff_ms: float
     """Wait before the first retry; doubles with each further one, with jitter. Default 100."""
     retry_backoff_max_ms: float
     """Longest wait between retries. Default 1,000."""
     reconnect_backoff_ms: float
-    """Wait before a broker that could not be reached is tried again; doubles, with jitter. Default 50."""
+    """Wait before the client connects again to a broker that could not be reached; doubles, with jitter. Default 50."""
     reconnect_backoff_max_ms: float
     """Longest such wait. Default 1,000."""
     connections_max_idle_ms: float
-    """Idle connections are closed after this long. Default 540,000, below the brokers' own 600,000."""
+    """Time after which the client closes an idle connection. Default 540,000: less than the brokers' 600,000."""
     max_response_size: int
-    """Longest response in bytes; a broker that announces more is cut off. Default 128 MiB: well above
-    ``fetch_max_bytes``, since a broker sends at least one whole batch whatever its size."""
+    """Largest response in bytes; the connection to a broker that announces more is closed. Default 128 MiB: well above
+    ``fetch_max_bytes``, because a broker returns at least one whole batch, however large."""
     security_protocol: Literal["PLAINTEXT", "SSL"]
     """``"PLAINTEXT"`` (the default) or ``"SSL"``."""
     ssl_context: ssl.SSLContext | None
-    """For ``security_protocol="SSL"``: certificates and checks. By default the system's authorities, host name
-    checked."""
+    """Certificates and checks for ``security_protocol="SSL"``. By default the system's certificate authorities, with
+    the host name verified."""
     address_map: AddressMap | None
-    """Called with host and port before each connection, returns those to connect to: for port forwarding and tunnels.
-    TLS still checks the host that the broker advertises."""
+    """Called with host and port before each connection; returns the address to connect to. For port forwarding and
+    tunnels. TLS still verifies the host that the broker advertises."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +103,11 @@ class ClusterConfig:
 
         Args:
             options: Options by name.
-            own: The caller's own options, so that a misspelt one of these finds its right name as well.
+            own: The names of the caller's further options, to suggest one of them for a misspelt name too.
 
         Raises:
-            ConfigurationError: An option is unknown (names the nearest known one), missing, or its value is unusable.
+            ConfigurationError: An option is unknown (the error names the nearest known one), missing, or has a value
+                that is not accepted.
         """
         known = ConnectionOptions.__annotations__
         for name in options:
@@ -151,10 +150,10 @@ def _ssl_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
 
 
 def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
-    """Read ``"host:port,[::1]:9092"``, or a list of such.
+    """Parse ``"host:port,[::1]:9092"``, or a list of such strings.
 
     Raises:
-        ConfigurationError: There is none, or one cannot be read; names it.
+        ConfigurationError: There is no address, or one is invalid; the error names it.
     """
     takes = "it takes 'host:port', several separated by commas, or a list"
     if isinstance(value, str):
@@ -173,7 +172,7 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
 
 def _parse_address(name: str, text: str) -> Address:
     if "://" in text:
-        # Without what stands before the host: it may be a password, and errors are logged.
+        # Errors are logged, and the part before the host may hold a password.
         shown = re.sub(r"//[^/]*@", "//…@", text)
         raise ConfigurationError(f"{name}: {shown!r} is a URL: it takes 'host:port' (TLS is security_protocol='SSL')")
     host, colon, port = text, "", ""
@@ -198,7 +197,7 @@ def _parse_address(name: str, text: str) -> Address:
 
 
 def unknown_option(name: str, valid: Iterable[str]) -> ConfigurationError:
-    """Return the error for an option that does not exist: what to use instead, or the nearest name, or all names."""
+    """Return the error for an unknown option: with a hint for one of another client, the nearest name, or all names."""
     names = sorted(valid)
     key = name.lower().replace(".", "_").replace("-", "_")
     if key in HINTS:
@@ -210,7 +209,7 @@ def unknown_option(name: str, valid: Iterable[str]) -> ConfigurationError:
 
 
 def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:
-    """A number within bounds (both included); ``bool`` is none."""
+    """Check a number against bounds (both inclusive); a ``bool`` is not a number."""
     takes = f"it takes a number of at least {minimum:g}" + (f" and at most {maximum:g}" if maximum is not None else "")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigurationError(f"{name}={value!r}: {takes}")
@@ -221,31 +220,31 @@ def number(name: str, value: object, minimum: float = 0, maximum: float | None =
 
 
 def integer(name: str, value: object, minimum: int = 0, maximum: int | None = None) -> int:
-    """A whole number within bounds (both included)."""
+    """Check a whole number against bounds (both inclusive)."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigurationError(f"{name}={value!r}: it takes a whole number of at least {minimum}")
     return int(number(name, value, minimum, maximum))
 
 
 def positive(name: str, value: object) -> int:
-    """A whole number above 0."""
+    """Check a whole number above 0."""
     return integer(name, value, 1)
 
 
 def seconds(name: str, value: object, minimum: float = 0) -> float:
-    """A duration given in milliseconds, as seconds."""
+    """Convert a duration from milliseconds to seconds."""
     return number(name, value, minimum) / 1000
 
 
 def duration(name: str, value: object) -> float:
-    """A duration above 0 given in milliseconds, as seconds."""
+    """Convert a duration above 0 from milliseconds to seconds."""
     if number(name, value) == 0:
         raise ConfigurationError(f"{name}={value!r}: it takes a number of milliseconds above 0")
     return seconds(name, value)
 
 
 def one_of(name: str, value: T, choices: Collection[T]) -> T:
-    """One of some values; text in any case."""
+    """Return the choice that equals the value; strings are compared without case."""
     for choice in choices:
         if value == choice or (isinstance(value, str) and isinstance(choice, str) and value.lower() == choice.lower()):
             return choice
@@ -253,28 +252,28 @@ def one_of(name: str, value: T, choices: Collection[T]) -> T:
 
 
 def text(name: str, value: object) -> str:
-    """Text that is not empty and fits a Kafka string."""
+    """Check a string that is not empty and fits a Kafka STRING (int16 length)."""
     if not isinstance(value, str) or not value or len(value.encode()) > 0x7FFF:
         raise ConfigurationError(f"{name}={value!r}: it takes text of 1 to 32767 bytes")
     return value
 
 
 def boolean(name: str, value: object) -> bool:
-    """True or False, nothing else: ``"false"`` would be true."""
+    """Check a bool; nothing else is accepted, because ``"false"`` would count as true."""
     if not isinstance(value, bool):
         raise ConfigurationError(f"{name}={value!r}: it takes True or False")
     return value
 
 
 def function(name: str, value: Any) -> Any:
-    """Something to call, or None."""
+    """Check a callable, or None."""
     if value is not None and not callable(value):
         raise ConfigurationError(f"{name}={value!r}: it takes a function, or None")
     return value
 
 
 def _frame_limit(name: str, value: object) -> int:
-    # A frame's length is an int32; below 64 KiB not even the answer to ApiVersions would fit with certainty.
+    # A frame's length is an int32. Below 64 KiB even an ApiVersions response might not fit.
     return integer(name, value, 1 << 16, (1 << 31) - 1)
 
 

@@ -1,8 +1,7 @@
-"""The error codes a broker can answer with, each with what a client may do about it.
+"""Kafka's error codes with Kafka's own classification (org.apache.kafka.common.protocol.Errors, Kafka 4.4).
 
-One row a code, as Kafka 4.4 names and numbers them. The flags are Kafka's own classification: which codes are worth
-another attempt, which of those say that the client's metadata is out of date, and which are about
-the client's identity and rights. What this client does about each is in :mod:`aiokproto.failures`.
+The flags say which codes are retriable, which mean that the client's metadata is out of date, and which concern
+authentication and authorization. :mod:`aiokproto.failures` decides what this client does about each.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import IntEnum, IntFlag
 
 
 class Policy(IntFlag):
-    """What a code allows a client to do."""
+    """Kafka's classification of an error code."""
 
     NONE = 0
     RETRY = 1
@@ -25,10 +24,10 @@ AUTHORIZATION, AUTHENTICATION = Policy.AUTHORIZATION, Policy.AUTHENTICATION
 
 
 class ErrorCode(IntEnum):
-    """A broker's error code: an int that knows its Kafka name and policy.
+    """A broker's error code: an int with Kafka's name and classification.
 
-    A code from a release newer than this table is still an ``ErrorCode``, named ``UNKNOWN_CODE_<n>``, without policy:
-    an unknown failure must reach the user as what it is, not as a lookup error.
+    A code of a release newer than this table is still an ``ErrorCode``, named ``UNKNOWN_CODE_<n>``, without policy, so
+    that the user sees the failure itself and not a lookup error.
     """
 
     policy: Policy
@@ -51,12 +50,12 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request can succeed later without any change to it."""
+        """Whether the same request can succeed later, unchanged."""
         return bool(self.policy & RETRY)
 
     @property
     def refresh_metadata(self) -> bool:
-        """Whether the code says that the client's metadata is out of date."""
+        """Whether the code means that the client's metadata is out of date."""
         return bool(self.policy & REFRESH)
 
     UNKNOWN_SERVER_ERROR = -1

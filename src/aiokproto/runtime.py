@@ -1,4 +1,4 @@
-"""What makes one run differ from the next, beside the event loop: the wall clock, names of hosts, and randomness."""
+"""Sources of nondeterminism other than the event loop: wall clock, CPU time, name resolution and randomness."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ thread_id = threading.get_ident
 """The running thread's id."""
 
 AddressInfo = tuple[Any, ...]
-"""What ``socket.getaddrinfo`` says of an address: family, type, protocol, canonical name, address."""
+"""One result of ``socket.getaddrinfo``: family, type, protocol, canonical name, address."""
 
 
 class Runtime:
-    """Where clients and the embedded broker find what an event loop does not give them.
+    """The machine's clock, names and randomness, for clients and the embedded broker.
 
-    Time, timers, connections and threads come from the loop. An event loop with a ``runtime`` of its own decides about
-    the rest, too: see :mod:`aiokproto.simulation`.
+    Monotonic time, timers, connections and threads come from the event loop. A loop with a ``runtime`` attribute
+    replaces these sources too: see :mod:`aiokproto.simulation`.
 
     Attributes:
-        random: Jitter, partitions for records without a key, ids. By default not the functions of :mod:`random`: an
-            application that seeds those gets its own numbers, whatever a client does in between, and a forked process
-            does not repeat its parent's.
+        random: Used for jitter, partitions of records without a key, and ids. Not the functions of :mod:`random` by
+            default: a client must not change the sequence of an application that has seeded them, and a forked process
+            must not repeat its parent's numbers.
     """
 
     def __init__(self, random: Random) -> None:
         self.random = random
 
     def wall(self) -> int:
-        """The time that records and logs are stamped with, in milliseconds since the epoch."""
+        """Return the time for timestamps of records and logs, in milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def cpu_time(self) -> float:
-        """Seconds that the thread has worked: how long a task has kept the event loop from others."""
+        """Return the thread's CPU seconds; their difference says how long a task has held the event loop."""
         return time.thread_time()
 
     def getaddrinfo(self, threads: ThreadPoolExecutor | None, host: str, port: int) -> Awaitable[list[AddressInfo]]:
-        """The addresses of a host name, looked up in one of ``threads`` (None: the loop's own)."""
+        """Resolve a host name in one of ``threads`` (None: the loop's default executor)."""
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         return asyncio.get_running_loop().run_in_executor(threads, look_up)
 
     def uuid(self) -> UUID:
-        """A random UUID (version 4)."""
+        """Return a random UUID (version 4)."""
         return UUID(int=self.random.getrandbits(128), version=4)
 
 
 SYSTEM = Runtime(SystemRandom())
-"""The machine's."""
+"""The runtime of the machine."""
 
 
 def current() -> Runtime:
-    """The running event loop's, or else the machine's."""
+    """Return the running event loop's runtime, or :data:`SYSTEM`."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -68,5 +68,5 @@ def current() -> Runtime:
 
 
 def uniform(low: float, high: float) -> float:
-    """A random number between two, by the running event loop's :class:`Runtime`."""
+    """Return a random number between two, from the current :class:`Runtime`."""
     return current().random.uniform(low, high)

@@ -1,4 +1,4 @@
-"""Frozen values that users hold: records, positions, the results of a send."""
+"""Values that users hold: records, offsets, the metadata of an acknowledged record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Header = tuple[str, bytes | None]
 
 
 class TimestampType(IntEnum):
-    """Who set a record's timestamp."""
+    """Whether the producer or the broker set a record's timestamp (KIP-32)."""
 
     NO_TIMESTAMP = -1
     CREATE_TIME = 0
@@ -29,15 +29,15 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@twin("objects")
+@twin
 class RecordMetadata:
-    """Where an acknowledged record is.
+    """The position of an acknowledged record.
 
     Attributes:
         topic: The topic's name.
-        partition: The partition it went to.
-        offset: Its offset there; -1 with ``acks=0``, where the broker does not say.
-        timestamp: Milliseconds since the epoch, as stored: the broker's clock where the topic has LogAppendTime.
+        partition: The record's partition.
+        offset: The record's offset in the partition; -1 with ``acks=0``, which has no response.
+        timestamp: Milliseconds since the epoch, as stored: the broker's time if the topic has LogAppendTime.
     """
 
     __slots__ = ("offset", "partition", "timestamp", "topic")
@@ -70,7 +70,8 @@ class RecordMetadata:
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the offset of the *next* record to read, a note, and the epoch it was read in."""
+    """A committed offset: the offset of the *next* record to read, the committer's metadata, and the leader epoch of
+    the last record read (-1: unknown)."""
 
     offset: int
     metadata: str = ""
@@ -78,14 +79,14 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time: its offset and timestamp (ms since the epoch)."""
+    """The offset and timestamp (ms since the epoch) of the first record at or after a given time."""
 
     offset: int
     timestamp: int
     leader_epoch: int = -1
 
 
-@twin("objects")
+@twin
 class Record:
     """A record read from a topic.
 

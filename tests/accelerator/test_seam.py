@@ -1,4 +1,4 @@
-"""What stands in for what: twins, the switch that turns them off, and compiled modules that cannot be loaded."""
+"""The seam: which twins exist, the switch that turns them off, and compiled modules that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -20,42 +20,64 @@ from aiokproto.accelerator import forms, twin
 from tests.accelerator.twins import not_compiled
 
 SRC = Path(accelerator.__file__).parents[2]
-FOREIGN = ("absent", "sound", "broken", "needy", "outdated")
+PLANTED = "planted_twins"
 
 Module = Callable[[str, str], None]
 
 
 def marked_as_twins() -> list[tuple[str, str]]:
-    """Module and name of all that says it has a twin."""
+    """Return module and name of everything with the decorator, as found in the sources."""
     found: list[tuple[str, str]] = []
     for path in sorted((SRC / "aiokproto").rglob("*.py")):
         source = path.read_text()
-        if "@twin(" in source:
+        if "@twin\n" in source:
             module = ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
             for node in ast.walk(ast.parse(source)):
                 for decorator in getattr(node, "decorator_list", ()):
-                    if ast.unparse(decorator).startswith("twin("):
+                    if ast.unparse(decorator) == "twin":
                         found.append((module, getattr(node, "name", "")))
-    return found
+    return sorted(found)
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Module]:
-    """Puts a module of one's own among the compiled ones, in an accelerator that is on and has loaded nothing else."""
+    """Return a function that writes a module in place of a compiled one; the seam is on and has loaded nothing else."""
     monkeypatch.setattr(accelerator, "_on", True)
-    monkeypatch.setattr(accelerator, "__path__", [str(tmp_path)])
     monkeypatch.setattr(accelerator, "_forms", {})
+    monkeypatch.setattr(accelerator, "COMPILED", ())
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / PLANTED).mkdir()
+    (tmp_path / PLANTED / "__init__.py").touch()
 
     def write(name: str, source: str) -> None:
-        (tmp_path / f"{name}.py").write_text(source)
+        (tmp_path / PLANTED / f"_{name}.py").write_text(source)
+        monkeypatch.setattr(accelerator, "COMPILED", (*accelerator.COMPILED, f"{PLANTED}._{name}"))
 
     yield write
-    for name in FOREIGN:
-        sys.modules.pop(f"{accelerator.__name__}.{name}", None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == PLANTED]:
+        del sys.modules[name]
 
 
-def answer() -> str:
-    return "pure"
+def answer_of(module: str) -> Callable[[], str]:
+    """Return a pure function that says it is defined in a module of the planted package."""
+
+    def answer() -> str:
+        """Return which form this is."""
+        return "pure"
+
+    answer.__module__ = f"{PLANTED}.{module}"
+    return answer
+
+
+def test_the_seam_lists_every_twin() -> None:
+    assert accelerator.twins() == marked_as_twins()
+
+
+def test_every_compiled_module_is_listed_and_stands_beside_its_pure_one() -> None:
+    modules = [".".join(path.relative_to(SRC).with_suffix("").parts) for path in sorted(SRC.rglob("*.pyx"))]
+    assert sorted(accelerator.COMPILED) == modules
+    beside = [name for name in modules if not name.startswith(accelerator.__name__)]
+    assert beside == sorted({"._".join(module.rsplit(".", 1)) for module, _ in marked_as_twins()})
 
 
 @pytest.mark.parametrize(("where", "name"), marked_as_twins())
@@ -99,13 +121,13 @@ def test_both_forms_have_the_same_signature(where: str, name: str) -> None:
                 assert getattr(compiled, method).__annotations__ == written.__annotations__
 
 
-@pytest.mark.parametrize("first", ["producer", "accelerator.posting", "accelerator.objects"])
-def test_whichever_is_imported_first(first: str) -> None:
-    """The two sides import each other; what is asked for its twin too early would not have all of it."""
+@pytest.mark.parametrize("first", accelerator.COMPILED)
+def test_any_compiled_module_can_be_imported_first(first: str) -> None:
+    """A compiled module and its pure one import each other; neither may see the other before it is complete."""
     if not accelerator.accelerated:
         pytest.skip(not_compiled.kwargs["reason"])
     code = (
-        f"import aiokproto.{first}\n"
+        f"import {first}\n"
         "from aiokproto import accelerated\n"
         "from aiokproto.producer import Delivery, Producer\n"
         "print(accelerated, None not in (Delivery.result.__doc__, Producer.post.__doc__))"
@@ -114,24 +136,32 @@ def test_whichever_is_imported_first(first: str) -> None:
     assert (done.stdout.split(), done.stderr) == (["True", "True"], "")
 
 
-def test_the_compiled_form_takes_the_place_of_the_pure_one(module: Module) -> None:
+def test_the_compiled_form_replaces_the_pure_one(module: Module, tmp_path: Path) -> None:
     module("sound", "def answer(): return 'compiled'")
-    chosen = twin("sound")(answer)
+    (tmp_path / PLANTED / "sound.py").touch()
+    answer = answer_of("sound")
+    chosen = twin(answer)
     assert chosen() == "compiled"
-    assert forms(__name__, "answer") == {"pure": answer, "compiled": chosen}
+    assert forms(answer.__module__, "answer") == {"pure": answer, "compiled": chosen}
+    assert (chosen.__module__, chosen.__doc__) == (answer.__module__, answer.__doc__)
     assert accelerator.accelerated
 
 
-def test_without_a_compiled_module_the_pure_form_stays(module: Module, caplog: pytest.LogCaptureFixture) -> None:
-    assert twin("absent")(answer) is answer
-    assert forms(__name__, "answer") == {"pure": answer}
+def test_without_a_compiled_module_the_pure_form_stays(
+    module: Module, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module("absent", "")
+    (tmp_path / PLANTED / "_absent.py").unlink()
+    answer = answer_of("absent")
+    assert twin(answer) is answer
     assert not accelerator.accelerated
     assert not caplog.records
 
 
 def test_a_compiled_module_that_lacks_the_name_leaves_the_pure_form(module: Module) -> None:
     module("outdated", "")
-    assert twin("outdated")(answer) is answer
+    answer = answer_of("outdated")
+    assert twin(answer) is answer
 
 
 @pytest.mark.parametrize(
@@ -148,13 +178,13 @@ def test_a_compiled_module_that_cannot_be_loaded_turns_all_off_and_says_so_once(
     module(name, source)
     module("sound", "def answer(): return 'compiled'")
     with caplog.at_level(logging.WARNING, "aiokproto"):
-        assert twin(name)(answer) is answer
-        assert twin(name)(answer) is answer
-        assert twin("sound")(answer) is answer
+        for planted in (name, name, "sound"):
+            answer = answer_of(planted)
+            assert twin(answer) is answer
     assert not accelerator.accelerated
     (record,) = caplog.records
     assert record.name == "aiokproto"
-    assert f"aiokproto.accelerator.{name}" in record.getMessage()
+    assert f"{PLANTED}._{name}" in record.getMessage()
     assert complaint in record.getMessage()
 
 

@@ -12,7 +12,7 @@ from aiokproto.codec.messages.create_acls import AclCreation
 from aiokproto.codec.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from aiokproto.codec.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.behaviour.asked import errors, everything
+from tests.behaviour.requests_by_api import errors, everything
 from tests.behaviour.waiting import until
 from tests.broker.secure import AUTHORIZER, USERS, acl, authenticate, plain, unsecured
 from tests.broker.wire import Wire, connect

@@ -18,7 +18,7 @@ from aiokproto.codec.messages.offset_fetch import (
 )
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
-from tests.behaviour.asked import (
+from tests.behaviour.requests_by_api import (
     ASKED,
     NO_CLUSTER,
     NO_GROUP,

@@ -26,7 +26,7 @@ from aiokproto.codec.messages.renew_delegation_token import RenewDelegationToken
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.codec.schema import Request
 from aiokproto.error_codes import ErrorCode
-from tests.behaviour.asked import NO_TOPIC, OK, errors
+from tests.behaviour.requests_by_api import NO_TOPIC, OK, errors
 from tests.behaviour.secured import SECURED, Secured, as_user, create, revoke, rule
 from tests.broker.secure import (
     CREATE_TOKENS,

@@ -22,7 +22,7 @@ from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from aiokproto.codec.messages.sasl_handshake import SaslHandshakeRequest
 from aiokproto.error_codes import ErrorCode
-from tests.behaviour.asked import (
+from tests.behaviour.requests_by_api import (
     OK,
     errors,
 )

@@ -12,8 +12,8 @@ from aiokproto.codec.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from aiokproto.error_codes import ErrorCode
-from tests.behaviour.asked import NO_TOPIC, OK, errors
 from tests.behaviour.coordinator import coordinator
+from tests.behaviour.requests_by_api import NO_TOPIC, OK, errors
 from tests.behaviour.secured import Secured, as_user, create, revoke, rule
 from tests.behaviour.test_acls import coordinator as until_coordinated
 from tests.behaviour.test_consumer_groups import JOIN, Member, until

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from aiokproto.broker import Broker
-from tests.broker.guests_passed import guest_of
 from tests.broker.kafka_tools import Tools
+from tests.broker.third_party_passed import client_of
 from tests.broker.wire import Wire, connect
 from tests.figures import TALLY
 from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
 from tools.setup.system import find_java
 
-GUESTS = Path(__file__).parent / "guests"
+THIRD_PARTY = Path(__file__).parent / "third_party"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,9 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    guest = guest_of(item.nodeid) if report.when == "call" and report.passed else None
-    if guest is not None:
-        item.config.stash[TALLY][f"tests passed with {guest}"] += 1
+    client = client_of(item.nodeid) if report.when == "call" and report.passed else None
+    if client is not None:
+        item.config.stash[TALLY][f"tests passed with {client}"] += 1
     return report
 
 
@@ -52,13 +52,13 @@ def kafka_libraries() -> str:
 
 
 @pytest.fixture(scope="session")
-def guest_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of ``guests/java``."""
-    folder = tmp_path_factory.mktemp("guests") / "java"
+def java_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of ``third_party/java``."""
+    folder = tmp_path_factory.mktemp("third_party") / "java"
     # A JDK need not be there: the compiler is among the jars that are fetched for the tests.
     compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
     command = [str(find_java()), "-jar", str(compiler), "-17", "-cp", kafka_libraries(), "-d", str(folder)]
-    subprocess.run([*command, str(GUESTS / "java")], check=True, capture_output=True)
+    subprocess.run([*command, str(THIRD_PARTY / "java")], check=True, capture_output=True)
     return folder
 
 

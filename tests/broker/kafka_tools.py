@@ -59,7 +59,7 @@ class Tools:
         (jar,) = tools_jars().glob("kafka-tools-[0-9]*.jar")
         # The tools themselves are loaded anew for each call, and so must not be here.
         libraries = [str(path) for path in sorted(tools_jars().glob("*.jar")) if path != jar]
-        source = Path(__file__).parent / "guests" / "tools"
+        source = Path(__file__).parent / "third_party" / "tools"
         compiling = [
             java,
             "-jar",

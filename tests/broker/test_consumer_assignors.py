@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiokproto.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec, range_, uniform
-from tests.broker.consumer_scene import A, B, places
+from tests.broker.consumer_harness import A, B, places
 
 # ---- assignors
 

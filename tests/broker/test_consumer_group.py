@@ -12,43 +12,43 @@ from aiokproto.codec.payloads.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_scene import REBALANCE, SESSION, A, B, Client, Scene, anything, places, refused
+from tests.broker.consumer_harness import REBALANCE, SESSION, A, B, Client, Harness, anything, places, refused
 
 # ---- joining, epochs, fencing
 
 
 def test_the_first_member_is_assigned_all_partitions_at_once() -> None:
-    scene = Scene()
-    assert scene.group.state == "Empty"
-    assert scene.join(Client("x")) == HeartbeatResult("x", 2, places(A, 0, 1, 2, 3))
-    assert (scene.group.state, scene.group.epoch, scene.group.assignment_epoch) == ("Stable", 2, 2)
+    harness = Harness()
+    assert harness.group.state == "Empty"
+    assert harness.join(Client("x")) == HeartbeatResult("x", 2, places(A, 0, 1, 2, 3))
+    assert (harness.group.state, harness.group.epoch, harness.group.assignment_epoch) == ("Stable", 2, 2)
 
 
 def test_no_partition_has_two_owners() -> None:
     """The second member gets its partitions when the first has reported that it revoked them, and not before."""
-    scene = Scene()
+    harness = Harness()
     first, second = Client("x"), Client("y")
-    first.owned = scene.join(first).assigned or frozenset()
-    assert scene.join(second) == HeartbeatResult("y", 3, frozenset())
-    answer = scene.heartbeat(first)
+    first.owned = harness.join(first).assigned or frozenset()
+    assert harness.join(second) == HeartbeatResult("y", 3, frozenset())
+    answer = harness.heartbeat(first)
     assert (answer.epoch, len(answer.assigned or ())) == (2, 2)
-    assert scene.group.state == "Reconciling"
-    assert scene.heartbeat(first).epoch == 2, "it has not revoked anything yet"
-    assert scene.heartbeat(second).assigned is None
+    assert harness.group.state == "Reconciling"
+    assert harness.heartbeat(first).epoch == 2, "it has not revoked anything yet"
+    assert harness.heartbeat(second).assigned is None
     first.owned = first.assigned
-    assert scene.heartbeat(first) == HeartbeatResult("x", 3)
-    assert scene.heartbeat(second).assigned == places(A, 0, 1, 2, 3) - first.owned
-    assert scene.group.state == "Stable"
+    assert harness.heartbeat(first) == HeartbeatResult("x", 3)
+    assert harness.heartbeat(second).assigned == places(A, 0, 1, 2, 3) - first.owned
+    assert harness.group.state == "Stable"
 
 
 def test_a_member_that_reports_no_owned_partitions_still_owns_them() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Client("x"), Client("y")
-    first.owned = scene.join(first).assigned or frozenset()
-    scene.join(second)
+    first.owned = harness.join(first).assigned or frozenset()
+    harness.join(second)
     for _ in range(3):
-        scene.heartbeat(first, silent=True)
-        assert not scene.heartbeat(second).assigned
+        harness.heartbeat(first, silent=True)
+        assert not harness.heartbeat(second).assigned
 
 
 @pytest.mark.parametrize(
@@ -61,232 +61,232 @@ def test_a_member_that_reports_no_owned_partitions_still_owns_them() -> None:
     ],
 )
 def test_a_wrong_member_epoch_is_fenced(epoch: int, owned: TopicIdPartitions | None, error: ErrorCode) -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Client("x"), Client("y")
-    scene.join(first)
-    scene.join(second)
-    scene.work(first, second)
+    harness.join(first)
+    harness.join(second)
+    harness.work(first, second)
     assert first.epoch == 3
     with refused(error):
-        scene.group.heartbeat(ConsumerHeartbeat("x", epoch, owned=owned), scene.now)
+        harness.group.heartbeat(ConsumerHeartbeat("x", epoch, owned=owned), harness.now)
 
 
 def test_a_lost_response_does_not_fence_the_member() -> None:
     """A heartbeat with the previous epoch is accepted if the member owns only what it is assigned."""
-    scene = Scene()
+    harness = Harness()
     first, second = Client("x"), Client("y")
-    scene.join(first)
-    scene.join(second)
-    scene.work(first, second)
-    assert scene.group.heartbeat(ConsumerHeartbeat("x", 2, owned=first.owned), scene.now).epoch == 3
+    harness.join(first)
+    harness.join(second)
+    harness.work(first, second)
+    assert harness.group.heartbeat(ConsumerHeartbeat("x", 2, owned=first.owned), harness.now).epoch == 3
 
 
 def test_a_member_can_join_again_with_epoch_0() -> None:
-    scene = Scene()
+    harness = Harness()
     client = Client("x")
-    first = scene.join(client)
-    assert scene.join(client) == first
+    first = harness.join(client)
+    assert harness.join(client) == first
 
 
 def test_unknown_members_are_refused() -> None:
-    scene = Scene()
-    scene.join(Client("x"))
+    harness = Harness()
+    harness.join(Client("x"))
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.group.heartbeat(ConsumerHeartbeat("y", 2), scene.now)
+        harness.group.heartbeat(ConsumerHeartbeat("y", 2), harness.now)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
+        harness.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.group.leave("x", "nobody", LEAVE_GROUP_MEMBER_EPOCH)
+        harness.group.leave("x", "nobody", LEAVE_GROUP_MEMBER_EPOCH)
 
 
 def test_a_full_group_refuses_new_members() -> None:
-    scene = Scene(max_size=1, a=4)
-    scene.join(Client("x"))
+    harness = Harness(max_size=1, a=4)
+    harness.join(Client("x"))
     with refused(ErrorCode.GROUP_MAX_SIZE_REACHED):
-        scene.join(Client("y"))
-    assert scene.join(Client("x")).epoch == 2
+        harness.join(Client("y"))
+    assert harness.join(Client("x")).epoch == 2
 
 
 # ---- leaving, and timeouts
 
 
 def test_partitions_of_a_member_that_leaves_are_reassigned() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Client("x"), Client("y")
-    scene.join(first)
-    scene.join(second)
-    scene.work(first, second)
-    assert scene.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH) == HeartbeatResult("x", LEAVE_GROUP_MEMBER_EPOCH)
-    assert (scene.group.state, scene.group.epoch) == ("Assigning", 4)
-    assert scene.heartbeat(second).assigned == places(A, 0, 1, 2, 3)
-    scene.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
-    assert (scene.group.state, scene.group.members) == ("Empty", {})
+    harness.join(first)
+    harness.join(second)
+    harness.work(first, second)
+    assert harness.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH) == HeartbeatResult("x", LEAVE_GROUP_MEMBER_EPOCH)
+    assert (harness.group.state, harness.group.epoch) == ("Assigning", 4)
+    assert harness.heartbeat(second).assigned == places(A, 0, 1, 2, 3)
+    harness.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
+    assert (harness.group.state, harness.group.members) == ("Empty", {})
 
 
 def test_a_session_expires_without_heartbeats() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Client("x"), Client("y")
-    scene.join(first)
-    scene.join(second)
-    scene.wait(SESSION - 1)
-    scene.heartbeat(second)
-    scene.wait(1)
-    assert list(scene.group.members) == ["y"]
+    harness.join(first)
+    harness.join(second)
+    harness.wait(SESSION - 1)
+    harness.heartbeat(second)
+    harness.wait(1)
+    assert list(harness.group.members) == ["y"]
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.heartbeat(first)
+        harness.heartbeat(first)
 
 
 def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Client("x"), Client("y")
-    first.owned = scene.join(first).assigned or frozenset()
-    scene.join(second)
-    scene.heartbeat(first)
+    first.owned = harness.join(first).assigned or frozenset()
+    harness.join(second)
+    harness.heartbeat(first)
     for _ in range(4):
-        scene.wait(REBALANCE / 4 - 1)
-        scene.heartbeat(first)
-        scene.heartbeat(second)
-    scene.wait(4)
-    assert list(scene.group.members) == ["y"]
-    assert scene.heartbeat(second).assigned == places(A, 0, 1, 2, 3)
+        harness.wait(REBALANCE / 4 - 1)
+        harness.heartbeat(first)
+        harness.heartbeat(second)
+    harness.wait(4)
+    assert list(harness.group.members) == ["y"]
+    assert harness.heartbeat(second).assigned == places(A, 0, 1, 2, 3)
 
 
 # ---- static members
 
 
 def test_a_static_member_that_returns_gets_its_assignment_back() -> None:
-    scene = Scene()
+    harness = Harness()
     one, other = Client("x", instance_id="i"), Client("y")
-    scene.join(one)
-    scene.join(other)
-    scene.work(one, other)
+    harness.join(one)
+    harness.join(other)
+    harness.work(one, other)
     again = Client("z", instance_id="i")
     with refused(ErrorCode.UNRELEASED_INSTANCE_ID):
-        scene.join(again)
-    assert scene.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH) == HeartbeatResult(
+        harness.join(again)
+    assert harness.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH) == HeartbeatResult(
         "x", LEAVE_GROUP_STATIC_MEMBER_EPOCH
     )
-    assert scene.heartbeat(other).assigned is None, "its partitions are retained for it"
-    epoch = scene.group.epoch
-    assert scene.join(again) == HeartbeatResult("z", epoch, one.owned)
-    assert scene.group.epoch == epoch
+    assert harness.heartbeat(other).assigned is None, "its partitions are retained for it"
+    epoch = harness.group.epoch
+    assert harness.join(again) == HeartbeatResult("z", epoch, one.owned)
+    assert harness.group.epoch == epoch
     with refused(ErrorCode.FENCED_INSTANCE_ID):
-        scene.heartbeat(one)
+        harness.heartbeat(one)
 
 
 def test_a_member_cannot_take_over_another_members_instance_id() -> None:
-    scene = Scene()
-    scene.join(Client("x", instance_id="i"))
-    scene.join(Client("y"))
-    scene.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
+    harness = Harness()
+    harness.join(Client("x", instance_id="i"))
+    harness.join(Client("y"))
+    harness.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
     with refused(ErrorCode.INVALID_REQUEST):
-        scene.join(Client("y", instance_id="i"))
-    assert scene.join(Client("z", instance_id="i")).epoch == scene.group.epoch
+        harness.join(Client("y", instance_id="i"))
+    assert harness.join(Client("z", instance_id="i")).epoch == harness.group.epoch
 
 
 def test_a_members_instance_id_can_change() -> None:
-    scene = Scene()
+    harness = Harness()
     for instance_id in ("i", "j"):
-        scene.join(Client("x", instance_id=instance_id))
-    assert scene.group.static_member("i") is None
-    assert scene.group.static_member("j") is scene.group.members["x"]
+        harness.join(Client("x", instance_id=instance_id))
+    assert harness.group.static_member("i") is None
+    assert harness.group.static_member("j") is harness.group.members["x"]
 
 
 def test_matches_of_a_regular_expression_survive_a_restart() -> None:
-    scene = Scene()
-    scene.join(Client("x", frozenset(), "a"))
-    scene.restart()
-    assert scene.group.subscribed("a")
+    harness = Harness()
+    harness.join(Client("x", frozenset(), "a"))
+    harness.restart()
+    assert harness.group.subscribed("a")
 
 
 def test_a_static_member_that_does_not_return_is_removed() -> None:
-    scene = Scene()
-    scene.join(Client("x", instance_id="i"))
-    scene.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
-    scene.wait(SESSION)
-    assert scene.group.state == "Empty"
+    harness = Harness()
+    harness.join(Client("x", instance_id="i"))
+    harness.group.leave("x", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
+    harness.wait(SESSION)
+    assert harness.group.state == "Empty"
 
 
 # ---- subscriptions
 
 
 def test_topics_that_are_created_extended_and_deleted_change_the_assignment() -> None:
-    scene = Scene(a=1)
+    harness = Harness(a=1)
     client = Client("x", frozenset({"a", "b"}))
-    assert scene.join(client).assigned == places(A, 0)
-    scene.topics.sizes["b"] = 2
-    assert scene.heartbeat(client).assigned == places(A, 0) | places(B, 0, 1)
-    scene.topics.sizes["a"] = 3
-    assert scene.heartbeat(client).assigned == places(A, 0, 1, 2) | places(B, 0, 1)
-    del scene.topics.sizes["b"]
+    assert harness.join(client).assigned == places(A, 0)
+    harness.topics.sizes["b"] = 2
+    assert harness.heartbeat(client).assigned == places(A, 0) | places(B, 0, 1)
+    harness.topics.sizes["a"] = 3
+    assert harness.heartbeat(client).assigned == places(A, 0, 1, 2) | places(B, 0, 1)
+    del harness.topics.sizes["b"]
     client.owned = places(A, 0, 1, 2)
-    assert scene.heartbeat(client).assigned == places(A, 0, 1, 2)
+    assert harness.heartbeat(client).assigned == places(A, 0, 1, 2)
 
 
 def test_regular_expressions_match_whole_names_and_follow_the_topics() -> None:
-    scene = Scene(apple=1, banana=1)
+    harness = Harness(apple=1, banana=1)
     client = Client("x", frozenset(), "a.*")
-    assert scene.join(client).assigned == places(A, 0)
-    scene.topics.sizes["cab"] = 1
-    assert scene.heartbeat(client).assigned is None
-    assert scene.group.subscribed("apple")
-    assert not scene.group.subscribed("banana")
+    assert harness.join(client).assigned == places(A, 0)
+    harness.topics.sizes["cab"] = 1
+    assert harness.heartbeat(client).assigned is None
+    assert harness.group.subscribed("apple")
+    assert not harness.group.subscribed("banana")
     changed = ConsumerHeartbeat(
         "x", client.epoch, topics=frozenset({"cab"}), regex="b.*|a.*", owned=client.assigned, describable=anything
     )
-    assert scene.group.heartbeat(changed, scene.now).assigned == places(A, 0) | places(B, 0) | places(b"c" * 16, 0)
+    assert harness.group.heartbeat(changed, harness.now).assigned == places(A, 0) | places(B, 0) | places(b"c" * 16, 0)
 
 
 def test_regular_expressions_do_not_match_topics_without_describe_permission() -> None:
-    scene = Scene(apple=1, banana=1)
-    scene.describable = lambda name: name == "banana"
+    harness = Harness(apple=1, banana=1)
+    harness.describable = lambda name: name == "banana"
     client = Client("x", frozenset(), ".*")
-    assert scene.join(client).assigned == places(B, 0)
-    assert not scene.group.subscribed("apple")
+    assert harness.join(client).assigned == places(B, 0)
+    assert not harness.group.subscribed("apple")
     # The matches survive a restart, and heartbeats of members without regular expressions.
-    scene.restart()
-    assert scene.group.subscriptions.matches == {".*": frozenset({"banana"})}
-    scene.group.heartbeat(ConsumerHeartbeat("x", client.epoch), scene.now)
-    assert scene.group.subscriptions.matches == {".*": frozenset({"banana"})}
+    harness.restart()
+    assert harness.group.subscriptions.matches == {".*": frozenset({"banana"})}
+    harness.group.heartbeat(ConsumerHeartbeat("x", client.epoch), harness.now)
+    assert harness.group.subscriptions.matches == {".*": frozenset({"banana"})}
 
 
 def test_permissions_for_a_regular_expression_are_checked_again_periodically() -> None:
-    scene = Scene(apple=1, banana=1)
-    scene.describable = lambda name: name == "banana"
+    harness = Harness(apple=1, banana=1)
+    harness.describable = lambda name: name == "banana"
     client = Client("x", frozenset(), ".*")
-    scene.join(client)
-    scene.describable = anything
-    assert scene.heartbeat(client).assigned is None
-    scene.now += REFRESH_SECONDS
-    assert scene.heartbeat(client).assigned == places(A, 0) | places(B, 0)
+    harness.join(client)
+    harness.describable = anything
+    assert harness.heartbeat(client).assigned is None
+    harness.now += REFRESH_SECONDS
+    assert harness.heartbeat(client).assigned == places(A, 0) | places(B, 0)
     # At once when topics are created, or for another regular expression.
-    scene.describable = lambda name: name != "apple"
-    scene.topics.sizes["cab"] = 1
+    harness.describable = lambda name: name != "apple"
+    harness.topics.sizes["cab"] = 1
     client.owned = places(B, 0)
-    assert scene.heartbeat(client).assigned == places(B, 0) | places(b"c" * 16, 0)
+    assert harness.heartbeat(client).assigned == places(B, 0) | places(b"c" * 16, 0)
 
 
 def test_the_most_preferred_assignor_is_used() -> None:
-    scene = Scene()
+    harness = Harness()
     clients = [Client("x", assignor="range"), Client("y"), Client("z", assignor="range")]
     for client in clients:
-        scene.join(client)
-    assert scene.group.assignor == "range"
-    scene.group.heartbeat(ConsumerHeartbeat("x", clients[0].epoch, assignor="uniform"), scene.now)
-    scene.group.heartbeat(ConsumerHeartbeat("z", clients[2].epoch, assignor="uniform"), scene.now)
-    assert scene.group.assignor == "uniform"
+        harness.join(client)
+    assert harness.group.assignor == "range"
+    harness.group.heartbeat(ConsumerHeartbeat("x", clients[0].epoch, assignor="uniform"), harness.now)
+    harness.group.heartbeat(ConsumerHeartbeat("z", clients[2].epoch, assignor="uniform"), harness.now)
+    assert harness.group.assignor == "uniform"
 
 
 # ---- offsets
 
 
 def test_commits_are_checked_against_the_member() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Client("x"), Client("y")
-    first.owned = scene.join(first).assigned or frozenset()
-    scene.join(second)
-    scene.work(first, second)
-    check = scene.group.check_commit
+    first.owned = harness.join(first).assigned or frozenset()
+    harness.join(second)
+    harness.work(first, second)
+    check = harness.group.check_commit
     check("x", 3, 9, first.owned)
     check("x", 2, 9, first.owned)
     for epoch, wanted in ((2, places(A, 0, 1, 2, 3)), (1, first.owned), (4, first.owned)):
@@ -300,50 +300,50 @@ def test_commits_are_checked_against_the_member() -> None:
 
 
 def test_offset_fetches_are_checked_against_the_member_epoch() -> None:
-    scene = Scene()
+    harness = Harness()
     client = Client("x")
-    scene.join(client)
-    scene.group.check_fetch(None, -1)
-    scene.group.check_fetch("x", 2)
+    harness.join(client)
+    harness.group.check_fetch(None, -1)
+    harness.group.check_fetch("x", 2)
     with refused(ErrorCode.STALE_MEMBER_EPOCH):
-        scene.group.check_fetch("x", 1)
+        harness.group.check_fetch("x", 1)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.group.check_fetch("y", 2)
+        harness.group.check_fetch("y", 2)
 
 
 def test_an_empty_group_accepts_commits_without_a_member() -> None:
-    Scene().group.check_commit("", -1, 5, ())
+    Harness().group.check_commit("", -1, 5, ())
 
 
 # ---- records
 
 
 def test_only_what_changed_is_written() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Client("x"), Client("y", frozenset(), "a.*")
-    scene.join(first)
-    assert len(scene.save()) == 5
-    scene.heartbeat(first)
-    assert scene.save() == []
-    scene.join(second)
+    harness.join(first)
+    assert len(harness.save()) == 5
+    harness.heartbeat(first)
+    assert harness.save() == []
+    harness.join(second)
     # Both epochs, the second member, the first member's target, and the regular expression.
-    assert len(scene.save()) == 2 + 3 + 1 + 1
-    scene.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
-    written = scene.save()
+    assert len(harness.save()) == 2 + 3 + 1 + 1
+    harness.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
+    written = harness.save()
     assert sum(value is None for _, value in written) == 4
-    scene.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH)
-    scene.save()
-    assert len(scene.image) == 2
+    harness.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH)
+    harness.save()
+    assert len(harness.image) == 2
 
 
 def test_records_without_assignment_epochs_are_restored() -> None:
-    scene = Scene()
-    scene.join(Client("x"))
-    scene.save()
-    (key,) = (key for key in scene.image if key[:2] == b"\0\x08")
+    harness = Harness()
+    harness.join(Client("x"))
+    harness.save()
+    (key,) = (key for key in harness.image if key[:2] == b"\0\x08")
     kind = ConsumerGroupCurrentMemberAssignmentValue
-    value = kind.decode(scene.image[key][2:], 0)
+    value = kind.decode(harness.image[key][2:], 0)
     value.assigned_partitions[0].assignment_epochs = []
-    scene.image[key] = b"\0\0" + value.encode(0)
-    scene.restart()
-    assert set(scene.group.members["x"].assigned.values()) == {2}
+    harness.image[key] = b"\0\0" + value.encode(0)
+    harness.restart()
+    assert set(harness.group.members["x"].assigned.values()) == {2}

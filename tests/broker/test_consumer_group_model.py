@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH, MemberState
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_scene import Client, Scene, refused
+from tests.broker.consumer_harness import Client, Harness, refused
 
 # ---- anything in any order
 
@@ -20,20 +20,20 @@ class AnyOrder(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scene = Scene(a=3, b=2)
+        self.harness = Harness(a=3, b=2)
         self.clients: dict[str, Client] = {}
         self.ids = count()
 
     def _call(self, client: Client) -> None:
-        known = client.member_id in self.scene.group.members
+        known = client.member_id in self.harness.group.members
         if client.joined and not known:
             with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-                self.scene.heartbeat(client)
+                self.harness.heartbeat(client)
             client.joined, client.epoch, client.owned, client.assigned = False, 0, frozenset(), frozenset()
         elif client.joined:
-            self.scene.heartbeat(client)
+            self.harness.heartbeat(client)
         else:
-            self.scene.join(client)
+            self.harness.join(client)
 
     @rule(
         topics=st.frozensets(st.sampled_from(["a", "b"])),
@@ -58,25 +58,25 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     def go(self, data: st.DataObject) -> None:
         client = self.clients.pop(data.draw(st.sampled_from(sorted(self.clients))))
-        if client.member_id in self.scene.group.members:
-            self.scene.group.leave(client.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
+        if client.member_id in self.harness.group.members:
+            self.harness.group.leave(client.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
 
     @rule(name=st.sampled_from(["a", "b", "c"]), size=st.integers(0, 5))
     def change_topic(self, name: str, size: int) -> None:
         if size:
-            self.scene.topics.sizes[name] = max(size, self.scene.topics.sizes.get(name, 0))
+            self.harness.topics.sizes[name] = max(size, self.harness.topics.sizes.get(name, 0))
         else:
-            self.scene.topics.sizes.pop(name, None)
+            self.harness.topics.sizes.pop(name, None)
 
     @rule(seconds=st.sampled_from([1.0, 20.0, 50.0]))
     def wait(self, seconds: float) -> None:
-        self.scene.wait(seconds)
+        self.harness.wait(seconds)
 
     @rule()
     def move(self) -> None:
-        before = self.scene.group
-        self.scene.restart()
-        after = self.scene.group
+        before = self.harness.group
+        self.harness.restart()
+        after = self.harness.group
         assert (after.epoch, after.assignment_epoch, after.targets) == (
             before.epoch,
             before.assignment_epoch,
@@ -94,9 +94,9 @@ class AnyOrder(RuleBasedStateMachine):
                 self._call(client)
                 client.owned = client.assigned
         # A member without heartbeats would block the others until its session expires.
-        for member_id in set(self.scene.group.members) - set(self.clients):
-            self.scene.group.leave(member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
-        group = self.scene.group
+        for member_id in set(self.harness.group.members) - set(self.clients):
+            self.harness.group.leave(member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
+        group = self.harness.group
         assert group.state == ("Stable" if self.clients else "Empty")
         read = [place for client in self.clients.values() for place in client.owned]
         wanted = {
@@ -109,13 +109,13 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_at_two_members(self) -> None:
-        members = self.scene.group.members.values()
+        members = self.harness.group.members.values()
         held = [place for member in members for place in (*member.assigned, *member.pending_revocation)]
         assert len(held) == len(set(held))
 
     @invariant()
     def epochs_are_in_order(self) -> None:
-        group = self.scene.group
+        group = self.harness.group
         assert group.epoch >= group.assignment_epoch
         assert all(member.epoch <= group.assignment_epoch for member in group.members.values())
         assert all(
@@ -124,7 +124,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def only_who_has_to_give_up_something_waits_for_that(self) -> None:
-        for member in self.scene.group.members.values():
+        for member in self.harness.group.members.values():
             assert bool(member.pending_revocation) == (member.state is MemberState.UNREVOKED_PARTITIONS)
 
 

@@ -18,7 +18,7 @@ from aiokproto.broker.groups.consumer_protocol import decode_assignment, decode_
 from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH
 from aiokproto.codec.payloads.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_scene import REBALANCE, A, Client, Scene, places, refused
+from tests.broker.consumer_harness import REBALANCE, A, Client, Harness, places, refused
 
 # ---- members of the classic protocol
 
@@ -36,57 +36,57 @@ def classic_join(member_id: str, data: bytes, instance_id: str | None = None, na
 
 
 def test_a_classic_member_shares_the_group_with_consumer_members() -> None:
-    scene = Scene()
+    harness = Harness()
     modern = Client("x")
-    scene.join(modern)
-    scene.work(modern)
-    asked = classic_protocol.join(scene.group, classic_join("", metadata("a")), scene.now)
+    harness.join(modern)
+    harness.work(modern)
+    asked = classic_protocol.join(harness.group, classic_join("", metadata("a")), harness.now)
     assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
     old = asked.member_id
-    joined = classic_protocol.join(scene.group, classic_join(old, metadata("a")), scene.now)
+    joined = classic_protocol.join(harness.group, classic_join(old, metadata("a")), harness.now)
     assert (joined.error, joined.generation, joined.protocol, joined.leader) == (0, 3, "cooperative", "")
-    synced = classic_protocol.sync(scene.group, Identity(old, 3), "consumer", "cooperative", scene.now)
+    synced = classic_protocol.sync(harness.group, Identity(old, 3), "consumer", "cooperative", harness.now)
     assert (synced.error, decode_assignment(synced.assignment)) == (0, set())
-    assert classic_protocol.heartbeat(scene.group, Identity(old, 3), scene.now) is ErrorCode.NONE
-    scene.work(modern)
-    assert classic_protocol.heartbeat(scene.group, Identity(old, 3), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
-    joined = classic_protocol.join(scene.group, classic_join(old, metadata("a")), scene.now)
-    synced = classic_protocol.sync(scene.group, Identity(old, joined.generation), None, None, scene.now)
+    assert classic_protocol.heartbeat(harness.group, Identity(old, 3), harness.now) is ErrorCode.NONE
+    harness.work(modern)
+    assert classic_protocol.heartbeat(harness.group, Identity(old, 3), harness.now) is ErrorCode.REBALANCE_IN_PROGRESS
+    joined = classic_protocol.join(harness.group, classic_join(old, metadata("a")), harness.now)
+    synced = classic_protocol.sync(harness.group, Identity(old, joined.generation), None, None, harness.now)
     mine = decode_assignment(synced.assignment)
     assert len(mine) == 2
     assert {(A, index) for _, index in mine}.isdisjoint(modern.owned)
-    assert classic_protocol.heartbeat(scene.group, Identity(old, 3), scene.now) is ErrorCode.NONE
-    assert not can_downgrade(scene.group)
+    assert classic_protocol.heartbeat(harness.group, Identity(old, 3), harness.now) is ErrorCode.NONE
+    assert not can_downgrade(harness.group)
 
 
 def test_a_classic_member_that_does_not_rejoin_is_removed() -> None:
-    scene = Scene()
-    scene.join(Client("x"))
-    classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
-    classic_protocol.sync(scene.group, Identity("old", 3), None, None, scene.now)
-    scene.join(Client("y"))
+    harness = Harness()
+    harness.join(Client("x"))
+    classic_protocol.join(harness.group, classic_join("old", metadata("a")), harness.now)
+    classic_protocol.sync(harness.group, Identity("old", 3), None, None, harness.now)
+    harness.join(Client("y"))
     for _ in range(int(REBALANCE / 9)):
-        assert classic_protocol.heartbeat(scene.group, Identity("old", 3), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
-        scene.wait(9)
-    classic_protocol.heartbeat(scene.group, Identity("old", 3), scene.now)
-    scene.wait(REBALANCE % 9 + 1)
-    assert "old" not in scene.group.members
+        error = classic_protocol.heartbeat(harness.group, Identity("old", 3), harness.now)
+        assert error is ErrorCode.REBALANCE_IN_PROGRESS
+        harness.wait(9)
+    classic_protocol.heartbeat(harness.group, Identity("old", 3), harness.now)
+    harness.wait(REBALANCE % 9 + 1)
+    assert "old" not in harness.group.members
 
 
 @pytest.mark.parametrize("synced", [True, False])
 def test_a_classic_member_must_sync_after_joining(synced: bool) -> None:
     """Within its rebalance timeout, whether it sends heartbeats or not; after that only heartbeats are needed."""
-    scene = Scene()
-    classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
-    identity = Identity("old", scene.group.epoch)
+    harness = Harness()
+    classic_protocol.join(harness.group, classic_join("old", metadata("a")), harness.now)
+    identity = Identity("old", harness.group.epoch)
     if synced:
-        assert (
-            len(decode_assignment(classic_protocol.sync(scene.group, identity, None, None, scene.now).assignment)) == 4
-        )
+        synced_assignment = classic_protocol.sync(harness.group, identity, None, None, harness.now).assignment
+        assert len(decode_assignment(synced_assignment)) == 4
     for _ in range(int(REBALANCE / 9) + 1):
-        classic_protocol.heartbeat(scene.group, identity, scene.now)
-        scene.wait(9)
-    assert ("old" in scene.group.members) is synced
+        classic_protocol.heartbeat(harness.group, identity, harness.now)
+        harness.wait(9)
+    assert ("old" in harness.group.members) is synced
 
 
 @pytest.mark.parametrize(
@@ -100,28 +100,28 @@ def test_a_classic_member_must_sync_after_joining(synced: bool) -> None:
     ],
 )
 def test_invalid_classic_joins_are_refused(request_: JoinRequest, error: ErrorCode) -> None:
-    scene = Scene()
-    scene.join(Client("x"))
-    classic_protocol.join(scene.group, classic_join("first", metadata("a")), scene.now)
-    assert classic_protocol.join(scene.group, request_, scene.now).error is error
+    harness = Harness()
+    harness.join(Client("x"))
+    classic_protocol.join(harness.group, classic_join("first", metadata("a")), harness.now)
+    assert classic_protocol.join(harness.group, request_, harness.now).error is error
 
 
 def test_classic_requests_of_consumer_or_unknown_members_are_refused() -> None:
-    scene = Scene()
-    scene.join(Client("x"))
-    classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
+    harness = Harness()
+    harness.join(Client("x"))
+    classic_protocol.join(harness.group, classic_join("old", metadata("a")), harness.now)
     cases = [
         (Identity("x", 2), ErrorCode.UNKNOWN_MEMBER_ID),
         (Identity("old", 2), ErrorCode.ILLEGAL_GENERATION),
         (Identity("nobody", 2), ErrorCode.UNKNOWN_MEMBER_ID),
     ]
     for identity, error in cases:
-        assert classic_protocol.heartbeat(scene.group, identity, scene.now) is error
-        assert classic_protocol.sync(scene.group, identity, None, None, scene.now).error is error
-    wrong = classic_protocol.sync(scene.group, Identity("old", 3), "consumer", "other", scene.now)
+        assert classic_protocol.heartbeat(harness.group, identity, harness.now) is error
+        assert classic_protocol.sync(harness.group, identity, None, None, harness.now).error is error
+    wrong = classic_protocol.sync(harness.group, Identity("old", 3), "consumer", "other", harness.now)
     assert wrong.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert classic_protocol.leave(scene.group, "x", None) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert classic_protocol.leave(scene.group, "old", None) is ErrorCode.NONE
+    assert classic_protocol.leave(harness.group, "x", None) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert classic_protocol.leave(harness.group, "old", None) is ErrorCode.NONE
 
 
 def stable_classic_group(now: float) -> ClassicGroup:
@@ -145,39 +145,39 @@ def stable_classic_group(now: float) -> ClassicGroup:
 
 
 def test_a_classic_group_becomes_a_consumer_group_and_back() -> None:
-    scene = Scene()
-    scene.group = upgrade(stable_classic_group(scene.now), scene.topics, scene.settings, scene.now)
-    assert (scene.group.epoch, scene.group.state) == (2, "Stable")
-    assert scene.group.members["m0"].assigned.keys() == places(A, 0, 1, 2, 3)
-    assert scene.group.members["m1"].assigned == {}, "a partition has one owner"
+    harness = Harness()
+    harness.group = upgrade(stable_classic_group(harness.now), harness.topics, harness.settings, harness.now)
+    assert (harness.group.epoch, harness.group.state) == (2, "Stable")
+    assert harness.group.members["m0"].assigned.keys() == places(A, 0, 1, 2, 3)
+    assert harness.group.members["m1"].assigned == {}, "a partition has one owner"
     modern = Client("x")
-    scene.join(modern)
-    assert (
-        classic_protocol.heartbeat(scene.group, Identity("m0", 2, "i0"), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
-    )
-    assert not can_downgrade(scene.group)
-    scene.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH)
-    assert can_downgrade(scene.group)
-    into = ClassicGroup("g", scene.now)
-    downgrade(scene.group, into, scene.now)
+    harness.join(modern)
+    error = classic_protocol.heartbeat(harness.group, Identity("m0", 2, "i0"), harness.now)
+    assert error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert not can_downgrade(harness.group)
+    harness.group.leave("x", None, LEAVE_GROUP_MEMBER_EPOCH)
+    assert can_downgrade(harness.group)
+    into = ClassicGroup("g", harness.now)
+    downgrade(harness.group, into, harness.now)
     assert (into.state, into.generation, into.protocol, into.protocol_type) == (
         ClassicGroupState.STABLE,
-        scene.group.epoch,
+        harness.group.epoch,
         "cooperative",
         "consumer",
     )
-    into.rebalance(scene.now)
-    assert into.heartbeat(Identity("m0", into.generation, "i0"), scene.now) is ErrorCode.REBALANCE_IN_PROGRESS
+    into.rebalance(harness.now)
+    assert into.heartbeat(Identity("m0", into.generation, "i0"), harness.now) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_member_changes_from_the_classic_to_the_consumer_protocol() -> None:
     """It joins with its instance id, and gets the assignment of the member it replaces, which is fenced."""
-    scene = Scene()
-    scene.group = upgrade(stable_classic_group(scene.now), scene.topics, scene.settings, scene.now)
+    harness = Harness()
+    harness.group = upgrade(stable_classic_group(harness.now), harness.topics, harness.settings, harness.now)
     modern = Client("x", instance_id="i0")
-    assert scene.join(modern).assigned == places(A, 0, 1)
-    assert classic_protocol.heartbeat(scene.group, Identity("m0", 2, "i0"), scene.now) is ErrorCode.FENCED_INSTANCE_ID
-    assert scene.group.members["x"].classic is None
+    assert harness.join(modern).assigned == places(A, 0, 1)
+    error = classic_protocol.heartbeat(harness.group, Identity("m0", 2, "i0"), harness.now)
+    assert error is ErrorCode.FENCED_INSTANCE_ID
+    assert harness.group.members["x"].classic is None
 
 
 @given(st.sets(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 9))), st.integers(0, 5))
@@ -193,8 +193,8 @@ def test_malformed_subscriptions_and_assignments_raise(data: bytes) -> None:
 
 
 def test_classic_protocol_metadata_survives_in_the_records() -> None:
-    scene = Scene()
-    scene.join(Client("x"))
-    classic_protocol.join(scene.group, classic_join("old", metadata("a")), scene.now)
-    scene.restart()
-    assert scene.group.members["old"].classic == ClassicProtocolMetadata(10.0, (("cooperative", metadata("a")),))
+    harness = Harness()
+    harness.join(Client("x"))
+    classic_protocol.join(harness.group, classic_join("old", metadata("a")), harness.now)
+    harness.restart()
+    assert harness.group.members["old"].classic == ClassicProtocolMetadata(10.0, (("cooperative", metadata("a")),))

@@ -24,9 +24,9 @@ from aiokproto.codec.messages.expire_delegation_token import ExpireDelegationTok
 from aiokproto.codec.messages.renew_delegation_token import RenewDelegationTokenRequest
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError
-from tests.behaviour.asked import errors
+from tests.behaviour.requests_by_api import errors
 from tests.behaviour.test_delegation_tokens import described, log_in, make
-from tests.broker.consumer_scene import refused
+from tests.broker.consumer_harness import refused
 from tests.broker.secure import USERS, Certificates, ScramClient, guarded, logged_in
 from tests.broker.test_security import encrypted
 from tests.broker.wire import connect

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import tempfile
 from collections.abc import Iterator
@@ -387,4 +389,78 @@ def test_leader_epochs(path: Path, reopened: bool) -> None:
         7: (-1, -1),
     }
     assert [log.epoch_of(offset) for offset in (0, 2, 3, 6, 7, 8)] == [0, 0, 1, 1, 5, 5]
+    log.close_handlers()
+
+
+EPOCHS = "leader-epoch-checkpoint"
+
+
+def with_epochs(path: Path) -> Log:
+    """Return a log with the leader epochs 0, 1 and 5, which start at the offsets 0, 3 and 7."""
+    log = Log(path, SMALL)
+    for epoch, count in [(0, 3), (1, 4), (5, 2)]:
+        for _ in range(count):
+            log.append(batch([b"x" * 150]), epoch, NOW)
+    return log
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "",
+        "0\n3\n0 0\n1 3\n",
+        "0\n1\n0 0\n1 3\n5 7\n",
+        "1\n3\n0 0\n1 3\n5 7\n",
+        "0\n3\n0 0\n1 3\n5\n",
+        "0\n3\n0 0\n1 3\nx 7\n",
+        "0\n3\n0 0\n1 9\n5 7\n",
+        "0\n3\n5 0\n1 3\n5 7\n",
+        "0\n1\n-1 0\n",
+        "\0" * 30,
+    ],
+    ids=["missing", "empty", "cut", "more", "version", "short row", "text", "offsets", "epochs", "negative", "zeros"],
+)
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_damaged_leader_epoch_checkpoint_is_rebuilt_from_the_batches(
+    path: Path, content: str | None, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_epochs(path).close()
+    intact = (path / EPOCHS).read_text()
+    if content is None:
+        (path / EPOCHS).unlink()
+    else:
+        (path / EPOCHS).write_text(content)
+    log = Log(path, SMALL, NOW, LogCheckpoint(clean_shutdown=clean))
+    assert len(log.segments) > 2
+    assert [log.epoch_of(offset) for offset in range(9)] == [0, 0, 0, 1, 1, 1, 1, 5, 5]
+    assert log.end_of_epoch(1) == (1, 7)
+    log.close_handlers()
+    assert (path / EPOCHS).read_text() == intact
+    assert (f"{path / EPOCHS} is damaged" in caplog.text) == (content is not None)
+
+
+def test_a_crash_while_the_leader_epoch_checkpoint_is_written_leaves_the_old_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = with_epochs(path)
+    intact = (path / EPOCHS).read_text()
+
+    def fail(number: int) -> None:
+        raise OSError(errno.EIO, "disk failed")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk failed"):
+        log.begin_epoch(6)
+    assert (path / EPOCHS).read_text() == intact
+    log.close_handlers()
+
+
+def test_an_intact_leader_epoch_checkpoint_is_not_rebuilt(path: Path) -> None:
+    """The checkpoint alone knows of an epoch in which nothing was appended."""
+    log = with_epochs(path)
+    log.begin_epoch(6)
+    log.close_handlers()
+    log = Log(path, SMALL)
+    assert log.end_of_epoch(6) == (6, 9)
     log.close_handlers()

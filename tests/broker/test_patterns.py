@@ -15,8 +15,8 @@ from aiokproto.broker.patterns.automaton import MAX_LENGTH, MAX_SIZE
 from aiokproto.broker.patterns.syntax import MAX_DEPTH
 from aiokproto.codec.messages.list_transactions import ListTransactionsRequest
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_scene import refused
-from tests.broker.test_guests import java
+from tests.broker.consumer_harness import refused
+from tests.broker.test_third_party_clients import java
 from tests.broker.wire import Wire
 
 
@@ -182,12 +182,12 @@ TEXTS = [
 
 @pytest.mark.kafka
 @pytest.mark.java
-async def test_it_is_as_the_one_that_kafka_uses(guest_classes: Path, tmp_path: Path) -> None:
+async def test_it_is_as_the_one_that_kafka_uses(java_classes: Path, tmp_path: Path) -> None:
     picked = random.Random(2)
     patterns = ["".join(picked.choices(PIECES, k=picked.randint(1, 8))) for _ in range(5000)]
     asked = tmp_path / "patterns"
     asked.write_text("".join(" ".join(each.encode().hex() for each in (text, *TEXTS)) + "\n" for text in patterns))
-    theirs = await java(guest_classes, str(asked), program="Patterns")
+    theirs = await java(java_classes, str(asked), program="Patterns")
     ours = [_judge(pattern) for pattern in patterns]
     assert [each for each in zip(patterns, ours, theirs, strict=True) if each[1] != each[2]] == []
     assert ours.count("invalid") < len(ours) * 3 / 4

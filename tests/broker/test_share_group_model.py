@@ -15,12 +15,12 @@ from aiokproto.broker.groups.share import records
 from aiokproto.broker.groups.share.group import ShareGroup
 from aiokproto.broker.groups.share.member import ShareHeartbeat
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_scene import Topics, places, refused
+from tests.broker.consumer_harness import Topics, places, refused
 
 SESSION = 45.0
 
 
-class Scene:
+class Harness:
     """A group, its topics, the share coordinator and the time."""
 
     def __init__(self, max_size: int = 100, **sizes: int) -> None:
@@ -63,63 +63,63 @@ class Scene:
 
 
 def test_the_maximum_share_group_size_is_enforced() -> None:
-    scene = Scene(max_size=1, a=1)
-    scene.heartbeat("x", "a")
+    harness = Harness(max_size=1, a=1)
+    harness.heartbeat("x", "a")
     with refused(ErrorCode.GROUP_MAX_SIZE_REACHED):
-        scene.heartbeat("y", "a")
-    assert list(scene.group.members) == ["x"]
-    scene.heartbeat("x", "a")
+        harness.heartbeat("y", "a")
+    assert list(harness.group.members) == ["x"]
+    harness.heartbeat("x", "a")
 
 
 def test_a_member_without_heartbeats_is_removed() -> None:
-    scene = Scene(a=2)
-    scene.heartbeat("x", "a")
-    scene.now += 40
-    scene.heartbeat("y", "a")
-    assert scene.group.next_deadline() == 1000.0 + SESSION
-    scene.group.tick(1000.0 + SESSION)
-    assert list(scene.group.members) == ["y"]
-    scene.heartbeat("y")
-    assert scene.group.members["y"].assigned == places(b"a" * 16, 0, 1)
+    harness = Harness(a=2)
+    harness.heartbeat("x", "a")
+    harness.now += 40
+    harness.heartbeat("y", "a")
+    assert harness.group.next_deadline() == 1000.0 + SESSION
+    harness.group.tick(1000.0 + SESSION)
+    assert list(harness.group.members) == ["y"]
+    harness.heartbeat("y")
+    assert harness.group.members["y"].assigned == places(b"a" * 16, 0, 1)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.heartbeat("x")
+        harness.heartbeat("x")
 
 
 def test_a_partition_without_a_state_is_not_assigned_to_members() -> None:
-    scene = Scene(a=2)
-    scene.out_of_order = True
-    scene.heartbeat("x", "a")
-    assert scene.group.members["x"].assigned == frozenset()
-    assert scene.group.missing() == {b"a" * 16: {0, 1}}
-    epoch = scene.group.epoch
-    scene.heartbeat("x")
-    assert scene.group.epoch == epoch
-    scene.out_of_order = False
-    scene.heartbeat("x")
-    assert scene.group.members["x"].assigned == places(b"a" * 16, 0, 1)
-    assert scene.group.epoch == epoch + 1
+    harness = Harness(a=2)
+    harness.out_of_order = True
+    harness.heartbeat("x", "a")
+    assert harness.group.members["x"].assigned == frozenset()
+    assert harness.group.missing() == {b"a" * 16: {0, 1}}
+    epoch = harness.group.epoch
+    harness.heartbeat("x")
+    assert harness.group.epoch == epoch
+    harness.out_of_order = False
+    harness.heartbeat("x")
+    assert harness.group.members["x"].assigned == places(b"a" * 16, 0, 1)
+    assert harness.group.epoch == epoch + 1
 
 
 def test_an_unchanged_heartbeat_writes_no_record() -> None:
-    scene = Scene(a=2)
-    scene.heartbeat("x", "a")
-    scene.save()
-    scene.heartbeat("x")
-    assert not scene.group.changed
-    assert records.changes(scene.group, scene.image, 2_000_000) == []
+    harness = Harness(a=2)
+    harness.heartbeat("x", "a")
+    harness.save()
+    harness.heartbeat("x")
+    assert not harness.group.changed
+    assert records.changes(harness.group, harness.image, 2_000_000) == []
 
 
 @pytest.mark.parametrize("epoch", [-3, 1, 99])
 def test_a_heartbeat_with_another_epoch_is_fenced(epoch: int) -> None:
-    scene = Scene(a=2)
-    scene.heartbeat("x", "a")
+    harness = Harness(a=2)
+    harness.heartbeat("x", "a")
     for other in ("y", "z"):
-        scene.heartbeat(other, "a")
-        scene.heartbeat("x")
-    before = vars(scene.group.members["x"]).copy()
+        harness.heartbeat(other, "a")
+        harness.heartbeat("x")
+    before = vars(harness.group.members["x"]).copy()
     with refused(ErrorCode.FENCED_MEMBER_EPOCH):
-        scene.group.update_member(ShareHeartbeat("x", epoch, topics=frozenset({"b"})), scene.now)
-    assert vars(scene.group.members["x"]) == before
+        harness.group.update_member(ShareHeartbeat("x", epoch, topics=frozenset({"b"})), harness.now)
+    assert vars(harness.group.members["x"]) == before
 
 
 # ---- anything in any order
@@ -130,61 +130,61 @@ class AnyOrder(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scene = Scene(a=3, b=2)
+        self.harness = Harness(a=3, b=2)
         self.ids = count()
         self.gone: set[str] = set()
 
     def _members(self) -> list[str]:
-        return list(self.scene.group.members)
+        return list(self.harness.group.members)
 
     @rule(topics=st.sets(st.sampled_from(["a", "b", "c"]), min_size=1))
-    @precondition(lambda self: len(self.scene.group.members) < 6)
+    @precondition(lambda self: len(self.harness.group.members) < 6)
     def come(self, topics: set[str]) -> None:
-        self.scene.heartbeat(f"m{next(self.ids)}", *topics)
+        self.harness.heartbeat(f"m{next(self.ids)}", *topics)
 
     @rule(data=st.data())
-    @precondition(lambda self: self.scene.group.members)
+    @precondition(lambda self: self.harness.group.members)
     def heartbeat(self, data: st.DataObject) -> None:
-        self.scene.heartbeat(data.draw(st.sampled_from(self._members())))
+        self.harness.heartbeat(data.draw(st.sampled_from(self._members())))
 
     @rule(data=st.data(), topics=st.sets(st.sampled_from(["a", "b", "c"]), min_size=1))
-    @precondition(lambda self: self.scene.group.members)
+    @precondition(lambda self: self.harness.group.members)
     def come_again(self, data: st.DataObject, topics: set[str]) -> None:
-        self.scene.heartbeat(data.draw(st.sampled_from(self._members())), *topics)
+        self.harness.heartbeat(data.draw(st.sampled_from(self._members())), *topics)
 
     @rule(data=st.data())
-    @precondition(lambda self: self.scene.group.members)
+    @precondition(lambda self: self.harness.group.members)
     def go(self, data: st.DataObject) -> None:
         member_id = data.draw(st.sampled_from(self._members()))
-        assert self.scene.group.leave(member_id).epoch == -1
+        assert self.harness.group.leave(member_id).epoch == -1
         with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-            self.scene.group.leave(member_id)
+            self.harness.group.leave(member_id)
 
     @rule(name=st.sampled_from(["a", "b", "c"]), size=st.integers(0, 5))
     def change_topic(self, name: str, size: int) -> None:
-        sizes = self.scene.topics.sizes
+        sizes = self.harness.topics.sizes
         if size and name not in self.gone:
             sizes[name] = max(size, sizes.get(name, 0))
         elif not size and name in sizes:
             del sizes[name]
             # It would be created again with another id.
             self.gone.add(name)
-            self.scene.group.states.remove_topic(name.encode() * 16)
+            self.harness.group.states.remove_topic(name.encode() * 16)
 
     @rule(late=st.booleans())
     def the_share_coordinator(self, late: bool) -> None:
-        self.scene.out_of_order = late
+        self.harness.out_of_order = late
 
     @rule(seconds=st.sampled_from([1.0, 30.0]))
     def wait(self, seconds: float) -> None:
-        self.scene.now += seconds
-        self.scene.group.tick(self.scene.now)
+        self.harness.now += seconds
+        self.harness.group.tick(self.harness.now)
 
     @rule()
     def move(self) -> None:
-        before = self.scene.group
-        self.scene.restart()
-        after = self.scene.group
+        before = self.harness.group
+        self.harness.restart()
+        after = self.harness.group
         assert (after.epoch, after.assignment_epoch, after.targets) == (
             before.epoch,
             before.assignment_epoch,
@@ -196,42 +196,42 @@ class AnyOrder(RuleBasedStateMachine):
             assert vars(member) | {"session_deadline": None} == theirs
         # The new coordinator would write the same records as the old one.
         after.dirty = set(after.members)
-        assert records.changes(after, dict(self.scene.image), 7) == []
+        assert records.changes(after, dict(self.harness.image), 7) == []
         after.dirty.clear()
 
     @rule()
     def settle(self) -> None:
         """After another heartbeat of each member, every subscribed partition has a reader."""
-        self.scene.out_of_order = False
+        self.harness.out_of_order = False
         for _ in range(2):
             for member_id in self._members():
-                self.scene.heartbeat(member_id)
+                self.harness.heartbeat(member_id)
         wanted = {
             (found[0], index)
-            for member in self.scene.group.members.values()
+            for member in self.harness.group.members.values()
             for name in member.topics
-            if (found := self.scene.topics.find(name)) is not None
+            if (found := self.harness.topics.find(name)) is not None
             for index in range(found[1])
         }
-        assert {place for member in self.scene.group.members.values() for place in member.assigned} == wanted
+        assert {place for member in self.harness.group.members.values() for place in member.assigned} == wanted
 
     @invariant()
     def epochs_are_in_order(self) -> None:
-        group = self.scene.group
+        group = self.harness.group
         assert group.epoch >= group.assignment_epoch
         assert all(group.assignment_epoch >= each.epoch > each.previous_epoch for each in group.members.values())
 
     @invariant()
     def members_have_what_has_a_state(self) -> None:
-        group = self.scene.group
+        group = self.harness.group
         for target in group.targets.values():
             for topic_id, index in target:
-                gone = self.scene.topics.name(topic_id) is None
+                gone = self.harness.topics.name(topic_id) is None
                 assert gone or index in group.states.partitions_of(topic_id)
 
     @invariant()
     def who_has_left_has_nothing(self) -> None:
-        group = self.scene.group
+        group = self.harness.group
         assert group.targets.keys() == group.members.keys()
         assert group.state == ("Stable" if group.members else "Empty")
 

@@ -25,7 +25,7 @@ from tests.broker.test_old_formats import fetch, rows
 from tests.broker.wire import Wire, connect
 from tests.kafka import admin
 from tests.kafka.pool import RunningKafka
-from tests.records.java_reader import Judge, client_jars, described, same
+from tests.records.java_reader import JavaRecords, client_jars, described, same
 from tests.records.legacy_sets import message, wrapped
 
 NOW = 1_700_000_000_000
@@ -269,9 +269,9 @@ def test_nested_compressed_sets_are_retained() -> None:
 @pytest.mark.java
 @pytest.mark.parametrize("jar", client_jars(), ids=lambda jar: jar.stem)
 def test_what_java_writes_is_stored_and_what_we_compact_it_reads(jar: Path, tmp_path: Path) -> None:
-    (tmp_path / "judge").mkdir()
-    judge = Judge(jar, tmp_path / "judge")
-    written = {name: data for name, (data, _) in judge.written().items() if name.startswith(("magic-0", "magic-1"))}
+    (tmp_path / "java").mkdir()
+    java = JavaRecords(jar, tmp_path / "java")
+    written = {name: data for name, (data, _) in java.written().items() if name.startswith(("magic-0", "magic-1"))}
     rewritten: dict[str, bytes] = {}
     for name, data in written.items():
         directory = tmp_path / name
@@ -289,7 +289,7 @@ def test_what_java_writes_is_stored_and_what_we_compact_it_reads(jar: Path, tmp_
                 rewritten[name] = rewritten.get(name, b"") + bytes(batch.raw if all(keep) else rewrite(batch, keep))
         assert [record for batch in decode(rewritten[name]) for record in batch] == kept
     assert len(rewritten) > 30
-    assert same(rewritten, {name: described(data) for name, data in rewritten.items()}, judge.read(rewritten)) == {}
+    assert same(rewritten, {name: described(data) for name, data in rewritten.items()}, java.read(rewritten)) == {}
 
 
 @pytest.mark.kafka

@@ -17,49 +17,49 @@ from aiokproto.broker.groups.streams.assignor import MemberSpec, sticky
 from aiokproto.broker.groups.streams.member import Endpoint, StreamsHeartbeat, Task, TaskRole, Tasks
 from aiokproto.broker.groups.streams.topology import StatusCode
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_scene import refused
-from tests.broker.streams_scene import SESSION, SIMPLE, Scene, Thread, active, subtopology, topology
+from tests.broker.consumer_harness import refused
+from tests.broker.streams_harness import SESSION, SIMPLE, Harness, Thread, active, subtopology, topology
 
 STATEFUL = topology(subtopology(changelogs=["c"]))
 
 
 def test_tasks_move_only_after_they_were_revoked() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Thread("1", "p"), Thread("2", "q")
-    scene.join(first)
+    harness.join(first)
     assert first.assigned == active("0", 0, 1, 2, 3)
     first.owned = first.assigned
-    scene.join(second)
+    harness.join(second)
     assert second.assigned == frozenset()
-    scene.heartbeat(first)
+    harness.heartbeat(first)
     assert len(first.assigned) == 2
-    assert scene.group.members["1"].state is MemberState.UNREVOKED_PARTITIONS
-    scene.heartbeat(second)
+    assert harness.group.members["1"].state is MemberState.UNREVOKED_PARTITIONS
+    harness.heartbeat(second)
     assert second.assigned == frozenset(), "the first still owns them"
-    scene.work(first, second)
+    harness.work(first, second)
     assert first.assigned | second.assigned == active("0", 0, 1, 2, 3)
-    assert (len(first.assigned), len(second.assigned), scene.group.state) == (2, 2, "Stable")
+    assert (len(first.assigned), len(second.assigned), harness.group.state) == (2, 2, "Stable")
 
 
 def test_without_its_topics_a_group_is_not_ready() -> None:
-    scene = Scene(b=1)
+    harness = Harness(b=1)
     thread = Thread("1", topology=STATEFUL)
-    answer = scene.join(thread)
+    answer = harness.join(thread)
     assert [each.code for each in answer.statuses] == [StatusCode.MISSING_SOURCE_TOPICS]
-    assert (scene.group.state, answer.assigned) == ("NotReady", frozenset())
-    scene.topics.sizes["a"] = 2
-    assert [each.code for each in scene.heartbeat(thread).statuses] == [StatusCode.MISSING_INTERNAL_TOPICS]
-    scene.topics.sizes["c"] = 2
-    answer = scene.heartbeat(thread)
+    assert (harness.group.state, answer.assigned) == ("NotReady", frozenset())
+    harness.topics.sizes["a"] = 2
+    assert [each.code for each in harness.heartbeat(thread).statuses] == [StatusCode.MISSING_INTERNAL_TOPICS]
+    harness.topics.sizes["c"] = 2
+    answer = harness.heartbeat(thread)
     assert (answer.statuses, answer.assigned) == ((), active("0", 0, 1))
 
 
 def test_standbys_are_in_other_processes() -> None:
-    scene = Scene(standbys=1, a=2, c=2)
+    harness = Harness(standbys=1, a=2, c=2)
     threads = [Thread("1", "p", STATEFUL), Thread("2", "p", STATEFUL), Thread("3", "q", STATEFUL)]
     for thread in threads:
-        scene.join(thread)
-    scene.work(*threads)
+        harness.join(thread)
+    harness.work(*threads)
     for partition in range(2):
         holders = {
             task.role: thread.process_id for thread in threads for task in thread.owned if task.partition == partition
@@ -69,44 +69,44 @@ def test_standbys_are_in_other_processes() -> None:
 
 
 def test_a_standby_becomes_active_when_the_active_member_leaves() -> None:
-    scene = Scene(standbys=1, a=1, c=1)
+    harness = Harness(standbys=1, a=1, c=1)
     first, second = Thread("1", "p", STATEFUL), Thread("2", "q", STATEFUL)
     for thread in (first, second):
-        scene.join(thread)
-    scene.work(first, second)
+        harness.join(thread)
+    harness.work(first, second)
     (holder,) = [thread for thread in (first, second) if active("0", 0) <= thread.owned]
     other = second if holder is first else first
     assert other.owned == {Task(TaskRole.STANDBY, "0", 0)}
-    scene.group.remove_or_keep_static(holder.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
-    scene.work(other)
+    harness.group.remove_or_keep_static(holder.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
+    harness.work(other)
     assert other.owned == active("0", 0)
 
 
 def test_another_topology_is_refused_and_an_older_one_is_stale() -> None:
-    scene = Scene()
-    scene.join(Thread("1", topology=topology(subtopology(), epoch=1)))
+    harness = Harness()
+    harness.join(Thread("1", topology=topology(subtopology(), epoch=1)))
     with refused(ErrorCode.INVALID_REQUEST):
-        scene.join(Thread("2", topology=topology(subtopology("other"), epoch=1)))
-    assert list(scene.group.members) == ["1"]
-    late = scene.join(Thread("3", topology=topology(subtopology("other"), epoch=0)))
+        harness.join(Thread("2", topology=topology(subtopology("other"), epoch=1)))
+    assert list(harness.group.members) == ["1"]
+    late = harness.join(Thread("3", topology=topology(subtopology("other"), epoch=0)))
     assert [each.code for each in late.statuses] == [StatusCode.STALE_TOPOLOGY]
 
 
 def test_members_without_heartbeats_or_that_do_not_revoke_are_removed() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Thread("1", "p"), Thread("2", "q")
-    scene.join(first)
+    harness.join(first)
     first.owned = first.assigned
-    scene.join(second)
+    harness.join(second)
     for _ in range(3):
-        scene.wait(SESSION / 2)
-        scene.heartbeat(first)
-        scene.heartbeat(second)
-    assert "1" in scene.group.members, "it has sent a heartbeat"
-    scene.wait(SESSION / 2)
-    assert list(scene.group.members) == ["2"], "but it did not revoke its tasks within the rebalance timeout"
-    scene.wait(SESSION)
-    assert scene.group.state == "Empty"
+        harness.wait(SESSION / 2)
+        harness.heartbeat(first)
+        harness.heartbeat(second)
+    assert "1" in harness.group.members, "it has sent a heartbeat"
+    harness.wait(SESSION / 2)
+    assert list(harness.group.members) == ["2"], "but it did not revoke its tasks within the rebalance timeout"
+    harness.wait(SESSION)
+    assert harness.group.state == "Empty"
 
 
 @pytest.mark.parametrize(
@@ -118,140 +118,140 @@ def test_members_without_heartbeats_or_that_do_not_revoke_are_removed() -> None:
     ],
 )
 def test_unknown_and_fenced_members_are_refused(member_id: str, epoch: int, code: ErrorCode) -> None:
-    scene = Scene()
-    scene.join(Thread("1"))
+    harness = Harness()
+    harness.join(Thread("1"))
     with refused(code):
-        scene.group.heartbeat(StreamsHeartbeat(member_id, epoch), scene.now)
+        harness.group.heartbeat(StreamsHeartbeat(member_id, epoch), harness.now)
 
 
 def test_owned_tasks_outside_the_topology_are_refused() -> None:
-    scene = Scene()
+    harness = Harness()
     thread = Thread("1")
-    scene.join(thread)
+    harness.join(thread)
     for wrong in (active("9", 0), active("0", 4), active("0", -1)):
         thread.owned = wrong
         with refused(ErrorCode.INVALID_REQUEST):
-            scene.heartbeat(thread)
+            harness.heartbeat(thread)
 
 
 def test_a_full_streams_group_refuses_new_members() -> None:
-    scene = Scene(max_size=1)
-    scene.join(Thread("1"))
+    harness = Harness(max_size=1)
+    harness.join(Thread("1"))
     with refused(ErrorCode.GROUP_MAX_SIZE_REACHED):
-        scene.join(Thread("2"))
+        harness.join(Thread("2"))
 
 
 def test_a_static_member_that_returns_gets_its_tasks_back() -> None:
-    scene = Scene()
+    harness = Harness()
     thread = Thread("1", instance_id="i")
-    scene.join(thread)
+    harness.join(thread)
     again = Thread("2", instance_id="i")
     with refused(ErrorCode.UNRELEASED_INSTANCE_ID):
-        scene.join(again)
-    scene.group.remove_or_keep_static("1", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
-    assert scene.join(again).assigned == active("0", 0, 1, 2, 3)
-    assert list(scene.group.members) == ["2"]
+        harness.join(again)
+    harness.group.remove_or_keep_static("1", "i", LEAVE_GROUP_STATIC_MEMBER_EPOCH)
+    assert harness.join(again).assigned == active("0", 0, 1, 2, 3)
+    assert list(harness.group.members) == ["2"]
 
 
 def test_a_shutdown_request_reaches_all_members_until_the_group_is_empty() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Thread("1"), Thread("2")
-    scene.join(first)
-    scene.join(second)
-    scene.heartbeat(first, shutdown=True)
-    assert [each.code for each in scene.heartbeat(second).statuses] == [StatusCode.SHUTDOWN_APPLICATION]
+    harness.join(first)
+    harness.join(second)
+    harness.heartbeat(first, shutdown=True)
+    assert [each.code for each in harness.heartbeat(second).statuses] == [StatusCode.SHUTDOWN_APPLICATION]
     for thread in (first, second):
-        scene.group.remove_or_keep_static(thread.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
-    assert scene.join(first).statuses == ()
+        harness.group.remove_or_keep_static(thread.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
+    assert harness.join(first).statuses == ()
 
 
 def test_endpoints_list_the_partitions_of_their_members() -> None:
-    scene = Scene(standbys=1, a=2, c=2)
+    harness = Harness(standbys=1, a=2, c=2)
     first = Thread("1", "p", STATEFUL, endpoint=Endpoint("h", 1))
     second = Thread("2", "q", STATEFUL)
-    epochs = [scene.join(first).endpoint_epoch, scene.join(second).endpoint_epoch]
+    epochs = [harness.join(first).endpoint_epoch, harness.join(second).endpoint_epoch]
     assert epochs == [1, 1], "the second has no endpoint"
-    scene.work(first, second)
-    member = scene.group.members["1"]
+    harness.work(first, second)
+    member = harness.group.members["1"]
     own = {role: {task.partition for task in first.owned if task.role is role} for role in TaskRole}
     for role in (TaskRole.ACTIVE, TaskRole.STANDBY):
-        assert scene.group.partitions(member, role) == {"a": sorted(own[role])}
-    before = scene.group.endpoint_epoch
-    scene.group.remove_or_keep_static("1", None, LEAVE_GROUP_MEMBER_EPOCH)
-    assert scene.group.endpoint_epoch == before + 1
+        assert harness.group.partitions(member, role) == {"a": sorted(own[role])}
+    before = harness.group.endpoint_epoch
+    harness.group.remove_or_keep_static("1", None, LEAVE_GROUP_MEMBER_EPOCH)
+    assert harness.group.endpoint_epoch == before + 1
 
 
 def test_commits_need_the_member_epoch_or_tasks_owned_since() -> None:
-    scene = Scene()
+    harness = Harness()
     thread = Thread("1")
-    scene.join(thread)
+    harness.join(thread)
     since = thread.epoch
-    scene.topics.sizes["a"] = 5
-    scene.heartbeat(thread)
+    harness.topics.sizes["a"] = 5
+    harness.heartbeat(thread)
     assert thread.epoch == since + 1
     a = b"a" * 16
-    scene.group.check_commit("1", thread.epoch, 9, [(a, 4)])
-    scene.group.check_commit("1", since, 9, [(a, 0)])
+    harness.group.check_commit("1", thread.epoch, 9, [(a, 4)])
+    harness.group.check_commit("1", since, 9, [(a, 0)])
     for epoch, places in ((since, [(a, 4)]), (since - 1, [(a, 0)]), (thread.epoch + 1, [(a, 0)])):
         with refused(ErrorCode.STALE_MEMBER_EPOCH):
-            scene.group.check_commit("1", epoch, 9, places)
+            harness.group.check_commit("1", epoch, 9, places)
     with refused(ErrorCode.UNSUPPORTED_VERSION):
-        scene.group.check_commit("1", thread.epoch, 8, [])
+        harness.group.check_commit("1", thread.epoch, 8, [])
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        scene.group.check_commit("", -1, 9, [])
-    scene.group.check_fetch(None, -1)
+        harness.group.check_commit("", -1, 9, [])
+    harness.group.check_fetch(None, -1)
     with refused(ErrorCode.STALE_MEMBER_EPOCH):
-        scene.group.check_fetch("1", since)
+        harness.group.check_fetch("1", since)
 
 
 def test_a_new_coordinator_continues_without_a_rebalance() -> None:
-    scene = Scene(standbys=1, a=3, c=3)
+    harness = Harness(standbys=1, a=3, c=3)
     threads = [Thread("1", "p", STATEFUL, "i", Endpoint("h", 1)), Thread("2", "q", STATEFUL)]
     for thread in threads:
-        scene.join(thread)
-    scene.work(*threads)
-    before = scene.group
-    scene.restart()
-    after = scene.group
+        harness.join(thread)
+    harness.work(*threads)
+    before = harness.group
+    harness.restart()
+    after = harness.group
     assert (after.epoch, after.topology, after.validated_topology_epoch) == (
         before.epoch,
         before.topology,
         before.validated_topology_epoch,
     )
-    scene.work(*threads)
+    harness.work(*threads)
     assert after.epoch == before.epoch
-    assert scene.save() == []
+    assert harness.save() == []
 
 
 def test_only_changed_records_are_written() -> None:
-    scene = Scene()
+    harness = Harness()
     first, second = Thread("1"), Thread("2")
-    scene.join(first)
-    assert len(scene.save()) == 6
-    scene.heartbeat(first)
-    assert scene.save() == []
-    scene.join(second)
-    scene.save()
-    scene.group.remove_or_keep_static("2", None, LEAVE_GROUP_MEMBER_EPOCH)
-    assert sum(value is None for _, value in scene.save()) == 3
+    harness.join(first)
+    assert len(harness.save()) == 6
+    harness.heartbeat(first)
+    assert harness.save() == []
+    harness.join(second)
+    harness.save()
+    harness.group.remove_or_keep_static("2", None, LEAVE_GROUP_MEMBER_EPOCH)
+    assert sum(value is None for _, value in harness.save()) == 3
 
 
 def test_changing_the_number_of_standbys_causes_a_rebalance() -> None:
-    scene = Scene(a=1, c=1)
+    harness = Harness(a=1, c=1)
     threads = [Thread("1", "p", STATEFUL), Thread("2", "q", STATEFUL)]
     for thread in threads:
-        scene.join(thread)
-    scene.work(*threads)
-    scene.group.settings = Scene(standbys=1).settings
-    scene.work(*threads)
+        harness.join(thread)
+    harness.work(*threads)
+    harness.group.settings = Harness(standbys=1).settings
+    harness.work(*threads)
     assert sorted(task.role for thread in threads for task in thread.owned) == [TaskRole.ACTIVE, TaskRole.STANDBY]
 
 
 def test_the_group_subscribes_to_its_topologys_inputs() -> None:
-    scene = Scene()
-    assert not scene.group.subscribed("a")
-    scene.join(Thread("1", topology=SIMPLE))
-    assert (scene.group.subscribed("a"), scene.group.subscribed("c")) == (True, False)
+    harness = Harness()
+    assert not harness.group.subscribed("a")
+    harness.join(Thread("1", topology=SIMPLE))
+    assert (harness.group.subscribed("a"), harness.group.subscribed("c")) == (True, False)
 
 
 # ---- the assignor

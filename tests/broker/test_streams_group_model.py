@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from aiokproto.broker.groups.reconciliation import LEAVE_GROUP_MEMBER_EPOCH, MemberState
 from aiokproto.broker.groups.streams.member import TaskRole
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_scene import refused
-from tests.broker.streams_scene import Scene, Thread, subtopology, topology
+from tests.broker.consumer_harness import refused
+from tests.broker.streams_harness import Harness, Thread, subtopology, topology
 
 TOPOLOGY = topology(
     subtopology("0", ["a"], sinks=["r"]),
@@ -28,24 +28,24 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.threads: dict[str, Thread] = {}
         self.ids = count()
-        self.scene = Scene()
+        self.harness = Harness()
 
     @initialize(standbys=st.integers(0, 2))
     def begin(self, standbys: int) -> None:
-        self.scene = Scene(standbys=standbys, a=2, b=3)
+        self.harness = Harness(standbys=standbys, a=2, b=3)
 
     def _call(self, thread: Thread) -> None:
-        known = thread.member_id in self.scene.group.members
+        known = thread.member_id in self.harness.group.members
         if thread.joined and not known:
             with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-                self.scene.heartbeat(thread)
+                self.harness.heartbeat(thread)
             thread.joined, thread.epoch, thread.owned, thread.assigned = False, 0, frozenset(), frozenset()
         elif thread.joined:
-            self.scene.heartbeat(thread)
+            self.harness.heartbeat(thread)
         else:
-            self.scene.join(thread)
-        for name, info in self.scene.group.configured.missing.items():
-            self.scene.topics.sizes[name] = info.partitions
+            self.harness.join(thread)
+        for name, info in self.harness.group.configured.missing.items():
+            self.harness.topics.sizes[name] = info.partitions
 
     @rule(process=st.sampled_from("pqr"))
     @precondition(lambda self: len(self.threads) < 6)
@@ -66,18 +66,18 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.threads)
     def go(self, data: st.DataObject) -> None:
         thread = self.threads.pop(data.draw(st.sampled_from(sorted(self.threads))))
-        if thread.member_id in self.scene.group.members:
-            self.scene.group.remove_or_keep_static(thread.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
+        if thread.member_id in self.harness.group.members:
+            self.harness.group.remove_or_keep_static(thread.member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
 
     @rule(seconds=st.sampled_from([1.0, 20.0, 50.0]))
     def wait(self, seconds: float) -> None:
-        self.scene.wait(seconds)
+        self.harness.wait(seconds)
 
     @rule()
     def move(self) -> None:
-        before = self.scene.group
-        self.scene.restart()
-        after = self.scene.group
+        before = self.harness.group
+        self.harness.restart()
+        after = self.harness.group
         assert (after.epoch, after.assignment_epoch, after.targets, after.topology, after.validated_topology_epoch) == (
             before.epoch,
             before.assignment_epoch,
@@ -97,9 +97,9 @@ class AnyOrder(RuleBasedStateMachine):
                 self._call(thread)
                 thread.owned = thread.assigned
         # A member without heartbeats would block the others until its session expires.
-        for member_id in set(self.scene.group.members) - set(self.threads):
-            self.scene.group.remove_or_keep_static(member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
-        group = self.scene.group
+        for member_id in set(self.harness.group.members) - set(self.threads):
+            self.harness.group.remove_or_keep_static(member_id, None, LEAVE_GROUP_MEMBER_EPOCH)
+        group = self.harness.group
         assert group.state == ("Stable" if self.threads else "Empty")
         held = [task for thread in self.threads.values() for task in thread.owned if task.role is TaskRole.ACTIVE]
         wanted = [(name, index) for name, size in group.configured.tasks.items() for index in range(size)]
@@ -107,7 +107,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_active_twice_or_twice_in_a_process(self) -> None:
-        members = self.scene.group.members.values()
+        members = self.harness.group.members.values()
         held = [(task, each.process_id) for each in members for task in (*each.assigned, *each.pending_revocation)]
         actives = [task for task, _ in held if task.role is TaskRole.ACTIVE]
         assert len(actives) == len(set(actives))
@@ -116,13 +116,13 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def epochs_are_in_order(self) -> None:
-        group = self.scene.group
+        group = self.harness.group
         assert group.epoch >= group.assignment_epoch
         assert all(member.epoch <= group.assignment_epoch for member in group.members.values())
 
     @invariant()
     def only_who_has_to_give_up_something_waits_for_that(self) -> None:
-        for member in self.scene.group.members.values():
+        for member in self.harness.group.members.values():
             assert bool(member.pending_revocation) == (member.state is MemberState.UNREVOKED_PARTITIONS)
 
 

@@ -7,8 +7,8 @@ import pytest
 from aiokproto.broker.groups.streams.member import Topology
 from aiokproto.broker.groups.streams.topology import StatusCode, check, configure
 from aiokproto.error_codes import ErrorCode
-from tests.broker.consumer_scene import Topics, refused
-from tests.broker.streams_scene import subtopology, topology
+from tests.broker.consumer_harness import Topics, refused
+from tests.broker.streams_harness import subtopology, topology
 
 COUNTING = topology(
     subtopology("0", ["a"], sinks=["r"]),

@@ -15,7 +15,7 @@ import pytest
 
 from aiokproto.broker import Cluster
 from tests.broker.kafka_tools import Told, Tools, play, steps
-from tests.broker.settled import leftovers, settle
+from tests.broker.propagation import leftovers, settle
 from tests.kafka.cluster import KafkaCluster
 from tests.patience import PATIENCE
 

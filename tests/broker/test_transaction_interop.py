@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Broker, Cluster
-from tests.broker.test_guests import SECONDS
-from tests.java import judge
+from tests.broker.test_third_party_clients import SECONDS
+from tests.java import generated_vectors
 from tests.patience import PATIENCE
 from tools.setup.project import MESSAGES_RELEASES, kafka_jars, messages_jars
 from tools.setup.system import find_java
 
-MOVER = Path(judge.__file__).parent / "transactions" / "Mover.java"
+MOVER = Path(generated_vectors.__file__).parent / "transactions" / "Mover.java"
 
 ROUNDS = 4
 EACH = 25

@@ -1,11 +1,11 @@
-"""Where a release of Kafka is not the judge: what was renamed, renumbered or redefined, and what neither release knows.
+"""Exceptions to the comparison with Java: what a release renamed, renumbered or redefined, and what neither has.
 
 Each entry is checked to be needed still.
 """
 
 from __future__ import annotations
 
-from tests.java.judge import Vector
+from tests.java.generated_vectors import Vector
 
 OLD_NAMES: dict[str, str] = {
     "ListClientMetricsResourcesRequest": "ListConfigResourcesRequest",
@@ -51,7 +51,7 @@ UNKNOWN_TO_JAVA: dict[str, str] = {
     "RemoveFeatureLevelRecord": "0",  # gone since 3.3
     "ShareGroupPartitionMetadataValue": "0",  # the form of 4.0; 3.9 had another
 }
-"""Message → versions that no vector judges."""
+"""Message → versions without a vector."""
 
 
 def name_here(vector: Vector) -> str:

@@ -14,7 +14,7 @@ from aiokproto.codec.schema import Message, Versions
 from aiokproto.errors import DecodeError
 from tests.codec.fill import all_messages, all_versions
 from tests.figures import LINES
-from tests.java import exceptions, judge
+from tests.java import exceptions, generated_vectors
 from tests.java.compare import Comparison, to_be_seen, unknown_tags
 from tools.setup.project import MESSAGES_RELEASES
 
@@ -22,21 +22,21 @@ from tools.setup.project import MESSAGES_RELEASES
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
 Seen = dict[int, set[tuple[str, str]]]
-Vectors = dict[str, list[judge.Vector]]
+Vectors = dict[str, list[generated_vectors.Vector]]
 
 
 @pytest.fixture(scope="session")
-def verdict(request: pytest.FixtureRequest) -> judge.Verdict:
-    made = judge.ask(request.config.option.java_seeds)
-    request.config.stash[LINES].extend(f"judged by Java, {line}" for line in figures(made))
+def generated(request: pytest.FixtureRequest) -> generated_vectors.Generated:
+    made = generated_vectors.generate(request.config.option.java_seeds)
+    request.config.stash[LINES].extend(f"compared with Java: {line}" for line in figures(made))
     return made
 
 
 @pytest.fixture(scope="session")
-def vectors(verdict: judge.Verdict) -> Vectors:
-    """Those that judge a message, by its name here."""
+def vectors(generated: generated_vectors.Generated) -> Vectors:
+    """Vectors by the name of our message."""
     by_name = defaultdict(list)
-    for vector in verdict.vectors:
+    for vector in generated.vectors:
         if not exceptions.is_redefined(vector):
             by_name[exceptions.name_here(vector)].append(vector)
     return by_name
@@ -46,26 +46,26 @@ def numbers(versions: Versions) -> range:
     return range(versions.lowest, versions.highest + 1)
 
 
-def figures(verdict: judge.Verdict) -> Iterator[str]:
+def figures(generated: generated_vectors.Generated) -> Iterator[str]:
     ours = {(key, version) for key in registry.api_keys() for version in numbers(registry.request(key).versions)}
-    judged = {(row.api_key, row.version) for row in verdict.headers}
+    covered = {(row.api_key, row.version) for row in generated.headers}
     for release in MESSAGES_RELEASES:
-        pairs = {(row.api_key, row.version) for row in verdict.headers if row.release == release}
+        pairs = {(row.api_key, row.version) for row in generated.headers if row.release == release}
         keys = len({key for key, _ in pairs})
         yield f"Kafka {release}: {keys} ApiKeys, {len(pairs)} pairs of request and response"
-    yield f"together: {len({key for key, _ in judged & ours})} of {len(registry.api_keys())} ApiKeys"
-    yield f"pairs: {len(judged & ours)} of {len(ours)} known to Java, {len(ours - judged)} declared from facts alone"
+    yield f"together: {len({key for key, _ in covered & ours})} of {len(registry.api_keys())} ApiKeys"
+    yield f"pairs: {len(covered & ours)} of {len(ours)} known to Java, {len(ours - covered)} declared from facts alone"
     versions = {
         (exceptions.name_here(vector), exceptions.version_here(vector))
-        for vector in verdict.vectors
+        for vector in generated.vectors
         if not exceptions.is_redefined(vector)
     }
     yield f"message-versions: {len(versions)} of {len(all_versions())}"
-    styles = Counter(vector.style.rstrip("0123456789") for vector in verdict.vectors)
-    yield f"vectors: {len(verdict.vectors)} ({', '.join(f'{count} {style}' for style, count in styles.items())})"
+    styles = Counter(vector.style.rstrip("0123456789") for vector in generated.vectors)
+    yield f"vectors: {len(generated.vectors)} ({', '.join(f'{count} {style}' for style, count in styles.items())})"
 
 
-def faults(vector: judge.Vector, seen: Seen, *, without: str | None = None) -> list[str]:
+def faults(vector: generated_vectors.Vector, seen: Seen, *, without: str | None = None) -> list[str]:
     """What is not as Java has it. ``without``: one of the fields' old names that is not to be understood."""
     message, version = registry.lookup(exceptions.name_here(vector)), exceptions.version_here(vector)
     try:
@@ -92,19 +92,19 @@ def test_every_value_is_the_one_java_wrote(message: type[Message], vectors: Vect
 
 
 def test_java_knows_every_version_but_the_listed(vectors: Vectors) -> None:
-    judged = {(name, exceptions.version_here(vector)) for name, found in vectors.items() for vector in found}
+    covered = {(name, exceptions.version_here(vector)) for name, found in vectors.items() for vector in found}
     listed = {(name, v) for name, text in exceptions.UNKNOWN_TO_JAVA.items() for v in numbers(Versions.parse(text))}
     ours = {(message.__name__, version) for message, version in all_versions()}
-    assert ours - judged == listed
+    assert ours - covered == listed
 
 
 def test_every_version_that_java_knows_is_here(vectors: Vectors) -> None:
-    judged = {(name, exceptions.version_here(vector)) for name, found in vectors.items() for vector in found}
-    assert judged - {(message.__name__, version) for message, version in all_versions()} == set()
+    covered = {(name, exceptions.version_here(vector)) for name, found in vectors.items() for vector in found}
+    assert covered - {(message.__name__, version) for message, version in all_versions()} == set()
 
 
-def test_every_exception_is_needed(verdict: judge.Verdict) -> None:
-    old = [vector for vector in verdict.vectors if vector.release.startswith("3.")]
+def test_every_exception_is_needed(generated: generated_vectors.Generated) -> None:
+    old = [vector for vector in generated.vectors if vector.release.startswith("3.")]
     assert set(exceptions.OLD_NAMES) <= {vector.name for vector in old}
     assert {vector.name for vector in old if exceptions.is_redefined(vector) and faults(vector, {})} == set(
         exceptions.REDEFINED
@@ -117,9 +117,9 @@ def test_every_exception_is_needed(verdict: judge.Verdict) -> None:
     assert not [name for name, v in renumbered if v in registry.lookup(name).versions]
 
 
-def test_header_versions_are_those_of_java(verdict: judge.Verdict) -> None:
-    assert verdict.headers
-    for row in verdict.headers:
+def test_header_versions_are_those_of_java(generated: generated_vectors.Generated) -> None:
+    assert generated.headers
+    for row in generated.headers:
         request, response = registry.request(row.api_key), registry.response(row.api_key)
         ours = request.header_version(row.version), response.header_version(row.version)
         assert ours == (row.request, row.response), row

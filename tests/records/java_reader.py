@@ -1,4 +1,4 @@
-"""Kafka's own code as a judge of record sets: ``java/RecordSets.java``, compiled against the jars that are there."""
+"""Record sets as Kafka's code reads and writes them: ``java/RecordSets.java``, compiled against the fetched jars."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def classes_of(jar: Path) -> set[str]:
         return set(classes.namelist())
 
 
-class Judge:
+class JavaRecords:
     """The program, compiled for one release."""
 
     def __init__(self, jar: Path, folder: Path) -> None:

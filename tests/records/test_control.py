@@ -190,5 +190,5 @@ def test_damage_in_a_control_batch_names_its_offset_and_record() -> None:
 @pytest.mark.parametrize("magic", [0, 2])
 def test_records_of_users_are_no_control_records(magic: int) -> None:
     (batch,) = decode(encode([BatchRecord(0, 1, b"\0\0\0\0", b"\0\0")], magic=magic, base_offset=8))
-    with pytest.raises(InvalidRecordError, match="offset 8 is no control batch"):
+    with pytest.raises(InvalidRecordError, match="offset 8 is not a control batch"):
         control_records(batch)

@@ -32,7 +32,7 @@ from aiokproto.records import (
 )
 from aiokproto.records.patch import clear_producer, restamp, set_leader_epoch
 from aiokproto.types import TimestampType
-from tests.records.java_reader import Judge, client_jars, described, same
+from tests.records.java_reader import JavaRecords, client_jars, described, same
 from tests.records.strategies import BASE_TIMESTAMP
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
@@ -69,14 +69,14 @@ CONTROL = {
 
 
 @pytest.fixture(scope="module", params=client_jars(), ids=lambda jar: jar.stem)
-def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Judge:
+def java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> JavaRecords:
     """One for each release of Kafka whose jars are there."""
-    return Judge(request.param, tmp_path_factory.mktemp("judge"))
+    return JavaRecords(request.param, tmp_path_factory.mktemp("java"))
 
 
 @pytest.fixture(scope="module")
-def written(judge: Judge) -> dict[str, tuple[bytes, list[str]]]:
-    return judge.written()
+def written(java: JavaRecords) -> dict[str, tuple[bytes, list[str]]]:
+    return java.written()
 
 
 def test_what_java_writes_is_read(written: dict[str, tuple[bytes, list[str]]]) -> None:
@@ -86,9 +86,9 @@ def test_what_java_writes_is_read(written: dict[str, tuple[bytes, list[str]]]) -
     assert same(written, ours, javas) == {}
 
 
-def test_what_we_write_is_read_by_java(judge: Judge) -> None:
+def test_what_we_write_is_read_by_java(java: JavaRecords) -> None:
     sets = {**plain_sets(), **producer_sets()}
-    javas = judge.read(sets)
+    javas = java.read(sets)
     assert all(any(line.startswith("record ") for line in lines) for lines in javas.values())
     assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
 
@@ -117,19 +117,19 @@ def test_control_records_of_java(written: dict[str, tuple[bytes, list[str]]]) ->
         assert encode_control(*records, **CONTROL_BATCH, **producer_of(records)) == data
 
 
-def test_control_records_that_java_reads(judge: Judge) -> None:
+def test_control_records_that_java_reads(java: JavaRecords) -> None:
     """Every value, by the classes with which Java itself reads control records."""
     sets = {
         name: bytes(encode_control(*records, **CONTROL_BATCH, **producer_of(records)))
         for name, records in CONTROL.items()
     }
-    javas = judge.read(sets)
+    javas = java.read(sets)
     said = {name: [line for line in lines if line.startswith("control ")] for name, lines in javas.items()}
     assert {name: len(lines) for name, lines in said.items()} == {name: len(one) for name, one in CONTROL.items()}
     assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
 
 
-def test_batches_with_a_delete_horizon(judge: Judge, written: dict[str, tuple[bytes, list[str]]]) -> None:
+def test_batches_with_a_delete_horizon(java: JavaRecords, written: dict[str, tuple[bytes, list[str]]]) -> None:
     """Timestamps are kept, told relative to the horizon; uncompressed, the bytes are those of Java."""
     horizon = BASE_TIMESTAMP + 86_400_000
     sets: dict[str, bytes] = {}
@@ -150,14 +150,14 @@ def test_batches_with_a_delete_horizon(judge: Judge, written: dict[str, tuple[by
         sets[f"delete-horizon-together-{codec}"] = bytes(batch)
     plain = "delete-horizon-together-none"
     assert sets[plain] == written[plain][0]
-    javas = judge.read(sets)
+    javas = java.read(sets)
     assert all(f"horizon={horizon} " in lines[0] for lines in javas.values())
     assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
     # The size is that of a codec's own library.
     assert {name: lines[1:] for name, lines in javas.items()} == {name: written[name][1][1:] for name in sets}
 
 
-def test_batches_whose_origin_is_forgotten(judge: Judge, written: dict[str, tuple[bytes, list[str]]]) -> None:
+def test_batches_whose_origin_is_forgotten(java: JavaRecords, written: dict[str, tuple[bytes, list[str]]]) -> None:
     """Of all that Java writes: the records are those that were there, by its own reading, and nothing else is left."""
     sets: dict[str, bytes] = {}
     for name, (data, _) in written.items():
@@ -167,7 +167,7 @@ def test_batches_whose_origin_is_forgotten(judge: Judge, written: dict[str, tupl
             changed = bytearray(data)
             clear_producer(changed, 0)
             sets[name] = bytes(changed)
-    javas = judge.read(sets)
+    javas = java.read(sets)
     assert any("horizon" in name for name in sets)
     assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
     assert all("producer=-1/-1/-1/-1 txn=false control=false epoch=-1 horizon=none" in javas[name][0] for name in sets)

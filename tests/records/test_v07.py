@@ -157,9 +157,9 @@ def test_any_payload_raises_only_our_errors(payload: bytes, attributes: int) -> 
     [
         (v07(b"a", crc=1), "checksum"),
         (b"\0\0\0\x05\x01" + bytes(5), "length 5"),
-        (b"\0\0\0\x20\x02" + bytes(40), "magic 2"),
+        (b"\0\0\0\x20\x02" + bytes(40), "magic is 2"),
         (b"\xff\xff\xff\xff\x00" + bytes(5), "length -1"),
-        (v07(b"a", attributes=3), "codec 3"),
+        (v07(b"a", attributes=3), "codec is 3"),
         (v07_set(v07(b"a", crc=1)), "inside at byte 0: checksum"),
         (v07_set(v07(b"a"), v07(b"a", crc=1)), "inside at byte 11: checksum"),
         (v07_set(v07_set(v07(b"a"), v07(b"a", crc=1))), "inside at byte 11: checksum"),

@@ -22,7 +22,7 @@ def accelerator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(project, "ROOT", tmp_path)
     monkeypatch.setattr(project, "VENV", tmp_path)
     monkeypatch.setattr(project, "PYTHON", Path(sys.executable))
-    monkeypatch.setattr(project, "ACCELERATOR", tmp_path)
+    monkeypatch.setattr(project, "PACKAGE", tmp_path)
     monkeypatch.delenv("AIOKPROTO_PURE", raising=False)
     for name in ("pyproject.toml", "setup.py"):
         (tmp_path / name).touch()

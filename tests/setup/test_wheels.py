@@ -47,7 +47,7 @@ def test_the_pure_wheel_needs_nothing_of_the_machine(built: dict[Kind, Path]) ->
 
 
 def small_project(folder: Path) -> Path:
-    for name in ("aiokproto/__init__.py", "aiokproto/py.typed", "aiokproto/accelerator/reading.pyx"):
+    for name in ("aiokproto/__init__.py", "aiokproto/py.typed", "aiokproto/records/_record.pyx"):
         path = folder / "src" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -55,8 +55,8 @@ def small_project(folder: Path) -> Path:
 
 
 WHEEL = {"aiokproto/__init__.py", "aiokproto/py.typed"}
-READING = f"aiokproto/accelerator/reading.{COMPILED}"
-SOURCE = {f"src/{name}" for name in (*WHEEL, "aiokproto/accelerator/reading.pyx")} | {
+RECORD = f"aiokproto/records/_record.{COMPILED}"
+SOURCE = {f"src/{name}" for name in (*WHEEL, "aiokproto/records/_record.pyx")} | {
     *("pyproject.toml", "setup.py", "README.md", "LICENSE", "CHANGELOG.md")
 }
 
@@ -65,20 +65,20 @@ SOURCE = {f"src/{name}" for name in (*WHEEL, "aiokproto/accelerator/reading.pyx"
     ("kind", "names", "expected"),
     [
         (Kind.PURE, WHEEL, []),
-        (Kind.COMPILED, {*WHEEL, READING}, []),
+        (Kind.COMPILED, {*WHEEL, RECORD}, []),
         (Kind.SOURCE, SOURCE, []),
         (Kind.PURE, WHEEL - {"aiokproto/py.typed"}, ["aiokproto/py.typed is missing"]),
-        (Kind.PURE, {*WHEEL, READING}, [f"{READING} does not belong there"]),
-        (Kind.PURE, {*WHEEL, "a/reading.pyx"}, ["a/reading.pyx does not belong there"]),
-        (Kind.COMPILED, WHEEL, ["aiokproto/accelerator/reading is not compiled"]),
-        (Kind.COMPILED, {*WHEEL, READING, "a/reading.c"}, ["a/reading.c does not belong there"]),
+        (Kind.PURE, {*WHEEL, RECORD}, [f"{RECORD} does not belong there"]),
+        (Kind.PURE, {*WHEEL, "a/_record.pyx"}, ["a/_record.pyx does not belong there"]),
+        (Kind.COMPILED, WHEEL, ["aiokproto/records/_record is not compiled"]),
+        (Kind.COMPILED, {*WHEEL, RECORD, "a/_record.c"}, ["a/_record.c does not belong there"]),
         (Kind.SOURCE, SOURCE - {"setup.py"}, ["setup.py is missing"]),
         (
             Kind.SOURCE,
-            SOURCE - {"src/aiokproto/accelerator/reading.pyx"},
-            ["src/aiokproto/accelerator/reading.pyx is missing"],
+            SOURCE - {"src/aiokproto/records/_record.pyx"},
+            ["src/aiokproto/records/_record.pyx is missing"],
         ),
-        (Kind.SOURCE, {*SOURCE, "src/a/reading.so"}, ["src/a/reading.so does not belong there"]),
+        (Kind.SOURCE, {*SOURCE, "src/a/_record.so"}, ["src/a/_record.so does not belong there"]),
     ],
 )
 def test_what_is_wrong_with_a_distribution_is_named(

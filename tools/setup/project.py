@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache"
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
-ACCELERATOR = ROOT / "src" / "aiokproto" / "accelerator"
+PACKAGE = ROOT / "src" / "aiokproto"
 POM = ROOT / "tests" / "kafka" / "pom.xml"
 TOOLS_POM = ROOT / "tests" / "kafka" / "tools" / "pom.xml"
 MESSAGES_POM = ROOT / "tests" / "java" / "pom.xml"
@@ -122,10 +122,10 @@ def compile_accelerator() -> None:
 
 
 def outdated_modules() -> list[Path]:
-    """The compiled modules that are not there, or are older than what they are made of."""
+    """Return the compiled modules that do not exist, or are older than their sources."""
     suffix = python_config(PYTHON, "EXT_SUFFIX")
-    shared = [path.stat().st_mtime for path in ACCELERATOR.glob("*.pxd")]
-    made = {source.with_name(source.stem + suffix): source.stat().st_mtime for source in ACCELERATOR.glob("*.pyx")}
+    shared = [path.stat().st_mtime for path in PACKAGE.rglob("*.pxd")]
+    made = {source.with_name(source.stem + suffix): source.stat().st_mtime for source in PACKAGE.rglob("*.pyx")}
     return [module for module, source in sorted(made.items()) if _older(module, max(source, *shared, 0))]
 
 

@@ -7,7 +7,6 @@ import zipfile
 from enum import Enum
 from pathlib import Path, PurePosixPath
 
-ACCELERATOR = "aiokproto/accelerator"
 SOURCES = (".pxd", ".pyx")
 COMPILED = (".so", ".pyd")
 GENERATED = (".c", ".cpp", ".o")
@@ -71,6 +70,6 @@ def _unwanted(kind: Kind) -> tuple[str, ...]:
 
 
 def _not_compiled(names: set[str], src: Path) -> list[str]:
-    compiled = {PurePosixPath(name).name.partition(".")[0] for name in names if PurePosixPath(name).suffix in COMPILED}
-    sources = {path.stem for path in (src / ACCELERATOR).glob("*.pyx")}
-    return [f"{ACCELERATOR}/{name} is not compiled" for name in sorted(sources - compiled)]
+    compiled = {name.partition(".")[0] for name in names if PurePosixPath(name).suffix in COMPILED}
+    sources = {path.relative_to(src).with_suffix("").as_posix() for path in src.rglob("*.pyx")}
+    return [f"{name} is not compiled" for name in sorted(sources - compiled)]

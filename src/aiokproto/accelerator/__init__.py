@@ -1,17 +1,17 @@
 """The seam between the pure Python of the hot paths and their compiled twins.
 
-A function or class marked ``@twin(...)`` is the definition: what is read, type-checked and documented. Where the
-accelerator was compiled, its twin of the same name takes its place, and does the same in less time. The environment
-variable ``AIOKPROTO_PURE`` (anything but empty or ``0``) turns that off.
+A function or class marked with :func:`twin` is the definition: it is read, type-checked and documented. Its compiled
+form has the same name, in the module of the same name with a leading underscore (``records/crc.py`` and
+``records/_crc.pyx``), and replaces it where that module was compiled. The environment variable ``AIOKPROTO_PURE``
+(anything but empty or ``0``) turns that off. This package holds what several compiled modules share.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 from importlib import import_module
 
-# The name is what type checkers go by; importing typing would take longer than all of this.
+# Type checkers go by the name; importing typing would take longer than the rest of this module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -19,66 +19,90 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, TypeVar
 
-    T = TypeVar("T")
+    T = TypeVar("T", bound=Callable[..., Any])
 
 accelerated: bool
-"""Whether the accelerator is in use: it was compiled, it can be loaded, and ``AIOKPROTO_PURE`` does not turn it off."""
+"""Whether every compiled form is in use: all were compiled and can be loaded, and ``AIOKPROTO_PURE`` is not set."""
+
+COMPILED = (
+    "aiokproto._types",
+    "aiokproto.accelerator.awaiting",
+    "aiokproto.accelerator.views",
+    "aiokproto.codec._frames",
+    "aiokproto.consumer._delivery",
+    "aiokproto.producer._appender",
+    "aiokproto.producer._delivery",
+    "aiokproto.producer._outcome",
+    "aiokproto.producer._partitioner",
+    "aiokproto.producer._queue",
+    "aiokproto.records._columns",
+    "aiokproto.records._crc",
+    "aiokproto.records._record",
+    "aiokproto.records._rows",
+    "aiokproto.records._scan",
+    "aiokproto.records._writer",
+)
+"""All compiled modules, listed because a module that was not compiled looks like one that never existed."""
 
 _on = os.environ.get("AIOKPROTO_PURE", "") in ("", "0")
 _FUNCTION = type(lambda: None)
 _forms: dict[tuple[str, str], dict[str, Any]] = {}
+_pure_classes: dict[type, type] = {}
 
 
-def twin(module: str) -> Callable[[T], T]:
-    """Mark a function or class as one with a compiled twin, and put that in its place where there is one.
-
-    Args:
-        module: The module of this package that has the twin, under the same name.
-    """
-
-    def choose(pure: Any) -> Any:
-        forms = _forms[pure.__module__, pure.__name__] = {"pure": pure}
-        compiled = getattr(_load(module), pure.__name__, None)
-        if compiled is not None:
-            forms["compiled"] = compiled
-            _document(compiled, pure)
-        return compiled or pure
-
-    return choose
+def twin(pure: T) -> T:
+    """Return the compiled form of a function or class, or ``pure`` where there is none. Used as a decorator."""
+    forms = _forms[pure.__module__, pure.__name__] = {"pure": pure}
+    package, _, module = pure.__module__.rpartition(".")
+    compiled = getattr(_load(f"{package}._{module}"), pure.__name__, None)
+    if compiled is None:
+        return pure
+    forms["compiled"] = compiled
+    _describe(compiled, pure)
+    chosen: T = compiled
+    return chosen
 
 
-def _document(compiled: Any, pure: Any) -> None:
-    """Say of the compiled form, and of its public methods, what is written once, at the pure one."""
-    if not isinstance(compiled, type):
-        compiled.__doc__ = pure.__doc__
-        return
-    # What a type of C says of itself cannot be assigned. Where it says nothing, its dictionary is asked, of which only
-    # the collector of garbage gives out more than a view.
-    gc.get_referents(compiled.__dict__)[0].update(__doc__=pure.__doc__, __signature__=_Signature(compiled, pure))
-    for name, method in vars(pure).items():
-        if not name.startswith("_") and isinstance(method, _FUNCTION):
-            twin = getattr(compiled, name)
-            twin.__doc__, twin.__annotations__ = method.__doc__, method.__annotations__
+def _describe(compiled: Any, pure: Any) -> None:
+    """Give the compiled form what is written only once: names, docstrings and annotations."""
+    if isinstance(compiled, type):
+        _pure_classes[compiled] = pure
+        for name, method in vars(pure).items():
+            if isinstance(method, _FUNCTION) and not name.startswith("_"):
+                _describe_function(getattr(compiled, name), method)
+    else:
+        _describe_function(compiled, pure)
 
 
-class _Signature:
-    """What :func:`inspect.signature` asks a class for, found when it is asked for: importing inspect takes long."""
+def _describe_function(compiled: Any, pure: Any) -> None:
+    for name in ("__module__", "__qualname__", "__doc__", "__annotations__"):
+        setattr(compiled, name, getattr(pure, name))
 
-    def __init__(self, compiled: type, pure: type) -> None:
-        self._compiled = compiled
-        self._pure = pure
+
+class Documentation:
+    """The docstring of a compiled class: that of its pure form. Stands in the class body as ``__doc__``."""
+
+    def __get__(self, instance: object, owner: type) -> str | None:
+        return getattr(_pure_classes.get(owner), "__doc__", None)
+
+
+class Signature:
+    """What :func:`inspect.signature` finds for a compiled class. Stands in the class body as ``__signature__``."""
 
     def __get__(self, instance: object, owner: type) -> Any:
-        if owner is not self._compiled:
-            # Of a subclass, which has its own.
-            raise AttributeError("__signature__")
-        from inspect import signature
+        for base in owner.__mro__:
+            pure = _pure_classes.get(base)
+            # A subclass with an `__init__` of its own has the signature of that.
+            if pure is not None and owner.__init__ is base.__init__:  # type: ignore[misc]
+                # Importing inspect takes long, and most programs never look here.
+                from inspect import signature
 
-        return signature(self._pure)
+                return signature(pure)
+        raise AttributeError("__signature__")
 
 
 def forms(module: str, name: str) -> dict[str, Any]:
-    """Both forms of what ``module`` marks as `twin`: ``"pure"``, and ``"compiled"`` where that is in use.
+    """Return both forms of what ``module`` marks as `twin`: ``"pure"``, and ``"compiled"`` where that is in use.
 
     Raises:
         LookupError: ``module`` marks nothing of that name.
@@ -90,16 +114,29 @@ def forms(module: str, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def _load(module: str) -> ModuleType | None:
-    """A compiled module, or None. One that is there but cannot be loaded turns off all that is not loaded yet."""
+def twins() -> list[tuple[str, str]]:
+    """Return module and name of everything that is marked as `twin`."""
+    for name in COMPILED:
+        package, _, module = name.rpartition(".")
+        if module.startswith("_"):
+            import_module(f"{package}.{module[1:]}")
+    return sorted(_forms)
+
+
+def pure_form(module: str, name: str) -> Any:
+    """Return the pure form alone: compiled code calls it for input that is unusual, or wrong."""
+    return forms(module, name)["pure"]
+
+
+def _load(name: str) -> ModuleType | None:
+    """Return a compiled module, or None. One that exists but cannot be loaded turns off all that is not loaded yet."""
     global _on
     if not _on:
         return None
-    name = f"{__name__}.{module}"
     try:
         return import_module(name)
-    except Exception as error:  # noqa: BLE001 - what an extension of another build raises is anything but foreseeable
-        # One that was never compiled is nothing to speak of.
+    except Exception as error:  # noqa: BLE001 - an extension of another build can raise anything
+        # A module that was never compiled is no fault.
         if not (isinstance(error, ModuleNotFoundError) and error.name == name):
             import logging
 
@@ -109,10 +146,7 @@ def _load(module: str) -> ModuleType | None:
 
 
 def __getattr__(name: str) -> bool:
-    """Find out whether the accelerator is in use only when that is asked: all of it has to be loaded to know."""
+    """Return ``accelerated``. It is computed on demand, because all compiled modules have to be loaded for it."""
     if name != "accelerated":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pkgutil import iter_modules
-
-    loaded = [_load(entry.name) for entry in iter_modules(__path__)]
-    return bool(loaded) and None not in loaded
+    return None not in [_load(module) for module in COMPILED]

@@ -132,7 +132,7 @@ def response_correlation_id(frame: Buffer) -> int:
     return int(correlation_id)
 
 
-@twin("buffers")
+@twin
 def frame_buffer(size: int) -> memoryview:
     """A buffer for a frame that is announced with ``size`` bytes: all of it is written before any is read.
 

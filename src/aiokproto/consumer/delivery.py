@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Current = Record | FetchedBatch | list[Record] | None
 
 
-@twin("handing")
+@twin
 class DeliveryState:
     """The records that can be delivered now, and the ones that the application is processing.
 
@@ -33,7 +33,7 @@ class DeliveryState:
         self.current: Current = None
 
 
-@twin("handing")
+@twin
 class RecordIterator:
     """Delivers one record after the other."""
 

@@ -18,16 +18,16 @@ from aiokproto.errors import (
 from aiokproto.failures.action import Action, Row, Rows, Table, otherwise, rows
 
 COMMON: Rows = {
-    Code.NONE: Row(Action.ACCEPT, "it worked"),
+    Code.NONE: Row(Action.ACCEPT, "the request succeeded"),
     ClientClosedError: Row(Action.STOP, "the client is closed"),
     AuthenticationError: Row(Action.STOP, "retries cannot succeed, and can lock the account"),
     NotKafkaError: Row(Action.REFRESH_METADATA, "the address may belong to another server by now"),
     BrokerConnectionError: Row(Action.REFRESH_METADATA, "the broker may be back, or another has taken over"),
     DeadlineError: Row(Action.REFRESH_METADATA, "the broker may be dead, and its partitions have other leaders"),
-    UnsupportedVersionError: Row(Action.FAIL, "the broker's versions stay; its other APIs can be used"),
-    ResponseTooLargeError: Row(Action.FAIL, "the same request gets the same answer"),
-    CorruptRecordError: Row(Action.FAIL, "the records are damaged where they are stored"),
-    DecodeError: Row(Action.FAIL, "the same request gets the same answer"),
+    UnsupportedVersionError: Row(Action.FAIL, "a retry meets the same versions; other APIs can still be used"),
+    ResponseTooLargeError: Row(Action.FAIL, "the same request gets the same response"),
+    CorruptRecordError: Row(Action.FAIL, "the stored records are damaged"),
+    DecodeError: Row(Action.FAIL, "the same request gets the same response"),
     KafkaError: Row(Action.FAIL, "the error is in the call, so a retry fails again"),
     BaseException: Row(Action.STOP, "a cancelled task or a bug: the client's state is unknown"),
 }
@@ -37,14 +37,14 @@ COORDINATOR_MOVED = rows(
 )
 COORDINATOR_LOST = rows(
     Action.FIND_COORDINATOR,
-    "another broker takes over from a coordinator that is dead",
+    "if the coordinator is down, another broker takes over",
     BrokerConnectionError,
     DeadlineError,
     NotKafkaError,
 )
 COORDINATED: Rows = {**COORDINATOR_MOVED, **COORDINATOR_LOST}
 
-# Java raises these from the call that meets them, or not at all; a client whose tasks meet them has no such call.
+# Java raises these from the call that sent the request. Here a task of the client has sent it: there is no such call.
 NO_SUCH_API = rows(
     Action.STOP,
     "the broker lacks an API that the client needs",
@@ -56,7 +56,7 @@ REQUEST = Table(
     {
         **COORDINATOR_MOVED,
         Code.NOT_CONTROLLER: Row(Action.REFRESH_METADATA, "the controller has moved"),
-        # Kafka's flags call it retriable, but a retry can only return it again.
+        # Retriable by Kafka's classification, but a retry can only return it again.
         Code.ELECTION_NOT_NEEDED: Row(Action.ACCEPT, "the partition has the preferred leader already"),
         # The caller manages the fetch or share session.
         **rows(
@@ -68,11 +68,11 @@ REQUEST = Table(
             Code.SHARE_SESSION_NOT_FOUND,
             Code.INVALID_SHARE_SESSION_EPOCH,
         ),
-        **otherwise(Action.FAIL, "the broker refuses this request"),
+        **otherwise(Action.FAIL, "the broker rejects this request"),
     },
     when=(("coordinated", COORDINATED),),
 )
-"""Requests of ``Client.request``, and those without a table of their own. Java's admin client retries the same."""
+"""``Client.request``, and APIs without a table of their own. Java's admin client retries the same error codes."""
 
 METADATA = Table(
     {
@@ -113,14 +113,12 @@ FIND_COORDINATOR = Table(
     {
         **rows(
             Action.BACKOFF,
-            "there is none yet: its partition has no leader, or the internal topic is being created",
+            "no coordinator yet: its partition has no leader, or the internal topic is being created",
             Code.COORDINATOR_NOT_AVAILABLE,
             Code.NOT_COORDINATOR,
         ),
-        Code.TRANSACTION_ABORTABLE: Row(Action.ABORT_TRANSACTION, "the broker says so"),
-        **otherwise(Action.FAIL, "the group or transactional id may not be used"),
+        Code.TRANSACTION_ABORTABLE: Row(Action.ABORT_TRANSACTION, "the broker requires an abort (KIP-890)"),
+        **otherwise(Action.FAIL, "the client may not use the group or transactional id"),
     },
-    when=(
-        ("transactional", otherwise(Action.STOP, "a transactional producer without its coordinator can do nothing")),
-    ),
+    when=(("transactional", otherwise(Action.STOP, "a transactional producer cannot work without its coordinator")),),
 )

@@ -13,18 +13,18 @@ from aiokproto.errors import (
 from aiokproto.failures.action import Action, Row, Rows, Table, otherwise, rows
 from aiokproto.failures.common import NO_SUCH_API
 
-_PASSING: Rows = {
-    # Java waits only. But a topic that was deleted and created again, on brokers without topic ids, starts at epoch 0:
-    # only fresh metadata ends that.
-    Code.UNKNOWN_LEADER_EPOCH: Row(Action.REFRESH_METADATA, "the broker, or the client, has not heard of an election"),
-    Code.UNKNOWN_SERVER_ERROR: Row(Action.BACKOFF, "trouble of the broker's own; Java too reads on"),
+_TRANSIENT: Rows = {
+    # Java only waits. But without topic ids (before Kafka 2.8), a topic that was deleted and created again starts at
+    # epoch 0, and only fresh metadata brings the client back to that.
+    Code.UNKNOWN_LEADER_EPOCH: Row(Action.REFRESH_METADATA, "the broker or the client has missed an election"),
+    Code.UNKNOWN_SERVER_ERROR: Row(Action.BACKOFF, "an internal error of the broker; Java retries too"),
 }
-_STORED = rows(Action.FAIL, "the broker finds its log damaged: it will again", Code.CORRUPT_MESSAGE)
+_STORED = rows(Action.FAIL, "the broker's log is damaged, and stays so", Code.CORRUPT_MESSAGE)
 
 FETCH = Table(
     {
         **NO_SUCH_API,
-        **_PASSING,
+        **_TRANSIENT,
         **_STORED,
         **rows(
             Action.NEW_SESSION,
@@ -33,11 +33,11 @@ FETCH = Table(
             Code.INVALID_FETCH_SESSION_EPOCH,
             Code.FETCH_SESSION_TOPIC_ID_ERROR,
         ),
-        Code.OFFSET_OUT_OF_RANGE: Row(Action.RESET_OFFSET, "the leader's log begins later or ends earlier"),
-        Code.FENCED_LEADER_EPOCH: Row(Action.VALIDATE_OFFSET, "there was an election, which may have cut the log"),
-        # Java refreshes its metadata; but the leader is right, only its high watermark is behind.
-        Code.OFFSET_NOT_AVAILABLE: Row(Action.BACKOFF, "a new leader does not know yet how far followers are"),
-        ResponseTooLargeError: Row(Action.STOP, "every further answer would be too large as well"),
+        Code.OFFSET_OUT_OF_RANGE: Row(Action.RESET_OFFSET, "the leader's log starts later or ends earlier"),
+        Code.FENCED_LEADER_EPOCH: Row(Action.VALIDATE_OFFSET, "an election may have truncated the log"),
+        # Java refreshes its metadata, but the leader is the right one: only its high watermark is behind (KIP-207).
+        Code.OFFSET_NOT_AVAILABLE: Row(Action.BACKOFF, "a new leader's high watermark is still behind"),
+        ResponseTooLargeError: Row(Action.STOP, "every further response would be too large as well"),
         **otherwise(Action.FAIL, "the partition cannot be read; others can"),
     },
     when=(
@@ -45,7 +45,7 @@ FETCH = Table(
             "follower",
             rows(
                 Action.FETCH_FROM_LEADER,
-                "only the leader knows; a follower lags, and may be gone or cut off",
+                "a follower lags or is unreachable; the leader decides",
                 Code.OFFSET_OUT_OF_RANGE,
                 Code.OFFSET_NOT_AVAILABLE,
                 Code.NOT_LEADER_OR_FOLLOWER,
@@ -67,23 +67,23 @@ FETCH = Table(
 
 LIST_OFFSETS = Table(
     {
-        **_PASSING,
-        Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: Row(Action.ACCEPT, "records before 0.10 have no time: none was found"),
-        # Java asks again after whatever it does not know; here that would end in a deadline without the reason.
-        **otherwise(Action.FAIL, "the partition cannot be asked; others can"),
+        **_TRANSIENT,
+        Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: Row(Action.ACCEPT, "magic 0 records have no timestamps: nothing matches"),
+        # Java retries unknown codes. The call would then end with a deadline instead of the reason.
+        **otherwise(Action.FAIL, "this partition's offsets cannot be listed; others' can"),
     }
 )
 
 OFFSET_FOR_LEADER_EPOCH = Table(
     {
-        **_PASSING,
+        **_TRANSIENT,
         **rows(
             Action.ACCEPT,
-            "brokers before 2.3 cannot be asked: positions are taken as they are",
+            "without the API (before Kafka 2.3) positions cannot be validated, and are used unvalidated",
             UnsupportedVersionError,
             Code.UNSUPPORTED_VERSION,
         ),
-        **otherwise(Action.FAIL, "the partition cannot be asked; others can"),
+        **otherwise(Action.FAIL, "this partition's position cannot be validated; others' can"),
     }
 )
 
@@ -91,36 +91,36 @@ _SHARE: Rows = {
     **NO_SUCH_API,
     **rows(
         Action.NEW_SESSION,
-        "client and broker no longer agree on the session; what it had acquired is released",
+        "client and broker no longer agree on the session; its acquired records are released",
         Code.SHARE_SESSION_NOT_FOUND,
         Code.INVALID_SHARE_SESSION_EPOCH,
     ),
-    Code.GROUP_AUTHORIZATION_FAILED: Row(Action.STOP, "the group may not be read with"),
+    Code.GROUP_AUTHORIZATION_FAILED: Row(Action.STOP, "the client may not read with this group"),
 }
 
 SHARE_FETCH = Table(
     {
         **_SHARE,
-        **_PASSING,
+        **_TRANSIENT,
         **_STORED,
-        ResponseTooLargeError: Row(Action.STOP, "every further answer would be too large as well"),
-        **otherwise(Action.FAIL, "the partition cannot be read, or its acknowledgements are refused"),
+        ResponseTooLargeError: Row(Action.STOP, "every further response would be too large as well"),
+        **otherwise(Action.FAIL, "the partition cannot be read, or its acknowledgements are rejected"),
     }
 )
 
 SHARE_ACKNOWLEDGE = Table(
     {
         **_SHARE,
-        # Another leader, or a session lost with the connection: no member holds the records any longer.
+        # The leader has changed, or the session ended with the connection: both release the acquired records.
         **rows(
             Action.FAIL,
-            "the records were released; others may have them by now",
+            "the records were released, and others may have acquired them",
             Code.NOT_LEADER_OR_FOLLOWER,
             Code.FENCED_LEADER_EPOCH,
             Code.UNKNOWN_TOPIC_ID,
             Code.UNKNOWN_TOPIC_OR_PARTITION,
             BrokerConnectionError,
         ),
-        **otherwise(Action.FAIL, "the acknowledgements are refused"),
+        **otherwise(Action.FAIL, "the acknowledgements are rejected"),
     }
 )

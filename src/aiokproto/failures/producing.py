@@ -13,23 +13,23 @@ _FENCED = rows(
     Code.PRODUCER_FENCED,
     Code.INVALID_PRODUCER_EPOCH,
 )
-_FORGOTTEN_ID = rows(
+_UNKNOWN_ID = rows(
     Action.ABORT_TRANSACTION,
-    "the coordinator has forgotten the producer id; the next epoch is obtained after the abort (KIP-360)",
+    "the coordinator has expired the producer id; the producer gets its next epoch after the abort (KIP-360)",
     Code.UNKNOWN_PRODUCER_ID,
     Code.INVALID_PRODUCER_ID_MAPPING,
 )
-_ABORTABLE: Rows = {Code.TRANSACTION_ABORTABLE: Row(Action.ABORT_TRANSACTION, "the broker says so (KIP-890)")}
-_UNKNOWN_OUTCOME: Rows = {DecodeError: Row(Action.BACKOFF, "only a retry shows whether it was done")}
+_ABORTABLE: Rows = {Code.TRANSACTION_ABORTABLE: Row(Action.ABORT_TRANSACTION, "the broker requires an abort (KIP-890)")}
+_UNKNOWN_OUTCOME: Rows = {DecodeError: Row(Action.BACKOFF, "only a retry shows whether the broker executed it")}
 
 _COORDINATED_TXN: Rows = {
     **COORDINATED,
     **NO_SUCH_API,
     **_UNKNOWN_OUTCOME,
     **_FENCED,
-    **_FORGOTTEN_ID,
+    **_UNKNOWN_ID,
     **_ABORTABLE,
-    **otherwise(Action.STOP, "the coordinator's state of this transactional id is not the one the producer has"),
+    **otherwise(Action.STOP, "coordinator and producer disagree about the state of the transactional id"),
 }
 
 PRODUCE = Table(
@@ -37,14 +37,14 @@ PRODUCE = Table(
         **NO_SUCH_API,
         **_UNKNOWN_OUTCOME,
         Code.DUPLICATE_SEQUENCE_NUMBER: Row(
-            Action.ACCEPT, "an earlier attempt is in the log, so far back that the broker has forgotten where"
+            Action.ACCEPT, "an earlier attempt is in the log, before the five batches whose offsets the broker keeps"
         ),
-        **otherwise(Action.FAIL, "the same batch would be refused again"),
+        **otherwise(Action.FAIL, "the same batch would be rejected again"),
     },
     when=(
         (
             "divisible",
-            # Java divides after the first code alone. The second means "larger than a segment", which parts are not.
+            # Java splits after the first code only. The second means "larger than a segment", which the parts are not.
             rows(
                 Action.SPLIT_BATCH,
                 "a smaller batch can fit",
@@ -61,14 +61,15 @@ PRODUCE = Table(
                     Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     Code.UNKNOWN_PRODUCER_ID,
                 ),
-                # Java fails the batch and goes on in the next epoch; nothing is lost by sending it in that epoch too.
+                # Java fails the batch and continues in the next epoch. The batch was not appended, so it can be sent in
+                # that epoch too.
                 **rows(
                     Action.NEW_PRODUCER_ID,
-                    "the broker knows a later epoch of this id, or not this id",
+                    "the broker has a later epoch of this producer id, or does not know the id",
                     Code.INVALID_PRODUCER_EPOCH,
                     Code.INVALID_PRODUCER_ID_MAPPING,
                 ),
-                Code.PRODUCER_FENCED: Row(Action.STOP, "another producer has this id"),
+                Code.PRODUCER_FENCED: Row(Action.STOP, "another producer uses this producer id"),
             },
         ),
         (
@@ -77,12 +78,12 @@ PRODUCE = Table(
                 Code.PRODUCER_FENCED: Row(Action.STOP, "another producer has taken over the transactional id"),
                 **rows(
                     Action.STOP,
-                    "the right to use the transactional id is gone",
+                    "the client may no longer use the transactional id",
                     Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                     Code.CLUSTER_AUTHORIZATION_FAILED,
                 ),
-                # InvalidProducerEpoch too: whether it means "fenced" is answered by InitProducerId (KIP-588).
-                **otherwise(Action.ABORT_TRANSACTION, "a transaction with a record missing must not be committed"),
+                # INVALID_PRODUCER_EPOCH too: InitProducerId after the abort shows whether it means "fenced" (KIP-588).
+                **otherwise(Action.ABORT_TRANSACTION, "a transaction that lacks a record must not be committed"),
             },
         ),
     ),
@@ -92,7 +93,8 @@ INIT_PRODUCER_ID = Table(
     {
         **NO_SUCH_API,
         **_UNKNOWN_OUTCOME,
-        **otherwise(Action.FAIL, "no id: what waits for one cannot be sent. The right to have one may be granted yet"),
+        # Not STOP: the ACL may be granted while the producer lives.
+        **otherwise(Action.FAIL, "without a producer id the waiting batches cannot be sent"),
     },
     when=(
         (
@@ -103,11 +105,11 @@ INIT_PRODUCER_ID = Table(
                 **_ABORTABLE,
                 **rows(
                     Action.FAIL,
-                    "the right may be granted while the producer lives",
+                    "the ACL may be granted while the producer lives",
                     Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                     Code.CLUSTER_AUTHORIZATION_FAILED,
                 ),
-                **otherwise(Action.STOP, "the transactional id cannot be used as it is set up"),
+                **otherwise(Action.STOP, "the coordinator rejects the transactional id or its timeout"),
             },
         ),
     ),
@@ -118,31 +120,31 @@ ADD_PARTITIONS_TO_TXN = Table(
         **_COORDINATED_TXN,
         **rows(
             Action.STOP,
-            "the transactional id may not be used, or not in this state",
+            "the client may not use the transactional id, or not in this state",
             Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             Code.INVALID_TXN_STATE,
         ),
-        **otherwise(Action.ABORT_TRANSACTION, "a partition cannot be part of it; other partitions can of the next"),
+        **otherwise(Action.ABORT_TRANSACTION, "a partition cannot be added; the next transaction can do without it"),
     }
 )
 
 ADD_OFFSETS_TO_TXN = Table(
     {
         **_COORDINATED_TXN,
-        Code.GROUP_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this group's offsets cannot be part of it"),
+        Code.GROUP_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this group's offsets cannot be added"),
     }
 )
 
 TXN_OFFSET_COMMIT = Table(
     {
         **_COORDINATED_TXN,
-        Code.REQUEST_TIMED_OUT: Row(Action.FIND_COORDINATOR, "the coordinator cannot replicate: it may be cut off"),
-        Code.GROUP_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this group's offsets cannot be part of it"),
-        # Java stops. A right that is missing on one topic is no reason not to write to others.
-        Code.TOPIC_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this topic's offsets cannot be part of it"),
+        Code.REQUEST_TIMED_OUT: Row(Action.FIND_COORDINATOR, "the coordinator cannot replicate: it may be isolated"),
+        Code.GROUP_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this group's offsets cannot be added"),
+        # Java stops. But a missing ACL on one topic does not keep the producer from writing to others.
+        Code.TOPIC_AUTHORIZATION_FAILED: Row(Action.ABORT_TRANSACTION, "this topic's offsets cannot be added"),
         **rows(
             Action.ABORT_TRANSACTION,
-            "the group went on without the consumer whose offsets these are",
+            "the group has continued without the consumer that read up to these offsets",
             Code.FENCED_INSTANCE_ID,
             Code.UNKNOWN_MEMBER_ID,
             Code.ILLEGAL_GENERATION,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiokproto.producer.queue import TopicQueues
 
 
-@twin("posting")
+@twin
 class RecordAppender:
     """Appends records to open batches.
 

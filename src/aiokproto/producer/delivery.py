@@ -13,7 +13,7 @@ from aiokproto.producer.waiting import wait_done
 from aiokproto.types import RecordMetadata
 
 
-@twin("posting")
+@twin
 class Delivery:
     """A buffered record: ``await`` it for its :class:`~aiokproto.types.RecordMetadata`.
 
@@ -128,7 +128,7 @@ class BatchDelivery:
         return f"<BatchDelivery {'done' if self.done() else 'pending'}: {len(self._batches)} batches>"
 
 
-@twin("posting")
+@twin
 class BatchSlice:
     """Consecutive records of a batch with the same timestamp: a :class:`Delivery` of several records.
 

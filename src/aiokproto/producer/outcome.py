@@ -30,7 +30,7 @@ class DeliveryContext:
         self.unobserved_failures = 0
 
 
-@twin("posting")
+@twin
 class ProduceResult:
     """Where a batch was written (Java's ``ProduceRequestResult``). A base class for the compiled twin.
 

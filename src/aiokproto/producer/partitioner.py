@@ -44,7 +44,7 @@ class Partitioner(Protocol):
         ...
 
 
-@twin("hashing")
+@twin
 def murmur2(data: bytes) -> int:
     """Return the 32-bit murmur2 hash of ``data``, signed as in Java. The Java client partitions keys by it.
 
@@ -76,7 +76,7 @@ def _positive_hash(key: bytes) -> int:
 _cached_hash = lru_cache(maxsize=_CACHED_KEYS)(_positive_hash)
 
 
-@twin("hashing")
+@twin
 def key_hash(key: bytes) -> int:
     """Return the positive hash of a key: modulo the number of partitions it is the key's partition, as in Java.
 
@@ -85,7 +85,7 @@ def key_hash(key: bytes) -> int:
     return _cached_hash(key) if len(key) <= _LONGEST_CACHED_KEY else _positive_hash(key)
 
 
-@twin("hashing")
+@twin
 def key_hashes(keys: BytesColumn) -> Int64s:
     """Return the hash of each key of a column; any number for a null key."""
     import numpy as np

@@ -36,7 +36,7 @@ class SequenceRestart(Enum):
     """Once nothing is in flight: the broker rejected the oldest batch, so those after it are not in the log either."""
 
 
-@twin("posting")
+@twin
 class OpenBatchSlot:
     """The open batch of a partition. A base class of its own for the compiled twin, which reads it for every record.
 
@@ -215,7 +215,7 @@ class PartitionQueue(OpenBatchSlot):
             self.restart = restart
 
 
-@twin("posting")
+@twin
 class TopicQueues:
     """The queues of a topic's partitions.
 

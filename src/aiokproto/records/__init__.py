@@ -1,6 +1,6 @@
 """Record batches: what partitions store, Produce carries and Fetch returns. Pure: no sockets, no asyncio.
 
-Every format is read: magic 2 (Kafka 0.11 and later), 1 (0.10) and 0 (0.8 and 0.9) alike, the logs of 0.7 by themselves.
+:func:`decode` reads magic 2 (Kafka 0.11 and later), 1 (0.10) and 0 (0.8 and 0.9); :func:`decode_v07` reads logs of 0.7.
 
 ::
 
@@ -10,10 +10,10 @@ Every format is read: magic 2 (Kafka 0.11 and later), 1 (0.10) and 0 (0.8 and 0.
 
     data = records.encode([records.BatchRecord(0, now_ms, b"key", b"value")], compression="zstd")
 
-:func:`decode` and :class:`RecordBatch` read, :class:`BatchBuilder`, :class:`LegacyBuilder` and :func:`encode` write;
-:mod:`~aiokproto.records.control` knows control records, :mod:`~aiokproto.records.patch` changes stored batches in
-place; :mod:`~aiokproto.records.columns` turns batches into columns and Arrow, and :mod:`~aiokproto.records.rows` makes
-records of Arrow tables (both need the ``arrow`` extra).
+:func:`decode` and :class:`RecordBatch` read; :class:`BatchBuilder`, :class:`LegacyBuilder` and :func:`encode` write.
+:mod:`~aiokproto.records.control` reads and writes control records, :mod:`~aiokproto.records.patch` changes headers of
+encoded batches in place. :mod:`~aiokproto.records.columns` converts batches to columns and Arrow, and
+:mod:`~aiokproto.records.rows` converts Arrow tables to records (both need the ``arrow`` extra).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A record batch of magic 2, as it lies in a log, a Produce request or a Fetch response: the face of all formats."""
+"""A record batch of magic 2, as stored in a log and carried by Produce and Fetch; the interface of all formats."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 producer epoch, base sequence, record count: 61 bytes, the same for every batch of magic 2."""
 
 LOG_OVERHEAD = 12
-"""Base offset and length, which come before what the length counts; the same in every magic."""
+"""Bytes of base offset and length, which the length does not count; the same in every magic."""
 
 MAGIC_AT = 16
-"""Where the magic byte is; the same in every magic."""
+"""Position of the magic byte; the same in every magic."""
 
 CRC_FROM = 21
-"""The checksum covers the batch from its attributes to its end, so that a broker may set what comes before."""
+"""Position of the first byte that the checksum covers: a broker may set base offset and leader epoch before it."""
 
 CODEC = 0x07
 TIMESTAMP_TYPE = 0x08
@@ -35,29 +35,29 @@ DELETE_HORIZON = 0x40
 
 
 class RecordBatch:
-    """A view of one batch: the header is read at once, the records when they are asked for, anew each time.
+    """A view of one batch: the constructor reads the header, and each iteration reads the records again.
 
     Iterating gives :class:`~aiokproto.records.record.BatchRecord` objects; ``len()`` is the number of records.
-    Control batches (``is_control``) iterate like any other: see :mod:`aiokproto.records.control` for what they say.
+    Control batches (``is_control``) iterate like any other; :mod:`aiokproto.records.control` decodes their records.
 
     Attributes:
-        raw: The whole batch, a view of the buffer it came in.
+        raw: The whole batch, a view of the buffer that holds it.
         base_offset: Offset of the first record when the batch was written. Compaction may have removed that record.
-        length: What the batch says of its size: bytes after the length field.
+        length: The batch's length field: the bytes after it.
         partition_leader_epoch: Set by the broker; -1 in a Produce request.
         magic: The format: 2; 0 or 1 for a :class:`~aiokproto.records.legacy.LegacyBatch`.
-        crc: The checksum the batch carries.
-        attributes: The flags as one number.
-        last_offset_delta: Offset of the last record when the batch was written, less ``base_offset``.
-        base_timestamp: What the records' timestamps are relative to; see ``has_delete_horizon``.
+        crc: The checksum in the header.
+        attributes: Codec and flags as one number.
+        last_offset_delta: Offset of the last record when the batch was written, minus ``base_offset``.
+        base_timestamp: The records' timestamps are relative to it; see ``has_delete_horizon``.
         max_timestamp: The greatest timestamp (ms); with LogAppendTime the timestamp of every record.
-        producer_id: The idempotent producer's id, else -1.
-        producer_epoch: Its epoch, else -1.
-        base_sequence: Sequence number of the first record, else -1.
+        producer_id: The idempotent producer's id; -1: none.
+        producer_epoch: The producer's epoch; -1: none.
+        base_sequence: Sequence number of the first record; -1: none.
         count: Number of records.
-        max_decompressed: Bytes the records may decompress to.
-        source: The record set this is part of, where ``decode`` made it; else the same as ``raw``.
-        position: Where in ``source`` it begins.
+        max_decompressed: Largest number of bytes that the records may decompress to.
+        source: The record set that ``decode`` found the batch in; otherwise the same as ``raw``.
+        position: Position of the batch in ``source``.
     """
 
     __slots__ = (
@@ -95,16 +95,16 @@ class RecordBatch:
     count: int
 
     def __init__(self, raw: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED) -> None:
-        """View ``raw``, which must be exactly one batch. The checksum is not looked at: see :meth:`validate`.
+        """View ``raw``, which must be exactly one batch. The checksum is not compared: see :meth:`validate`.
 
         Raises:
-            CorruptRecordError: It is no complete batch of magic 2, or its header makes no sense.
+            CorruptRecordError: ``raw`` is not one complete batch of magic 2, or its header is invalid.
         """
         self.raw = self.source = memoryview(raw)
         self.position = 0
         self.max_decompressed = max_decompressed
         if len(self.raw) < HEADER.size:
-            raise CorruptRecordError(f"a record batch takes at least {HEADER.size} bytes, here are {len(self.raw)}")
+            raise CorruptRecordError(f"a record batch has at least {HEADER.size} bytes, not {len(self.raw)}")
         (
             self.base_offset,
             self.length,
@@ -123,7 +123,7 @@ class RecordBatch:
         if self.magic != 2:
             raise self._corrupt(f"magic is {self.magic}, not 2")
         if self.length + LOG_OVERHEAD != len(self.raw):
-            raise self._corrupt(f"says {self.length + LOG_OVERHEAD} bytes where there are {len(self.raw)}")
+            raise self._corrupt(f"its length field stands for {self.length + LOG_OVERHEAD} bytes, not {len(self.raw)}")
         if self.count < 0 or self.last_offset_delta < 0:
             raise self._corrupt(f"{self.count} records, last offset delta {self.last_offset_delta}")
 
@@ -132,23 +132,23 @@ class RecordBatch:
         """The codec of the records.
 
         Raises:
-            UnsupportedCompressionError: Its number is none that is known.
+            UnsupportedCompressionError: The codec's number is unknown.
         """
         return Compression.of(self.attributes)
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps: the producer, or the broker when it appended."""
+        """CREATE_TIME if the producer set the timestamps, LOG_APPEND_TIME if the broker did (KIP-32)."""
         return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the records are part of a transaction."""
+        """Whether the batch is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether this holds a control record, which is not for users."""
+        """Whether the batch holds control records, which are not delivered to users."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -168,42 +168,42 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """The offset to go on from after this batch, also where compaction removed its last records."""
+        """The offset after this batch, to read from next, even if compaction has removed its last records."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 without a producer id. Sequences go on from 0 after 2**31 - 1."""
+        """Sequence number of the last record; -1 without a producer id. Sequences wrap from 2**31 - 1 to 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
     def size_in_bytes(self) -> int:
-        """Size of the whole batch as it is stored and sent."""
+        """Size of the whole batch as stored and sent."""
         return len(self.raw)
 
     def validate(self) -> None:
         """Compare the checksum.
 
         Raises:
-            CorruptRecordError: It does not fit the bytes.
+            CorruptRecordError: The checksum does not match the bytes.
         """
         actual = crc32c(self.raw[CRC_FROM:])
         if actual != self.crc:
             raise self._corrupt(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
 
     def body(self) -> Bytes:
-        """The records section, decompressed; a view of ``raw`` where it is not compressed.
+        """Return the records section, decompressed; a view of ``raw`` if it is not compressed.
 
         Raises:
-            CorruptRecordError: It cannot be decompressed, or not within ``max_decompressed`` bytes.
+            CorruptRecordError: The section cannot be decompressed, or exceeds ``max_decompressed`` bytes.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         packed = self.raw[HEADER.size :]
         if not self.attributes & CODEC:
             return packed
-        # A batch that compaction has emptied keeps its codec but has nothing to decompress.
+        # Kafka's cleaner keeps the header of a batch whose records are all gone, with its codec and an empty body.
         if not self.count:
             return b""
         try:

@@ -14,11 +14,11 @@ from aiokproto.records.writer import RecordWriter
 from aiokproto.types import Header
 
 RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
-"""The most that these take: length, attributes, timestamp, offset, key length, value length, header count."""
+"""Upper bound, in bytes, of a record's length, attributes, timestamp, offset, key and value length, header count."""
 
 
 class RecordLike(Protocol):
-    """What :func:`encode` takes: read records of any kind, or anything with these four attributes."""
+    """A record that :func:`encode` accepts: any object with these four attributes."""
 
     @property
     def timestamp(self) -> int: ...
@@ -31,7 +31,7 @@ class RecordLike(Protocol):
 
 
 class BatchBuilder(RecordWriter):
-    """A batch being filled: the writer of its records, and what its header says beside."""
+    """A batch being filled: the writer of its records, and the other fields of its header."""
 
     __slots__ = ("_base_sequence", "_compression", "_flags", "_level", "_producer_epoch", "_producer_id")
 
@@ -54,18 +54,18 @@ class BatchBuilder(RecordWriter):
         Args:
             compression: The codec, applied when the batch is closed.
             level: The codec's level; None for its default.
-            max_bytes: Size, before compression, that only the first record may exceed; None for no limit.
-            magic: The format, 2.
-            producer_id: The idempotent producer's id; -1 for none. :meth:`close` takes it too, and the next two.
+            max_bytes: Largest size before compression, which only the first record may exceed; None for no limit.
+            magic: The format; only 2 is supported.
+            producer_id: The idempotent producer's id; -1 for none. :meth:`close` can replace this and the next two.
             producer_epoch: The producer's epoch.
             base_sequence: Sequence number of the first record.
             is_transactional: Whether the records belong to a transaction.
             is_control: Whether this is a control batch.
-            delete_horizon: The time (ms) from which compaction may drop tombstones and markers (KIP-534); None if it
-                has not set one. It takes the place of the first record's timestamp as what the others are relative to.
+            delete_horizon: The time (ms) from which compaction may drop tombstones and markers (KIP-534); None for
+                none. It is stored as the base timestamp, in place of the first record's timestamp.
 
         Raises:
-            ValueError: The magic is not 2, or the delete horizon is no time in 63 bits.
+            ValueError: The magic is not 2, or the delete horizon is negative or exceeds 63 bits.
         """
         if magic != 2:
             raise ValueError(f"batches are written with magic 2, not {magic}")
@@ -92,18 +92,18 @@ class BatchBuilder(RecordWriter):
         producer_epoch: int | None = None,
         base_sequence: int | None = None,
     ) -> bytearray:
-        """Compress the records, write the header and give out the batch; the builder is done then.
+        """Compress the records, write the header and return the batch. The builder cannot be used afterwards.
 
-        This is the costly part and touches nothing but the builder, so it may run in a thread.
+        This is the expensive part. It uses only the builder's own state, so it can run in a thread.
 
         Args:
-            base_offset: Offset of the first record; brokers set their own.
-            producer_id: Takes the place of what the builder began with; so do epoch and sequence.
+            base_offset: Offset of the first record; brokers assign their own.
+            producer_id: Replaces the builder's producer id if given; likewise epoch and sequence.
             producer_epoch: The producer's epoch.
             base_sequence: Sequence number of the first record.
 
         Raises:
-            InvalidRecordError: There is no record, or the batch was closed before.
+            InvalidRecordError: The builder has no records, or is closed already.
             UnsupportedCompressionError: The codec's library is not installed.
         """
         batch = self.take()
@@ -129,7 +129,7 @@ class BatchBuilder(RecordWriter):
 
 
 def estimate_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
-    """An upper bound of the bytes that a record adds to a batch, before compression."""
+    """Return an upper bound of the bytes that a record adds to a batch, before compression."""
     size = RECORD_OVERHEAD
     if key is not None:
         size += len(key)
@@ -168,9 +168,9 @@ def encode(
         is_transactional: Whether the records belong to a transaction.
 
     Raises:
-        InvalidRecordError: There is no record, or one has an unusable timestamp, or headers where there can be none.
-        UnsupportedCompressionError: The codec is unknown, not one of the magic, or its library is not installed.
-        ValueError: The magic is not 0, 1 or 2, or cannot carry producer or transaction.
+        InvalidRecordError: There are no records; a timestamp is invalid; or a record has headers in magic 0 or 1.
+        UnsupportedCompressionError: The codec is unknown, not available in this magic, or its library is missing.
+        ValueError: The magic is not 0, 1 or 2, or has no producer ids and transactions.
     """
     codec = compression if isinstance(compression, Compression) else Compression.parse(compression)
     builder: BatchBuilder | LegacyBuilder

@@ -56,7 +56,7 @@ class BytesColumn:
         return binary_array(self.data, self.start, self.end, self.valid)
 
 
-@twin("columns")
+@twin
 def binary_array(data: Bytes, start: Int64s, end: Int64s, valid: Bools) -> Any:
     """A ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false: every item is copied once.
 

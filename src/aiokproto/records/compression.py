@@ -12,12 +12,12 @@ from typing import Any
 from aiokproto.errors import CorruptRecordError, UnsupportedCompressionError
 
 MAX_DECOMPRESSED = 1 << 30
-"""Default limit, in bytes, of what one batch may decompress to: 1 GiB."""
+"""Default limit, in bytes, for the decompressed records of one batch: 1 GiB."""
 
 MAX_BLOCK = 256 << 20
-"""Most bytes that a block of snappy may decompress to where chunks are wanted: it is decompressed whole, or not at all.
+"""Largest decompressed size of a snappy block in :func:`chunks`, because snappy cannot decompress part of a block.
 
-That is more than a batch may be for a broker with the settings it comes with; Java's blocks are of 32 KiB.
+It is larger than a broker's default ``message.max.bytes``; the Java client writes blocks of 32 KiB.
 """
 
 Bytes = bytes | bytearray | memoryview
@@ -42,7 +42,7 @@ class Compression(IntEnum):
 
     @classmethod
     def parse(cls, name: str) -> Compression:
-        """The codec that ``compression_type`` calls ``name``: none, gzip, snappy, lz4 or zstd.
+        """Return the codec with this ``compression_type``: none, gzip, snappy, lz4 or zstd.
 
         Raises:
             UnsupportedCompressionError: There is no such codec.
@@ -55,10 +55,10 @@ class Compression(IntEnum):
 
     @classmethod
     def of(cls, attributes: int) -> Compression:
-        """The codec in a batch's attributes.
+        """Return the codec in a batch's attributes.
 
         Raises:
-            UnsupportedCompressionError: The number means nothing to this version.
+            UnsupportedCompressionError: The codec's number is unknown.
         """
         try:
             return _BY_ID[attributes & 7]
@@ -70,11 +70,11 @@ _BY_ID = tuple(Compression)
 
 
 def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes:
-    """Compress ``data``; what is produced is what the Java client reads.
+    """Compress ``data`` in the framing that the Java client reads.
 
     Args:
         codec: The codec.
-        data: What to compress.
+        data: The bytes to compress.
         level: gzip 1 to 9, lz4 1 to 16, zstd -131072 to 22; None: the library's default. snappy has no levels.
 
     Raises:
@@ -86,7 +86,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes
     if codec is Compression.SNAPPY:
         return _compress_snappy(data)
     if codec is Compression.LZ4:
-        # Kafka's Java reader takes neither linked blocks nor, in old versions, blocks over 64 KiB.
+        # Kafka's Java reader rejects linked blocks and, in old versions, blocks over 64 KiB.
         lz4 = _library("lz4.frame", "lz4", codec)
         options = {"block_size": lz4.BLOCKSIZE_MAX64KB, "block_linked": False, "store_size": False}
         return bytes(lz4.compress(data, compression_level=level or 0, **options))
@@ -97,7 +97,7 @@ def compress(codec: Compression, data: Bytes, level: int | None = None) -> Bytes
 
 
 def decompress(codec: Compression, data: Bytes, max_size: int = MAX_DECOMPRESSED) -> Bytes:
-    """Decompress ``data``, step by step, so that no more than about ``max_size`` bytes are ever allocated.
+    """Decompress ``data`` in steps, so that at most about ``max_size`` bytes are allocated.
 
     Raises:
         CorruptRecordError: The data is damaged or cut short, or decompresses to more than ``max_size`` bytes.
@@ -109,12 +109,12 @@ def decompress(codec: Compression, data: Bytes, max_size: int = MAX_DECOMPRESSED
 
 
 def chunks(codec: Compression, data: Bytes, max_block: int = MAX_BLOCK) -> Iterator[Bytes]:
-    """Decompress ``data`` a chunk at a time: whatever it grows to, no more than a chunk is held.
+    """Decompress ``data`` one chunk at a time, so that no more than a chunk is held in memory.
 
-    A chunk has at most 1 MiB; of snappy it is a block, and without compression it is the data.
+    A chunk has at most 1 MiB. With snappy it is a block, and without compression the data itself.
 
     Raises:
-        CorruptRecordError: The data is damaged or cut short, or a block of snappy has more than ``max_block`` bytes.
+        CorruptRecordError: The data is damaged or cut short, or a snappy block exceeds ``max_block`` bytes.
         UnsupportedCompressionError: The codec's library is not installed.
     """
     if codec is Compression.NONE:
@@ -123,7 +123,7 @@ def chunks(codec: Compression, data: Bytes, max_block: int = MAX_BLOCK) -> Itera
 
 
 class Budget:
-    """A limit that sets nested in one another share.
+    """A limit on decompressed bytes that nested message sets share.
 
     Attributes:
         left: Bytes that may still be decompressed.
@@ -135,7 +135,7 @@ class Budget:
         self.left = max_size
 
     def decompress(self, codec: Compression, data: Bytes) -> bytes:
-        """As the function of that name, within what is left, from which the result is then taken off."""
+        """Decompress within the bytes that are left, and subtract the size of the result."""
         unpacked = bytes(decompress(codec, data, self.left))
         self.left -= len(unpacked)
         return unpacked
@@ -159,7 +159,7 @@ def _too_large(codec: Compression, max_size: int) -> CorruptRecordError:
 
 
 def _slices(data: Bytes) -> Iterator[Bytes]:
-    """What is fed at a time: libraries copy what they have not yet used of it with every chunk."""
+    """Split the input: the libraries copy their unused input for every chunk they return, which would be quadratic."""
     view = memoryview(data)
     return (view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK))
 
@@ -168,7 +168,7 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
     room = max_size
     slices = _slices(data)
     rest = next(slices, b"")
-    # A gzip file may be several members in a row, and Java's reader takes them.
+    # A gzip stream may have several members, and Java's reader accepts that.
     while rest:
         unpacker = zlib.decompressobj(wbits=31)
         while not unpacker.eof:
@@ -179,9 +179,9 @@ def _unpack_gzip(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
             rest = unpacker.unconsumed_tail
             if len(chunk) > room:
                 raise _too_large(Compression.GZIP, max_size)
-            # Without more to read there may still be more to come, unless nothing came.
+            # The library may hold output back after the last input; it has none left once it returns nothing.
             if not (chunk or rest or unpacker.eof or (rest := next(slices, b""))):
-                raise _corrupt(Compression.GZIP, "it ends too early")
+                raise _corrupt(Compression.GZIP, "it ends early")
             yield chunk
             room -= len(chunk)
         rest = unpacker.unused_data or next(slices, b"")
@@ -202,7 +202,7 @@ def _unpack_lz4(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]:
         if len(chunk) > room:
             raise _too_large(Compression.LZ4, max_size)
         if not (chunk or unpacker.eof or (rest := next(slices, b""))):
-            raise _corrupt(Compression.LZ4, "it ends too early")
+            raise _corrupt(Compression.LZ4, "it ends early")
         yield chunk
         room -= len(chunk)
 
@@ -220,10 +220,10 @@ def _unpack_zstd(data: Bytes, max_size: int, _max_block: int) -> Iterator[Bytes]
             yield chunk
     except zstandard.ZstdError as error:
         raise _corrupt(Compression.ZSTD, error) from None
-    # The reader takes the end of its input for the end of the frame; a frame without a declared size is caught
-    # by the record count of the batch.
+    # The reader treats the end of its input as the end of the frame. Without a declared size a truncated frame is not
+    # detected here, but by the batch's record count.
     if max_size - room < declared:
-        raise _corrupt(Compression.ZSTD, "it ends too early")
+        raise _corrupt(Compression.ZSTD, "it ends early")
 
 
 def _compress_snappy(data: Bytes) -> bytes:
@@ -238,7 +238,7 @@ def _compress_snappy(data: Bytes) -> bytes:
 
 
 def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes]:
-    """Java writes blocks in a frame of its own (of the xerial library); C clients write one bare block."""
+    """Java writes blocks in the framing of the xerial library, C clients write one bare block; both are read."""
     if bytes(data[:8]) != _XERIAL_MAGIC:
         yield _snappy_block(data, max_size, max_size, max_block)
         return
@@ -247,7 +247,7 @@ def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes
     pos = len(_XERIAL_HEADER)
     while pos < len(view):
         if pos + 4 > len(view):
-            raise _corrupt(Compression.SNAPPY, "it ends too early")
+            raise _corrupt(Compression.SNAPPY, "it ends early")
         (length,) = _LENGTH.unpack_from(view, pos)
         pos += 4
         if not 0 <= length <= len(view) - pos:

@@ -1,9 +1,9 @@
-"""Control records: what brokers write into a log for themselves and for clients.
+"""Control records: transaction markers (KIP-98), and KRaft's records about its quorum and snapshots (KIP-595).
 
-The key is an int16 version and an int16 type; what the value holds depends on the type. Clients read the two markers
-that end a transaction, the others belong to KRaft's own log.
+The key is an int16 version and an int16 type, and the type decides the value's format. Clients use only the two markers
+that end a transaction; the other types appear only in ``__cluster_metadata``.
 
-:func:`encode_control` writes a batch of them, :func:`control_records` reads one.
+:func:`encode_control` writes a control batch, :func:`control_records` reads one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEY_VERSION = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says."""
+    """Type of a control record."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -48,8 +48,8 @@ class EndTransaction(NamedTuple):
     """The marker that ends a producer's transaction in a partition.
 
     Attributes:
-        committed: Whether it was committed; else it was aborted.
-        coordinator_epoch: Epoch of the transaction coordinator that wrote it.
+        committed: True if the transaction was committed, False if it was aborted.
+        coordinator_epoch: Epoch of the transaction coordinator that wrote the marker.
     """
 
     committed: bool
@@ -59,7 +59,7 @@ class EndTransaction(NamedTuple):
 ControlValue = (
     EndTxnMarker | LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
 )
-"""What the value of a control record may hold."""
+"""The value of a control record."""
 
 _VALUES: dict[ControlType, type[ControlValue]] = {
     ControlType.ABORT: EndTxnMarker,
@@ -73,12 +73,12 @@ _VALUES: dict[ControlType, type[ControlValue]] = {
 
 
 class ControlRecord(NamedTuple):
-    """What a control record says.
+    """A decoded control record.
 
     Attributes:
-        type: Its type.
-        version: The version its value was written in.
-        value: The content; None where the type is ``UNKNOWN``.
+        type: The record's type.
+        version: The version of its value.
+        value: The decoded value; None if the type is ``UNKNOWN``.
     """
 
     type: ControlType
@@ -87,20 +87,20 @@ class ControlRecord(NamedTuple):
 
 
 def control_records(batch: RecordBatch) -> list[ControlRecord]:
-    """What a control batch says: a marker, or one or more records of KRaft.
+    """Decode a control batch: one transaction marker, or one or more KRaft records.
 
     Raises:
         CorruptRecordError: The batch, or a record in it, is damaged.
-        InvalidRecordError: It is no control batch.
+        InvalidRecordError: The batch is not a control batch.
         UnsupportedCompressionError: The codec is unknown or its library is missing.
     """
     if not batch.is_control:
-        raise InvalidRecordError(f"record batch at offset {batch.base_offset} is no control batch")
+        raise InvalidRecordError(f"record batch at offset {batch.base_offset} is not a control batch")
     return batch.records(lambda _offset, _timestamp, key, value, _headers: _parse(key, value))
 
 
 def parse(record: RecordLike) -> ControlRecord:
-    """Read a record of a control batch. What later versions add to the end of a value is passed over.
+    """Decode a record of a control batch. Fields that later versions add at the end of the value are ignored.
 
     Raises:
         CorruptRecordError: The record is damaged.
@@ -119,7 +119,7 @@ def _parse(key: bytes | None, stored: bytes | None) -> ControlRecord:
     if kind is ControlType.UNKNOWN:
         return ControlRecord(kind, version, None)
     message = _VALUES[kind]
-    # The version is a field of KRaft's records, but comes before the one of a transaction marker.
+    # In KRaft's records the version is the first field of the message; in a transaction marker it precedes the message.
     start = _VERSION.size if message is EndTxnMarker else 0
     try:
         content, _ = message.decode_from(bytes(value), start, min(version, message.versions.highest))
@@ -129,10 +129,10 @@ def _parse(key: bytes | None, stored: bytes | None) -> ControlRecord:
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """The type in a control record's key; types of later versions of Kafka are ``UNKNOWN`` and can be passed over.
+    """Return the type in a control record's key. Types of later Kafka versions are ``UNKNOWN``, and can be skipped.
 
     Raises:
-        CorruptRecordError: The key is none of a control record.
+        CorruptRecordError: The key is not a control record's.
     """
     if key is None or len(key) < _KEY.size:
         raise CorruptRecordError(f"a control record has a key of {_KEY.size} bytes, not {key!r}")
@@ -143,7 +143,7 @@ def control_type(key: bytes | None) -> ControlType:
 
 
 def parse_end_transaction(key: bytes | None, value: bytes | None) -> EndTransaction | None:
-    """What the marker says; None if the record is of another type.
+    """Decode a transaction marker; None if the record has another type.
 
     Raises:
         CorruptRecordError: The record is damaged.
@@ -161,10 +161,10 @@ def parse_end_transaction(key: bytes | None, value: bytes | None) -> EndTransact
 
 
 def batch_control_type(batch: RecordBatch) -> ControlType:
-    """The type of a control batch, which is that of its first record.
+    """Return the type of a control batch, which is the type of its first record.
 
     Raises:
-        CorruptRecordError: The batch holds no record, or is damaged.
+        CorruptRecordError: The batch has no records, or is damaged.
     """
     records = batch.records(lambda _offset, _timestamp, key, _value, _headers: key)
     if not records:
@@ -180,20 +180,20 @@ def encode_control(
     producer_id: int = -1,
     producer_epoch: int = -1,
 ) -> bytearray:
-    """A control batch.
+    """Encode a control batch.
 
     Args:
-        records: What it says: one marker, or any number of KRaft's records, as at the beginning of a snapshot.
-        timestamp: Milliseconds since the epoch, of each of them; -1 for none.
-        base_offset: Offset of the first.
-        leader_epoch: Epoch of the leader that writes it; -1 for none.
-        producer_id: Whose transaction a marker ends; KRaft's records have none (-1).
+        records: One transaction marker, or any number of KRaft records, as at the beginning of a snapshot.
+        timestamp: Timestamp of every record, in milliseconds since the epoch; -1 for none.
+        base_offset: Offset of the first record.
+        leader_epoch: Epoch of the leader that writes the batch; -1 for none.
+        producer_id: The producer whose transaction the marker ends; -1 for KRaft records.
         producer_epoch: The producer's epoch.
 
     Raises:
         EncodeError: A value does not fit its message.
-        InvalidRecordError: There is no record, or its type, version and value do not go together; a marker is not
-            alone, or has no producer; another record has one; the timestamp is unusable.
+        InvalidRecordError: There are no records; type, version and value of a record do not match; a marker is not
+            alone, or has no producer; a KRaft record has a producer; or the timestamp is invalid.
     """
     ends = any(record.type in (ControlType.ABORT, ControlType.COMMIT) for record in records)
     if ends and len(records) > 1:
@@ -235,13 +235,13 @@ def encode_end_transaction(
     timestamp: int,
     base_offset: int = 0,
 ) -> bytearray:
-    """A control batch that ends the transaction of a producer: what a broker appends to each partition of it.
+    """Encode the control batch that ends a producer's transaction in one partition.
 
     Args:
-        committed: Whether the transaction is committed or aborted.
-        producer_id: Whose transaction it is.
+        committed: True to commit the transaction, False to abort it.
+        producer_id: The producer whose transaction ends.
         producer_epoch: The producer's epoch.
-        coordinator_epoch: Epoch of the coordinator that decided.
+        coordinator_epoch: Epoch of the transaction coordinator that writes the marker.
         timestamp: Milliseconds since the epoch.
         base_offset: Offset of the marker.
     """

@@ -43,7 +43,7 @@ def _load() -> Compute:
     return compute
 
 
-@twin("checksum")
+@twin
 def join(first: int, second: int, length: int) -> int:
     """The checksum of two pieces of data, one after the other, of which only the checksums are known.
 

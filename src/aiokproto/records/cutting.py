@@ -1,4 +1,4 @@
-"""Cutting what comes in chunks where records end."""
+"""Cutting a stream of chunks at record boundaries."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from aiokproto.errors import CorruptRecordError
 from aiokproto.records.compression import Bytes
 
 Whole = Callable[[Bytes, int, int, int], tuple[int, int, int]]
-"""Looks for whole records, as :func:`~aiokproto.records.scan.whole_records` does."""
+"""A function that finds whole records, such as :func:`~aiokproto.records.scan.whole_records`."""
 
 
 def cut(chunks: Iterator[Bytes], size: int, most: int, whole: Whole) -> Iterator[tuple[Bytes, int]]:
-    """Whole records of at most ``size`` bytes and ``most`` in number, or one that takes more, and how many they are.
+    """Yield pieces of whole records, each with its record count.
 
-    A piece is a view of what is held of the chunks: about ``size`` bytes and a chunk, or the one record.
+    A piece has at most ``size`` bytes and ``most`` records, or is a single larger record. It is a view of the memory
+    held at that time, which is about ``size`` bytes and one chunk, or the single record.
 
     Raises:
-        CorruptRecordError: The chunks are not whole records. Those before have been handed out by then.
+        CorruptRecordError: The chunks do not end with a whole record. The pieces before have been yielded.
     """
     data: Bytes = b""
     pos = 0
@@ -30,7 +31,7 @@ def cut(chunks: Iterator[Bytes], size: int, most: int, whole: Whole) -> Iterator
             yield memoryview(data)[pos:end], count
             pos = end
         elif not ended:
-            # What is kept is copied, so that the rest can go before more comes.
+            # The remainder is copied, so that the chunk it came from is freed before the next one is read.
             rest = bytes(memoryview(data)[pos:])
             data = b""
             data, ended = _more(rest, chunks, max(size, following - pos))
@@ -42,7 +43,7 @@ def cut(chunks: Iterator[Bytes], size: int, most: int, whole: Whole) -> Iterator
 
 
 def _more(rest: bytes, chunks: Iterator[Bytes], wanted: int) -> tuple[Bytes, bool]:
-    """``rest`` and as many chunks as make it ``wanted`` bytes; and whether there are no more of them."""
+    """Extend ``rest`` with chunks to at least ``wanted`` bytes; also return whether the chunks have ended."""
     parts: list[Bytes] = [rest] if rest else []
     have = len(rest)
     for chunk in chunks:
@@ -56,7 +57,7 @@ def _more(rest: bytes, chunks: Iterator[Bytes], wanted: int) -> tuple[Bytes, boo
 
 
 def joined(parts: list[Bytes]) -> Bytes:
-    """The parts as one. They are not kept; one that is alone is not copied, since it may be large."""
+    """Join the parts and clear the list. A single part is not copied, because it may be large."""
     whole = parts[0] if len(parts) == 1 else b"".join(parts)
     parts.clear()
     return whole

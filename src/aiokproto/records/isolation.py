@@ -1,4 +1,4 @@
-"""Which batches of a Fetch response are for users (``isolation.level``)."""
+"""Selection of the batches of a Fetch response that users see (``isolation.level``, KIP-98)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from aiokproto.records.control import ControlType, batch_control_type
 
 
 def visible(batches: Iterable[RecordBatch], aborted: Sequence[AbortedTransaction] = ()) -> Iterator[RecordBatch]:
-    """The batches that hold records for users.
+    """Yield the batches with records for users.
 
-    A producer's aborted transaction reaches from its first offset to its abort marker; between those, all its
-    transactional batches are left out. Control batches always are, and what compaction has emptied; a message set of
-    an old format never is empty, and to count it would be to decompress it.
+    An aborted transaction spans from its first offset to its abort marker; the producer's transactional batches in
+    between are skipped. Control batches are always skipped, and so are batches that compaction has emptied. Message
+    sets of magic 0 and 1 are never empty, and counting their messages would decompress them.
 
     Args:
-        batches: Those of one partition in a response, in order.
-        aborted: The response's list of aborted transactions, which covers all of the response; empty to read what is
-            not committed as well.
+        batches: The batches of one partition in a response, in order.
+        aborted: The partition's aborted transactions in the same response; empty for ``read_uncommitted``.
 
     Raises:
-        CorruptRecordError: A control batch is damaged. The batches before it have been handed out by then.
+        CorruptRecordError: A control batch is damaged. The batches before it have been yielded.
     """
     upcoming = deque(sorted(aborted, key=lambda one: one.first_offset))
     aborting: set[int] = set()

@@ -1,9 +1,9 @@
 """Messages of magic 0 and 1, as Kafka stored and sent them before 0.11.
 
-A *message set* is a row of messages, each with its own offset and checksum. Compressed ones form a set of their own,
-which is the value of a message around them, the wrapper: its offset is that of the last message inside. Offsets inside
-are absolute in magic 0 and relative to the first message in magic 1. Magic 1 (KIP-32) brought timestamps; where the
-broker sets them (LogAppendTime) the wrapper's counts for all messages inside.
+A *message set* is a sequence of messages, each with its own offset and checksum. Compressed messages form an inner set,
+which is the value of another message, the wrapper; the wrapper's offset is the offset of the last inner message. Inner
+offsets are absolute in magic 0, and relative to the first inner message in magic 1. Magic 1 added timestamps (KIP-32);
+if the broker sets them (LogAppendTime), the wrapper's timestamp applies to all inner messages.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ from aiokproto.types import TimestampType
 T = TypeVar("T")
 
 SMALLEST = (14, 22)
-"""What ``length`` of a message of magic 0, 1 is at least: with neither key nor value."""
+"""Smallest ``length`` of a message of magic 0 and 1: one without key and value."""
 
 _HEAD = struct.Struct(">qiIBBq")
-"""Offset, length, checksum, magic, attributes; in magic 1 the timestamp. A smallest message of magic 0 is as long."""
+"""Offset, length, checksum, magic, attributes and, in magic 1, the timestamp. The smallest magic 0 message has this
+size too, so all of it can be read before the magic is known."""
 
 _SIZES_AT = (18, 26)
 _SIZES = struct.Struct(">ii")
-"""The key's size and, where there is no key, the value's: the end of a smallest message."""
+"""Size of the key, and size of the value if there is no key: the end of the smallest message."""
 
 _INT32 = struct.Struct(">i")
 _LENGTH_AT = 8
 _EMPTY = "there is no message in the compressed set"
 _CODEC = 0x07
 
-# Kafka 0.8 itself wrote one level, but read any number.
+# Kafka 0.8 wrote one level, but read any number.
 _DEEPEST = 8
 
 Message = tuple[int, int, int, int, bytes | None, bytes | None]
-"""Offset, magic, attributes, timestamp, key and value, which is a message set if the attributes name a codec."""
+"""Offset, magic, attributes, timestamp, key, value. The value is a message set if the attributes have a codec."""
 
 
 class LegacyBatch(RecordBatch):
-    """A message of magic 0 or 1 that is not inside another: one record, or a compressed set of them.
+    """An outer message of magic 0 or 1: one record, or a compressed set of records.
 
-    It has the face of :class:`~aiokproto.records.batch.RecordBatch`. What these formats lack has the value for "none":
-    there are no producers, transactions, control batches or leader epochs. ``base_offset``, ``last_offset_delta`` and
-    ``count`` of a compressed set are not in its header: asking for the first of them opens it.
+    It has the interface of :class:`~aiokproto.records.batch.RecordBatch`. Fields that these formats lack have their
+    value for "none": producer, transaction, control flag, leader epoch. The header of a compressed set does not have
+    ``base_offset``, ``last_offset_delta`` and ``count``: the first use of one of them decompresses the set.
 
     Attributes:
-        offset: The message's own offset: of its only record, or of the last one.
-        check_crc: Whether the messages inside have their checksums compared when they are read.
+        offset: The offset in the message: of its only record, or of the last record in the set.
+        check_crc: Whether the checksums of inner messages are compared when they are read.
     """
 
     __slots__ = ("check_crc", "offset")
@@ -68,10 +69,10 @@ class LegacyBatch(RecordBatch):
     base_sequence = -1
 
     def __init__(self, raw: Bytes, *, max_decompressed: int = MAX_DECOMPRESSED, check_crc: bool = True) -> None:
-        """View ``raw``, which must be exactly one message. Its checksum is not looked at: see :meth:`validate`.
+        """View ``raw``, which must be exactly one message. Its checksum is not compared: see :meth:`validate`.
 
         Raises:
-            CorruptRecordError: It is no complete message of magic 0 or 1.
+            CorruptRecordError: ``raw`` is not one complete message of magic 0 or 1.
         """
         self.raw = self.source = view = memoryview(raw)
         self.position = 0
@@ -79,7 +80,7 @@ class LegacyBatch(RecordBatch):
         self.check_crc = check_crc
         size = len(view)
         if size < _HEAD.size:
-            raise CorruptRecordError(f"a message takes at least {_HEAD.size} bytes, here are {size}")
+            raise CorruptRecordError(f"a message has at least {_HEAD.size} bytes, not {size}")
         offset, length, self.crc, magic, attributes, timestamp = _HEAD.unpack_from(view)
         self.offset = offset
         self.length = length
@@ -88,7 +89,7 @@ class LegacyBatch(RecordBatch):
         if magic > 1:
             raise self._corrupt(f"magic is {magic}, neither 0 nor 1")
         if length + LOG_OVERHEAD != size:
-            raise self._corrupt(f"says {length + LOG_OVERHEAD} bytes where there are {size}")
+            raise self._corrupt(f"its length field stands for {length + LOG_OVERHEAD} bytes, not {size}")
         if length < SMALLEST[magic]:
             raise self._corrupt(f"length {length} is too small for magic {magic}")
         self.base_timestamp = self.max_timestamp = timestamp if magic else -1
@@ -100,7 +101,7 @@ class LegacyBatch(RecordBatch):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> int:
-            """Open the set when one of the slots is asked for that were left empty."""
+            """Decompress the set when a slot is read that the constructor has left empty."""
             if name not in ("base_offset", "count", "last_offset_delta"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             offsets = self.records(lambda offset, *_: offset)
@@ -111,24 +112,24 @@ class LegacyBatch(RecordBatch):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps; messages of magic 0 have none."""
+        """CREATE_TIME or LOG_APPEND_TIME; NO_TIMESTAMP in magic 0."""
         if not self.magic:
             return TimestampType.NO_TIMESTAMP
         return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
-        """False: there were no transactions."""
+        """False: the format has no transactions."""
         return False
 
     @property
     def is_control(self) -> bool:
-        """False: there were no control records."""
+        """False: the format has no control records."""
         return False
 
     @property
     def has_delete_horizon(self) -> bool:
-        """False: there was none."""
+        """False: the format has no delete horizon."""
         return False
 
     @property
@@ -138,14 +139,14 @@ class LegacyBatch(RecordBatch):
 
     @property
     def next_offset(self) -> int:
-        """The offset to go on from after this; known without opening a compressed set."""
+        """The offset after this message, to read from next; known without opening a compressed set."""
         return self.offset + 1
 
     def validate(self) -> None:
-        """Compare the checksum, and those of the messages inside when they are read from now on.
+        """Compare the checksum; from now on also those of inner messages, when they are read.
 
         Raises:
-            CorruptRecordError: It does not fit the bytes.
+            CorruptRecordError: The checksum does not match the bytes.
         """
         self.check_crc = True
         actual = crc32(self.raw[MAGIC_AT:])
@@ -153,10 +154,10 @@ class LegacyBatch(RecordBatch):
             raise self._corrupt(f"checksum is {actual:#010x} but should be {self.crc:#010x}")
 
     def body(self) -> Bytes:
-        """The message set inside, decompressed; where nothing is compressed, the message itself.
+        """Return the inner message set, decompressed; without compression, the message itself.
 
         Raises:
-            CorruptRecordError: It cannot be decompressed, or not within ``max_decompressed`` bytes.
+            CorruptRecordError: The set cannot be decompressed, or exceeds ``max_decompressed`` bytes.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         if not self.attributes & _CODEC:
@@ -167,10 +168,10 @@ class LegacyBatch(RecordBatch):
             raise self._corrupt(error) from error.__cause__
 
     def records(self, make: Make[T]) -> list[T]:
-        """Read all records, each built by ``make(offset, timestamp, key, value, headers)``, ``headers`` being empty.
+        """Read all records, each built by ``make(offset, timestamp, key, value, headers)`` with empty headers.
 
         Raises:
-            CorruptRecordError: The message, or one inside, is damaged.
+            CorruptRecordError: The message, or an inner message, is damaged.
             UnsupportedCompressionError: The codec is unknown or its library is missing.
         """
         try:
@@ -187,10 +188,10 @@ class LegacyBatch(RecordBatch):
         return [make(base + offset, timestamp, key, value, ()) for offset, _, _, timestamp, key, value in messages]
 
     def records_in_pieces(self, make: Make[T], size: int, most: int) -> Iterator[list[T]]:
-        """As :meth:`records`, in lists of at most ``size`` bytes and ``most`` records, or one that takes more.
+        """Yield what :meth:`records` returns in lists of at most ``size`` bytes and ``most`` records.
 
-        ``max_decompressed`` does not count, since no more than about a list is held; of sets nested in one another, one
-        for each.
+        A larger record is a list of its own. ``max_decompressed`` does not apply, because about one list is in memory
+        at a time; one per level if sets are nested.
         """
         try:
             message = self._message()
@@ -199,7 +200,7 @@ class LegacyBatch(RecordBatch):
                 return
             base = 0
             if self.magic:
-                # The last offset inside is needed for the first record: a set that is more than a list is read twice.
+                # Absolute offsets follow from the last inner offset, so a set of several lists is decompressed twice.
                 once, base = _survey(message, size, most, self.check_crc)
             else:
                 once = None
@@ -250,9 +251,9 @@ def _read_set(data: bytes, check_crc: bool) -> list[Message]:
 
 
 def _read_alike(data: bytes, pos: int, check_crc: bool, found: list[Message]) -> int:
-    """Append the messages from ``pos`` on that have the magic and sizes of the last one; returns where they end.
+    """Append the messages at ``pos`` that have the magic and sizes of the last one; return the position after them.
 
-    All of such a message is one struct, which takes half the time of one field after the other.
+    One struct reads such a message whole, in half the time of reading it field by field.
     """
     _, last_magic, _, _, last_key, last_value = found[-1]
     last_key_size = -1 if last_key is None else len(last_key)
@@ -267,7 +268,7 @@ def _read_alike(data: bytes, pos: int, check_crc: bool, found: list[Message]) ->
             break
         if check_crc and (actual := crc32(data[pos + MAGIC_AT : pos + size])) != crc:
             raise _mismatch(pos, actual, crc)
-        # Where the last one has None, or nothing, so has this one.
+        # Equal sizes: this message has None, or empty bytes, exactly where the last one has.
         found.append((offset, magic, attributes, timestamp if magic else -1, last_key and key, last_value and value))
         pos += size
     return pos
@@ -275,7 +276,7 @@ def _read_alike(data: bytes, pos: int, check_crc: bool, found: list[Message]) ->
 
 @lru_cache(maxsize=64)
 def _shape(magic: int, key_size: int, value_size: int) -> struct.Struct:
-    """A message with these sizes; what it lacks, a timestamp, key or value, is empty bytes."""
+    """Return the struct of a message with these sizes; a missing timestamp, key or value is read as empty bytes."""
     return struct.Struct(f">qiIBB{'q' if magic else '0s'}i{max(key_size, 0)}si{max(value_size, 0)}s")
 
 
@@ -284,7 +285,7 @@ def _mismatch(pos: int, actual: int, crc: int) -> CorruptRecordError:
 
 
 def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes | None]:
-    """What a message has from ``pos`` to its end; the caller has seen to it that there is room for both sizes."""
+    """Read key and value, which reach from ``pos`` to ``end``; the caller has checked that both sizes fit."""
     key_size, value_size = _SIZES.unpack_from(data, pos)
     pos += 8
     key = value = None
@@ -294,11 +295,11 @@ def _key_and_value(data: bytes, pos: int, end: int) -> tuple[bytes | None, bytes
         try:
             (value_size,) = _INT32.unpack_from(data, pos)
         except struct.error:
-            raise CorruptRecordError(f"its key, of {key_size} bytes, goes beyond its end") from None
+            raise CorruptRecordError(f"its key of {key_size} bytes exceeds the message") from None
         pos += 4
     if value_size >= 0:
         value = data[pos : (pos := pos + value_size)]
-    # Sizes need no check of their own: where one is wrong, this is not the end.
+    # A wrong size leads to another position than the end, so sizes need no check of their own.
     if pos != end:
         raise CorruptRecordError(f"its key and value end at byte {pos} but should end at {end}")
     return key, value
@@ -310,12 +311,12 @@ def _packed(wrapper: Message) -> tuple[Compression, Bytes]:
         raise CorruptRecordError("it is compressed but has no value")
     codec = Compression.of(attributes)
     if codec is Compression.ZSTD:
-        raise CorruptRecordError(f"zstd, which magic {magic} does not have (KIP-110)")
+        raise CorruptRecordError(f"it is compressed with zstd, which magic {magic} does not have (KIP-110)")
     return codec, from_v0(packed) if codec is Compression.LZ4 and not magic else packed
 
 
 def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> tuple[list[Message], int]:
-    """The messages in ``wrapper`` with the timestamps that count, and what to add to their offsets."""
+    """Return the messages inside ``wrapper`` with their effective timestamps, and what to add to their offsets."""
     inside = _read_set(budget.decompress(*_packed(wrapper)), check_crc)
     if not inside:
         raise CorruptRecordError(_EMPTY)
@@ -333,21 +334,21 @@ def _open(wrapper: Message, budget: Budget, check_crc: bool, depth: int = 1) -> 
 
 
 def _check_depth(magic: int, depth: int) -> None:
-    # In magic 0 offsets are absolute at every depth; with relative ones nesting has no meaning.
+    # Magic 0 has absolute offsets at every depth. The relative ones of magic 1 are not defined for nested sets.
     if magic or depth == _DEEPEST:
         raise CorruptRecordError(f"compressed sets of magic {magic} are nested {depth + 1} deep")
 
 
 def _highest(inside: list[Message]) -> int:
-    """The greatest offset in a compressed set of magic 1, in which no other may be."""
+    """Return the greatest offset in a compressed set of magic 1, which cannot contain another set."""
     if any(message[2] & _CODEC for message in inside):
         raise CorruptRecordError("a compressed set of magic 1 has another inside")
     return max(message[0] for message in inside)
 
 
 def _base_offset(wrapper: Message, last: int, highest: int) -> int:
-    """The offset that those in a compressed set of magic 1 are relative to."""
-    # Old versions of librdkafka send 0 for what a broker is to number anyway.
+    """Return the offset that the inner offsets of a compressed set of magic 1 are relative to."""
+    # Old versions of librdkafka produce sets with offset 0, because the broker assigns the offsets.
     base = wrapper[0] - last if wrapper[0] else 0
     if base < 0:
         raise CorruptRecordError(f"the last message inside has the relative offset {last}")
@@ -367,7 +368,7 @@ def _stamped(wrapper: Message, inside: list[Message]) -> list[Message]:
 
 
 def _in_pieces(wrapper: Message, size: int, most: int, check_crc: bool, depth: int = 1) -> Iterator[list[Message]]:
-    """What `_open` finds, in lists; offsets of magic 1 are relative."""
+    """Yield what `_open` returns in lists; offsets of magic 1 stay relative."""
     empty = True
     for data, _ in cut(chunks(*_packed(wrapper)), size, most, _whole_messages):
         inside = _read_set(bytes(data), check_crc)
@@ -384,7 +385,7 @@ def _in_pieces(wrapper: Message, size: int, most: int, check_crc: bool, depth: i
             if flat:
                 yield flat
                 flat = []
-            # What is held at all depths is no more than twice what is at the first.
+            # With half the size per level, all levels together hold at most twice the first one's.
             yield from _in_pieces(message, size // 2, most, check_crc, depth + 1)
         if flat:
             yield flat
@@ -393,7 +394,7 @@ def _in_pieces(wrapper: Message, size: int, most: int, check_crc: bool, depth: i
 
 
 def _survey(wrapper: Message, size: int, most: int, check_crc: bool) -> tuple[list[Message] | None, int]:
-    """What to add to the offsets of a compressed set of magic 1; and what is in it, where that is one list."""
+    """Return the messages of a compressed set of magic 1 if they fit one list, and what to add to their offsets."""
     lists = last = highest = 0
     inside: list[Message] = []
     for inside in _in_pieces(wrapper, size, most, check_crc):
@@ -405,7 +406,7 @@ def _survey(wrapper: Message, size: int, most: int, check_crc: bool) -> tuple[li
 
 
 def _whole_messages(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int, int]:
-    """As `whole_records`, for messages."""
+    """Find whole messages, as `scan.whole_records` finds whole records."""
     count = 0
     stop = min(len(data), pos + size)
     while True:

@@ -1,4 +1,4 @@
-"""Writing message sets of magic 0 and 1, which brokers before 0.11 take."""
+"""Writing message sets of magic 0 and 1, for brokers before 0.11."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WRAPPER = tuple(_ENTRY.size + head.size + 2 * _INT32.size for head in (_HEAD_V0
 
 
 class LegacyBuilder:
-    """A message set being filled, with the face of :class:`~aiokproto.records.builder.BatchBuilder`.
+    """A message set being filled, with the interface of :class:`~aiokproto.records.builder.BatchBuilder`.
 
     Attributes:
         count: Records so far.
@@ -55,11 +55,12 @@ class LegacyBuilder:
             magic: The format: 0 or 1. Magic 0 has no timestamps.
             compression: The codec, applied when the set is closed.
             level: The codec's level; None for its default.
-            max_bytes: Size, before compression, that only the first record may exceed; None for no limit.
-            log_append_time: In magic 1, the timestamp (ms) a broker gives every record; None for the records' own.
+            max_bytes: Largest size before compression, which only the first record may exceed; None for no limit.
+            log_append_time: In magic 1, the timestamp (ms) for every record, as a broker with LogAppendTime sets it;
+                None keeps the records' own.
 
         Raises:
-            UnsupportedCompressionError: The codec is zstd, which begins with magic 2 (KIP-110).
+            UnsupportedCompressionError: The codec is zstd, which requires magic 2 (KIP-110).
             ValueError: The magic is neither 0 nor 1.
         """
         if magic not in (0, 1):
@@ -74,12 +75,12 @@ class LegacyBuilder:
         self._max_timestamp = -1
         self._log_append_time = log_append_time
         self._attributes = TIMESTAMP_TYPE if magic and log_append_time is not None else 0
-        # Room for the message around the others, which is written when they are complete.
+        # Space for the wrapper message, which close() writes.
         self._buffer = bytearray(_WRAPPER[magic] if compression else 0)
 
     @property
     def size(self) -> int:
-        """Bytes of the message set so far, before compression, with the message around it if it will be compressed."""
+        """Bytes of the message set so far, before compression, including the wrapper if it will be compressed."""
         return len(self._buffer)
 
     def append(
@@ -91,15 +92,15 @@ class LegacyBuilder:
             timestamp: Milliseconds since the epoch; -1 for none. Magic 0 drops it.
             key: The key; any bytes-like.
             value: The value; any bytes-like.
-            headers: None: these formats cannot carry any.
+            headers: Must be empty: these formats have no headers.
 
         Returns:
-            The record's place in the set, from 0; None if it does not fit or the set was closed, and then nothing was
+            The record's index in the set, from 0; None if it does not fit or the set is closed: then nothing is
             written. The first record always fits.
 
         Raises:
             InvalidRecordError: There are headers; or the timestamp is negative (and not -1), or has more than 64 bits.
-            TypeError: The key or the value is not of its type; nothing was written then.
+            TypeError: The key or the value has a wrong type; nothing is written.
         """
         if headers:
             raise InvalidRecordError(f"records of magic {self._magic} cannot have headers")
@@ -117,15 +118,15 @@ class LegacyBuilder:
         return index
 
     def close(self, *, base_offset: int = 0) -> bytearray:
-        """Compress the records and give out the message set; the builder is done then.
+        """Compress the records and return the message set. The builder cannot be used afterwards.
 
-        This is the costly part and touches nothing but the builder, so it may run in a thread.
+        This is the expensive part. It uses only the builder's own state, so it can run in a thread.
 
         Args:
-            base_offset: Offset of the first record; brokers set their own.
+            base_offset: Offset of the first record; brokers assign their own.
 
         Raises:
-            InvalidRecordError: There is no record, or the set was closed before.
+            InvalidRecordError: The builder has no records, or is closed already.
             UnsupportedCompressionError: The codec's library is not installed.
         """
         data = self._buffer
@@ -159,7 +160,7 @@ class LegacyBuilder:
         head = _HEAD_V1.pack(1, attributes, timestamp) if self._magic else _HEAD_V0.pack(0, attributes)
         key_size = _INT32.pack(-1 if key is None else len(key))
         value_size = _INT32.pack(-1 if value is None else len(value))
-        # Joined first: a value of a wrong type has to raise before anything is written.
+        # Joined before anything is written, so that a wrong type raises without side effects.
         message = b"".join((head, key_size, key or b"", value_size, value or b""))
         return _ENTRY.pack(offset, len(message) + 4, zlib.crc32(message)) + message
 

@@ -1,8 +1,8 @@
 """The LZ4 frames of magic 0, whose headers carry a wrong checksum (KAFKA-3160).
 
-The first writers computed it over the whole header, magic number included, where the frame format has it over the
-descriptor alone. Readers of that time insisted on the wrong value, so in magic 0 it is what has to be written; what is
-read is taken with either, as Java does. From magic 1 on the frames are those of the format.
+Kafka's first writers computed it over the whole header with its magic number; the LZ4 frame format computes it over the
+descriptor only. Readers of that time reject the correct value, so magic 0 is written with the wrong one. Both are
+accepted when reading, as in Java. From magic 1 on, frames are standard.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PRIME1, _PRIME2, _PRIME3, _PRIME4, _PRIME5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
 
 
 def to_v0(frame: Bytes) -> bytearray:
-    """A frame of the format, such as ``compress`` makes it, with the checksum that magic 0 wants."""
+    """Copy a standard frame with the header checksum that magic 0 requires."""
     changed = bytearray(frame)
     end = _descriptor_end(changed)
     changed[end] = _header_checksum(changed[:end])
@@ -27,10 +27,10 @@ def to_v0(frame: Bytes) -> bytearray:
 
 
 def from_v0(frame: Bytes) -> bytearray:
-    """A frame of magic 0, its header's checksum set right.
+    """Copy a frame of magic 0 with the standard header checksum.
 
     Raises:
-        CorruptRecordError: It is too short to have a header.
+        CorruptRecordError: The frame is too short to have a header.
     """
     changed = bytearray(frame)
     end = _descriptor_end(changed)
@@ -51,7 +51,7 @@ def _header_checksum(header: bytearray) -> int:
 
 
 def xxh32_short(data: Bytes) -> int:
-    """XXH32 (seed 0) of less than 16 bytes, which is all that a header without a content size needs."""
+    """Return the XXH32 (seed 0) of less than 16 bytes: a header without content size is never longer."""
     if len(data) >= 16:
         raise ValueError(f"{len(data)} bytes are not less than 16")
     hashed = _PRIME5 + len(data)

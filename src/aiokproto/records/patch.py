@@ -1,8 +1,8 @@
-"""Changing the header of a written batch in place, as brokers do, and producers that send one again.
+"""Changing the header of an encoded batch in place, as brokers do when they append and producers when they retry.
 
-Base offset and leader epoch lie before what the checksum covers, so that a broker can set them and leave a compressed
-batch alone. Everything else changes the checksum, by as much as the header's own changes: the records are not read, and
-if they are damaged, the checksum goes on saying so.
+The checksum does not cover base offset and leader epoch, so a broker can set them without touching a compressed batch.
+Every other change updates the checksum by the difference that the header's change makes (CRCs are linear): the records
+are not read, and damage to them is still detected afterwards.
 
 Each function takes the buffer that holds the batch and the position where the batch begins.
 """
@@ -34,7 +34,7 @@ Buffer = bytearray | memoryview
 
 
 def set_base_offset(buffer: Buffer, pos: int, offset: int) -> None:
-    """Set the offset of the first record, and by it of all."""
+    """Set the base offset, and with it the offsets of all records."""
     _INT64.pack_into(buffer, pos, offset)
 
 
@@ -49,7 +49,7 @@ def restamp(
     max_timestamp: int,
     timestamp_type: TimestampType = TimestampType.LOG_APPEND_TIME,
 ) -> None:
-    """Set the timestamp type and the greatest timestamp (ms), which with LogAppendTime is that of every record."""
+    """Set timestamp type and greatest timestamp (ms); with LogAppendTime this is the timestamp of every record."""
     (attributes,) = _INT16.unpack_from(buffer, pos + _ATTRIBUTES_AT)
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE
@@ -61,17 +61,16 @@ def restamp(
 
 
 def set_producer(buffer: Buffer, pos: int, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-    """Set who sends the batch: what a producer does with batches it kept when its id or epoch has changed."""
+    """Set producer id, epoch and first sequence number, as a producer does after its id or epoch has changed."""
     with _checksum_follows(buffer, pos):
         _PRODUCER.pack_into(buffer, pos + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
 
 
 def clear_producer(buffer: Buffer, pos: int) -> None:
-    """Make of a stored batch one that any producer may send: of where it was, of who wrote it in which transaction, and
-    of compaction nothing is left but the records and their timestamps.
+    """Turn a stored batch into one that any producer can send: clear offset, epoch, producer and transaction.
 
-    A delete horizon (KIP-534) stays what timestamps are relative to, no longer a time that means anything itself. The
-    greatest timestamp of a batch with LogAppendTime is not one of its records', so that this is not for such a batch.
+    The records and their timestamps stay. A delete horizon (KIP-534) remains as base timestamp, without its meaning.
+    Not for a batch with LogAppendTime, whose greatest timestamp is not a timestamp of its records.
     """
     (attributes,) = _INT16.unpack_from(buffer, pos + _ATTRIBUTES_AT)
     set_base_offset(buffer, pos, 0)
@@ -82,7 +81,7 @@ def clear_producer(buffer: Buffer, pos: int) -> None:
 
 
 def update_crc(buffer: Buffer, pos: int = 0) -> None:
-    """Set the checksum to what the batch now holds."""
+    """Compute the checksum from the whole batch and set it."""
     (length,) = _INT32.unpack_from(buffer, pos + _LENGTH_AT)
     with memoryview(buffer) as view, view[pos + CRC_FROM : pos + LOG_OVERHEAD + length] as covered:
         crc = crc32c(covered)
@@ -91,7 +90,7 @@ def update_crc(buffer: Buffer, pos: int = 0) -> None:
 
 @contextmanager
 def _checksum_follows(buffer: Buffer, pos: int) -> Iterator[None]:
-    """Change the checksum by what is changed in the header meanwhile."""
+    """Update the checksum for the changes that the block makes to the header."""
     (length,) = _INT32.unpack_from(buffer, pos + _LENGTH_AT)
     (crc,) = _UINT32.unpack_from(buffer, pos + _CRC_AT)
     with memoryview(buffer) as view, view[pos + CRC_FROM : pos + HEADER.size] as covered:

@@ -25,7 +25,7 @@ _SHORT_RUN = 16
 _LONGEST_WAIT = 1024
 
 
-@twin("objects")
+@twin
 class BatchRecord:
     """A record as its batch holds it.
 
@@ -73,7 +73,7 @@ class BatchRecord:
         )
 
 
-@twin("reading")
+@twin
 class RecordMaker:
     """Makes the records of one batch of a partition: a `Make`, for :func:`read_records`."""
 
@@ -103,7 +103,7 @@ class RecordMaker:
         )
 
 
-@twin("reading")
+@twin
 def read_records(
     data: bytes | bytearray | memoryview,
     count: int,

@@ -1,4 +1,4 @@
-"""Record sets: batches of any magic, one after the other."""
+"""Record sets: sequences of batches of any magic."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _SMALLEST = (*legacy.SMALLEST, HEADER.size - LOG_OVERHEAD)
 
 
 def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_DECOMPRESSED) -> Iterator[RecordBatch]:
-    """The batches of a record set, such as a Fetch response's ``records`` or a log segment.
+    """Yield the batches of a record set, such as a Fetch response's ``records`` or a log segment.
 
-    All formats from Kafka 0.8 on are read, mixed as they may be: a message of magic 0 or 1 is a batch too, a
-    :class:`~aiokproto.records.legacy.LegacyBatch` of one record or of the compressed set in it.
+    Formats may be mixed. A message of magic 0 or 1 is a batch as well: a
+    :class:`~aiokproto.records.legacy.LegacyBatch` of one record, or of the compressed set in it.
 
-    A broker may cut the last batch short to keep to a size: what is cut is left out without an error. If it is the
-    only one there is no batch at all, and :func:`first_batch_size` says how many bytes would have been enough.
+    A broker may truncate the last batch to keep to a size limit; a truncated batch is ignored. If it is the only one,
+    there is no batch at all, and :func:`first_batch_size` returns the number of bytes to fetch.
 
     Args:
         data: The record set. The batches are views of it.
-        check_crc: Compare each batch's checksum. If not, :meth:`RecordBatch.validate` can be called later, in a thread.
-        max_decompressed: Bytes that the records of a single batch may decompress to.
+        check_crc: Whether to compare each batch's checksum; :meth:`RecordBatch.validate` can do so later, in a thread.
+        max_decompressed: Largest decompressed size, in bytes, of a single batch's records.
 
     Raises:
-        CorruptRecordError: A batch is damaged. Those before it have been handed out by then.
+        CorruptRecordError: A batch is damaged. The batches before it have been yielded.
     """
     view = memoryview(data)
     end = len(view)
@@ -64,13 +64,13 @@ def decode(data: Bytes, *, check_crc: bool = True, max_decompressed: int = MAX_D
 
 
 def first_batch_size(data: Bytes) -> int | None:
-    """How many bytes the first batch of a record set takes when it is whole; None if not even that can be seen.
+    """Return the full size, in bytes, of the first batch of a record set; None if its length field is incomplete.
 
-    Where it is more than there are, the fetch that brought the data has to be repeated with a limit of at least so
-    many: brokers before 0.10.1 (KIP-74) cut even the first batch.
+    If that is more than the record set has, the Fetch must be repeated with at least that limit: brokers before 0.10.1
+    (KIP-74) truncate even the first batch.
 
     Raises:
-        CorruptRecordError: The size given is one that no batch has.
+        CorruptRecordError: The size in the batch is invalid.
     """
     if len(data) < LOG_OVERHEAD:
         return None

@@ -71,7 +71,7 @@ class Rows:
         return size
 
 
-@twin("rows")
+@twin
 def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
     """Write some rows, one after the other, as far as there is room in the batch.
 
@@ -236,7 +236,7 @@ def _headers(column: Any, first: int) -> BytesColumn | None:
     return encode_lists(ends - lengths, ends, _bytes_column("headers", keys), _bytes_column("headers", values))
 
 
-@twin("rows")
+@twin
 def encode_lists(start: Int64s, end: Int64s, keys: BytesColumn, values: BytesColumn) -> BytesColumn:
     """Headers as records hold them, their count first.
 

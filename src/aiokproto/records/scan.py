@@ -79,7 +79,7 @@ class Fields(NamedTuple):
     header_end: Int64s
 
 
-@twin("columns")
+@twin
 def whole_records(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int, int]:
     """How many whole records there are from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``.
 
@@ -108,7 +108,7 @@ def whole_records(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int
         pos = end
 
 
-@twin("columns")
+@twin
 def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
     """Find the fields of all records of magic 2 in ``data``.
 

@@ -1,8 +1,8 @@
-"""The log format of Kafka 0.7 and before, for reading what such brokers left behind.
+"""The log format of Kafka 0.7 and earlier, for reading old log segments.
 
-A message is its length, a magic byte, from magic 1 on an attributes byte, the CRC-32 of the payload, the payload.
-There are no keys, timestamps or numbered offsets: an offset is the position of a byte in the partition's log, whose
-segment files are named by the position of their first. The payload of a compressed message is a row of messages.
+A message consists of its length, a magic byte, an attributes byte (from magic 1 on), the CRC-32 of the payload, and the
+payload. There are no keys and no timestamps. An offset is a byte position in the partition's log; a segment file is
+named after the position of its first byte. The payload of a compressed message is a sequence of messages.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class MessageV07(NamedTuple):
     """A message of a 0.7 log.
 
     Attributes:
-        offset: Position of the message; of the outermost one, for those that were compressed together.
-        next_offset: Where the message after that begins: what a consumer of 0.7 would fetch, or commit, next.
+        offset: Position of the message; for messages that were compressed together, of the outermost message.
+        next_offset: Position of the message after that, which a consumer of 0.7 would fetch or commit next.
         payload: The content.
     """
 
@@ -39,16 +39,16 @@ class MessageV07(NamedTuple):
 def decode_v07(
     data: Bytes, base_offset: int = 0, *, check_crc: bool = True, max_decompressed: int = MAX_DECOMPRESSED
 ) -> Iterator[MessageV07]:
-    """The messages of a 0.7 log segment or fetch. A last message that was cut short is left out without an error.
+    """Yield the messages of a 0.7 log segment or Fetch response. An incomplete last message is ignored.
 
     Args:
         data: The messages.
-        base_offset: The position of the first byte: what the segment's file name says.
-        check_crc: Compare the messages' checksums.
-        max_decompressed: Bytes that a compressed message may decompress to, with all that is nested in it.
+        base_offset: Position of the first byte, which is in the segment's file name.
+        check_crc: Whether to compare the messages' checksums.
+        max_decompressed: Largest decompressed size, in bytes, of a compressed message and all messages nested in it.
 
     Raises:
-        CorruptRecordError: A message is damaged. Those before it have been handed out by then.
+        CorruptRecordError: A message is damaged. The messages before it have been yielded.
         UnsupportedCompressionError: The codec is unknown or its library is missing.
     """
     view = memoryview(data)
@@ -73,7 +73,7 @@ def decode_v07(
 def _end(data: Bytes, pos: int) -> int:
     length, magic = _START.unpack_from(data, pos)
     if magic > 1:
-        raise CorruptRecordError(f"magic {magic} is none of Kafka 0.7")
+        raise CorruptRecordError(f"magic is {magic}, which Kafka 0.7 does not have")
     if length < _HEADER_SIZE[magic]:
         raise CorruptRecordError(f"length {length} is too small")
     return int(pos + 4 + length)
@@ -91,9 +91,9 @@ def _read(data: Bytes, pos: int, end: int, check_crc: bool) -> tuple[Compression
 
 
 def _open(codec: Compression, packed: bytes, budget: Budget, check_crc: bool, depth: int = 1) -> list[bytes]:
-    """The payloads of the messages in a compressed one, however deep."""
+    """Return the payloads of the messages in a compressed message, at any depth."""
     if codec is Compression.LZ4:
-        raise CorruptRecordError("codec 3, which Kafka 0.7 does not have")
+        raise CorruptRecordError("its codec is 3, which Kafka 0.7 does not have")
     if depth > _DEEPEST:
         raise CorruptRecordError(f"compressed messages are nested more than {_DEEPEST} deep")
     data = budget.decompress(codec, packed)

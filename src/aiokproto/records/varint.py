@@ -22,7 +22,7 @@ VARINTS: list[bytes] = [
 
 
 def encode_unsigned(value: int) -> bytes:
-    """``value`` (not negative) as an unsigned varint."""
+    """Encode ``value``, which is not negative, as an unsigned varint."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -32,20 +32,20 @@ def encode_unsigned(value: int) -> bytes:
 
 
 def encode(value: int) -> bytes:
-    """``value`` as a signed varint or varlong; the two differ only in how far they may go."""
+    """Encode ``value`` as a signed varint or varlong; the two differ only in their range."""
     if -64 <= value < SHORT:
         return VARINTS[value]
     return encode_unsigned(value << 1 if value >= 0 else ~(value << 1))
 
 
 def size(value: int) -> int:
-    """How many bytes :func:`encode` needs for ``value``."""
+    """Return the number of bytes of :func:`encode` for ``value``."""
     bits = (value if value >= 0 else ~value).bit_length() + 1
     return (bits + 6) // 7
 
 
 def read_unsigned(data: bytes | bytearray | memoryview, pos: int, bits: int = 32) -> tuple[int, int]:
-    """Read an unsigned varint of at most ``bits`` bits at ``pos``; returns it and the position after it.
+    """Read an unsigned varint of at most ``bits`` bits at ``pos``; return it and the position after it.
 
     Raises:
         DecodeError: The bytes end within the number, or it has more than ``bits`` bits.

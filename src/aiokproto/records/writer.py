@@ -14,7 +14,7 @@ _SHORT = varint.SHORT
 _VARINTS = varint.VARINTS
 
 
-@twin("writing")
+@twin
 class RecordWriter:
     """An open batch of magic 2: room for its header, and its records in wire format.
 
@@ -123,7 +123,7 @@ class RecordWriter:
         return batch
 
 
-@twin("writing")
+@twin
 def encode_headers(headers: Sequence[Header]) -> bytes:
     """Headers as a record holds them, their count first.
 
@@ -144,7 +144,7 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
     return b"".join(parts)
 
 
-@twin("writing")
+@twin
 def plain(content: bytes) -> bytes:
     """The bytes of any bytes-like, whatever its items are.
 

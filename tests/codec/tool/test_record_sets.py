@@ -193,7 +193,7 @@ DAMAGED: list[tuple[str, bytes, int, str]] = [
     ("not compressed", patched(set_attributes(1)), 0, "record batch at offset 100: gzip data cannot be decompressed"),
     ("records", batch_of(b"\x0c\0"), 0, "record batch at offset 3: "),
     ("message", message(b"v", crc=1), 0, "message at offset 0: checksum is "),
-    ("zstd", wrapped(message(b"v"), codec=Compression.ZSTD), 0, "message at offset 0: zstd, which magic 1"),
+    ("zstd", wrapped(message(b"v"), codec=Compression.ZSTD), 0, "message at offset 0: it is compressed with zstd"),
 ]
 
 

@@ -1,13 +1,15 @@
-"""Kafka's checkpoint files in the data directory: one offset per partition.
+"""Kafka's checkpoint files in the data directory: one offset per partition (OffsetCheckpointFile).
 
-Text: a version, a count, then lines of "topic partition offset". Partitions whose offset is 0 have no line.
+An entry is "topic partition offset" (:mod:`aiokproto.broker.log.checkpoint_file`). Partitions whose offset is 0 have no
+entry.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from aiokproto.broker.log import checkpoint_file
 
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 """Below this offset a log was flushed."""
@@ -21,33 +23,24 @@ CLEANED = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 """Marks a clean shutdown. A broker removes it at its start, so that it is missing after a crash."""
 
-_VERSION = "0"
-
 Partition = tuple[str, int]
 
 
 def write(path: Path, offsets: Mapping[Partition, int]) -> None:
-    """Write a checkpoint file atomically: a crash leaves the old one or the new one."""
-    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w") as file:
-        file.write("\n".join([_VERSION, str(len(lines)), *lines, ""]))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """Write a checkpoint file."""
+    checkpoint_file.write(path, [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
 
 
 def read(path: Path) -> dict[Partition, int]:
     """Read a checkpoint file. A missing or damaged one is empty, which only means that more segments are recovered."""
+    offsets: dict[Partition, int] = {}
     try:
-        version, count, *lines = path.read_text().splitlines()
-        offsets: dict[Partition, int] = {}
-        for line in lines:
-            topic, partition, offset = line.split(" ")
+        for entry in checkpoint_file.read(path) or []:
+            topic, partition, offset = entry.split(" ")
             offsets[topic, int(partition)] = int(offset)
-        return offsets if version == _VERSION and len(offsets) == int(count) else {}
-    except (OSError, ValueError):
+    except ValueError:
         return {}
+    return offsets
 
 
 def mark_clean_shutdown(root: Path) -> None:

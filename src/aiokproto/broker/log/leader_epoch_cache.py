@@ -1,11 +1,25 @@
-"""The start offset of each leader epoch (Kafka's LeaderEpochFileCache). Clients detect truncation by it (KIP-101,
-KIP-320)."""
+"""The start offset of each leader epoch (Kafka's LeaderEpochFileCache).
+
+A follower or consumer asks for the end offset of the epoch of its last record. If that end is before its position, the
+log was truncated and written again by another leader, and the records after the end differ (KIP-101, KIP-320).
+
+The file is derived from the batches, each of which stores its leader epoch. It is rebuilt from them if it is missing or
+damaged. (Kafka rebuilds a missing or empty file when it recovers a log, and takes the log directory offline if the file
+is damaged.) The rebuilt cache lacks epochs in which nothing was appended, and an epoch whose first batches compaction
+removed begins at the first batch that is left.
+"""
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
+
+from aiokproto.broker.log import checkpoint_file
+
+log = logging.getLogger("aiokproto.broker")
 
 
 class EpochEnd(NamedTuple):
@@ -19,8 +33,10 @@ UNDEFINED = EpochEnd(-1, -1)
 
 
 class LeaderEpochCache:
-    """The leader epochs of a log, stored as ``leader-epoch-checkpoint``: a version, a count, then lines of "epoch
-    offset"."""
+    """The leader epochs of a log, stored as ``leader-epoch-checkpoint`` with entries of "epoch offset".
+
+    Epochs and their start offsets both increase strictly.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -77,18 +93,50 @@ class LeaderEpochCache:
             self._starts[0] = start_offset
 
     def save(self) -> None:
-        """Write the checkpoint file."""
-        lines = [f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)]
-        self._path.write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+        """Write the checkpoint file.
 
-    def load(self, log_end: int) -> None:
-        """Read the checkpoint file, without epochs that start beyond the log's end. A damaged file is ignored."""
-        try:
-            _, _, *lines = self._path.read_text().splitlines()
-            entries = [(int(epoch), int(start)) for epoch, start in map(str.split, lines)]
-        except (OSError, ValueError):
-            return
+        Its directory is not flushed: after a crash of the machine the old file may be back. Recovery adds what it
+        lacks, because the segments that are not replayed were flushed together with the directory.
+        """
+        entries = zip(self._epochs, self._starts, strict=True)
+        checkpoint_file.write(self._path, [f"{epoch} {start}" for epoch, start in entries])
+
+    def load(self, log_end: int) -> bool:
+        """Read the checkpoint file, without epochs that start beyond the log's end.
+
+        Returns:
+            Whether the file is intact. If not, the cache is empty, and :meth:`rebuild` fills it.
+        """
+        entries = self._read()
+        if entries is None:
+            return False
         for epoch, start in entries:
-            if epoch > self.latest and start <= log_end:
+            if start <= log_end:
                 self._epochs.append(epoch)
                 self._starts.append(start)
+        return True
+
+    def _read(self) -> list[tuple[int, int]] | None:
+        lines = checkpoint_file.read(self._path)
+        if lines is None:
+            return None
+        try:
+            entries = [(int(epoch), int(start)) for epoch, start in map(str.split, lines)]
+        except ValueError:
+            return None
+        last = (-1, -1)
+        for entry in entries:
+            if entry[0] <= last[0] or entry[1] <= last[1]:
+                return None
+            last = entry
+        return entries
+
+    def rebuild(self, batches: Iterable[tuple[int, int]]) -> None:
+        """Fill the empty cache from the leader epoch and base offset of each batch, and write the checkpoint file."""
+        if self._path.exists():
+            log.warning("%s is damaged: rebuilding it from the log's batches", self._path)
+        for epoch, start in batches:
+            if epoch > self.latest:
+                self._epochs.append(epoch)
+                self._starts.append(start)
+        self.save()

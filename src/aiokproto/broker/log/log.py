@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from aiokproto.broker.log import partition_metadata, producer_snapshots
@@ -83,8 +83,14 @@ class Log:
             self.end_offset if checkpoint.clean_shutdown else min(checkpoint.recovery_point, self.end_offset)
         )
         self.cleaned_to = checkpoint.cleaned_to if checkpoint.cleaned_to <= self.end_offset else 0
-        self._epochs.load(self.end_offset)
+        if not self._epochs.load(self.end_offset) and self.end_offset:
+            self._epochs.rebuild(self._batch_epochs())
         self._replay(now)
+
+    def _batch_epochs(self) -> Iterator[tuple[int, int]]:
+        for segment in self.segments:
+            for _, header in segment.scan_headers():
+                yield header.leader_epoch, header.base_offset
 
     def _replay(self, now: int) -> None:
         begin = open_producers(self.directory, self.segments, self.producers, now)

@@ -23,7 +23,7 @@ class AllocateProducerIdsRequest(
 
     Sent by brokers to the controller.
 
-    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
+    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, STALE_BROKER_EPOCH.
     """
 
     broker_id: BrokerId = 0

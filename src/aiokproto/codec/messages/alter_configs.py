@@ -49,8 +49,9 @@ class AlterConfigsRequest(Request[AlterConfigsResponse], key=33, versions="0-2",
     Sent by admin tools to the broker that a broker resource names, and to any broker (which forwards it to the
     controller) for other resources.
 
-    Errors: per resource: CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, INVALID_CONFIG, INVALID_REQUEST,
-    UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION.
+    Errors: per resource: CLUSTER_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED,
+    INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION,
+    UNKNOWN_SERVER_ERROR.
     """
 
     resources: list[AlterConfigsResource] = field(factory=list)

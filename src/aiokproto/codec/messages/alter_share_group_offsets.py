@@ -68,8 +68,9 @@ class AlterShareGroupOffsetsRequest(
     Sent by admin tools to the group's coordinator.
 
     Errors: GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR,
-    COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS; per partition: TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_TOPIC_OR_PARTITION, and those of InitializeShareGroupState.
+    COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, KAFKA_STORAGE_ERROR, INVALID_REQUEST,
+    UNSUPPORTED_VERSION (share groups are disabled), UNKNOWN_SERVER_ERROR; per partition:
+    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, and those of InitializeShareGroupState.
     """
 
     group_id: GroupId = ""

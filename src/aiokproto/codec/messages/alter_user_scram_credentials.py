@@ -53,7 +53,7 @@ class AlterUserScramCredentialsRequest(
     Sent by admin tools to the controller; brokers forward it.
 
     Errors: per user: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, DUPLICATE_RESOURCE, RESOURCE_NOT_FOUND,
-    UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM.
+    UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, UNSUPPORTED_VERSION (the metadata version is too low).
     """
 
     deletions: list[ScramCredentialDeletion] = field(factory=list)

@@ -25,7 +25,7 @@ class BrokerHeartbeatRequest(
 
     Sent by brokers to the controller.
 
-    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
+    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, STALE_BROKER_EPOCH (also without a registration).
     """
 
     broker_id: BrokerId = 0

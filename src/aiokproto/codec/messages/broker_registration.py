@@ -60,7 +60,8 @@ class BrokerRegistrationRequest(
     Sent by brokers to the controller.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, DUPLICATE_BROKER_REGISTRATION, INCONSISTENT_CLUSTER_ID,
-    UNSUPPORTED_VERSION, INVALID_REGISTRATION, BROKER_ID_NOT_REGISTERED.
+    UNSUPPORTED_VERSION (a feature), INVALID_REGISTRATION (log directories), BROKER_ID_NOT_REGISTERED (a broker that
+    uses ZooKeeper).
     """
 
     broker_id: BrokerId = 0

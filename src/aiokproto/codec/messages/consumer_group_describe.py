@@ -96,7 +96,8 @@ class ConsumerGroupDescribeRequest(
     Sent by admin tools to the groups' coordinators.
 
     Errors: per group: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND,
-    NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
+    NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST, UNSUPPORTED_VERSION
+    (the protocol is disabled).
     """
 
     group_ids: list[GroupId] = field(factory=list)

@@ -45,7 +45,8 @@ class ControllerRegistrationRequest(
 
     Sent by KRaft controllers to the active one.
 
-    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, UNSUPPORTED_VERSION (the metadata version is too low, or a
+    feature).
     """
 
     controller_id: int32 = 0

@@ -59,8 +59,9 @@ class DeleteRecordsRequest(Request[DeleteRecordsResponse], key=21, versions="0-2
 
     Sent by admin tools to the leaders of the partitions.
 
-    Errors: per partition: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE,
-    POLICY_VIOLATION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT.
+    Errors: per partition: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (an
+    internal topic), OFFSET_OUT_OF_RANGE, POLICY_VIOLATION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
+    REQUEST_TIMED_OUT.
     """
 
     topics: list[DeleteRecordsTopic] = field(factory=list)

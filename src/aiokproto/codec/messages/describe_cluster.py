@@ -42,7 +42,9 @@ class DescribeClusterRequest(Request[DescribeClusterResponse], key=60, versions=
 
     Sent by admin tools to any broker, or to a controller for the controllers (KIP-919).
 
-    Errors: CLUSTER_AUTHORIZATION_FAILED, MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE.
+    Errors: MISMATCHED_ENDPOINT_TYPE and UNSUPPORTED_ENDPOINT_TYPE (INVALID_REQUEST in version 0),
+    UNSUPPORTED_VERSION (a controller whose metadata version is too low). Without the right to describe the cluster,
+    its authorized operations are 0.
     """
 
     include_cluster_authorized_operations: bool = False

@@ -73,7 +73,7 @@ class DescribeProducersRequest(
     Sent by admin tools to the leaders of the partitions.
 
     Errors: per partition: TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION,
-    NOT_LEADER_OR_FOLLOWER.
+    NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
     """
 
     topics: list[TopicRequest] = field(factory=list)

@@ -107,8 +107,7 @@ class DescribeQuorumRequest(
 
     Sent by admin tools to the leader of the quorum; brokers forward it.
 
-    Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST; per partition: NOT_LEADER_OR_FOLLOWER,
-    UNKNOWN_TOPIC_OR_PARTITION.
+    Errors: CLUSTER_AUTHORIZATION_FAILED; per partition: NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
     """
 
     topics: list[DescribeQuorumRequestTopicData] = field(factory=list)

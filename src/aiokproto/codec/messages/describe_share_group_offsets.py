@@ -84,7 +84,8 @@ class DescribeShareGroupOffsetsRequest(
     Sent by admin tools to the groups' coordinators.
 
     Errors: per group: GROUP_AUTHORIZATION_FAILED, GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
-    COORDINATOR_LOAD_IN_PROGRESS; per partition: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION.
+    COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST, UNSUPPORTED_VERSION (share groups are disabled),
+    UNKNOWN_SERVER_ERROR; per partition: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION.
     """
 
     groups: list[DescribeShareGroupOffsetsRequestGroup] = field(factory=list)

@@ -81,8 +81,8 @@ class DescribeTopicPartitionsRequest(
 
     Sent by admin tools to any broker.
 
-    Errors: per topic: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; per
-    partition: LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND.
+    Errors: per topic: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION,
+    INVALID_REQUEST (a negative partition in the cursor); per partition: LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND.
     """
 
     topics: list[TopicRequest] = field(factory=list)

@@ -41,13 +41,13 @@ class UserName(Struct):
 
 
 class DescribeUserScramCredentialsRequest(
-    Request[DescribeUserScramCredentialsResponse], key=50, versions="0", flexible="0+", route=Route.CONTROLLER
+    Request[DescribeUserScramCredentialsResponse], key=50, versions="0", flexible="0+", route=Route.ANY
 ):
     """List which SCRAM credentials users have (KIP-554).
 
-    Sent by admin tools to any broker, which forwards it to the controller.
+    Sent by admin tools to any broker.
 
-    Errors: CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER; per user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE.
+    Errors: CLUSTER_AUTHORIZATION_FAILED; per user: RESOURCE_NOT_FOUND, DUPLICATE_RESOURCE.
     """
 
     users: list[UserName] | None = field(factory=list)

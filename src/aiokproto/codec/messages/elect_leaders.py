@@ -18,12 +18,16 @@ from aiokproto.codec.schema import (
 
 
 class PartitionResult(Struct):
+    """The result of one partition."""
+
     partition_id: PartitionIndex = 0
     error_code: int16 = 0
     error_message: string | None = ""
 
 
 class ReplicaElectionResult(Struct):
+    """Results of one topic."""
+
     topic: TopicName = ""
     partition_result: list[PartitionResult] = field(factory=list)
 
@@ -38,6 +42,8 @@ class ElectLeadersResponse(Response, key=43, versions="0-2", flexible="2+"):
 
 
 class TopicPartitions(Struct):
+    """Partitions of one topic."""
+
     topic: TopicName = ""
     partitions: list[PartitionIndex] = field(factory=list)
 

@@ -21,6 +21,8 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class EndQuorumEpochResponsePartitionData(Struct):
+    """The result of one partition."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     leader_id: BrokerId = field(default=0, refused=-1)
@@ -30,11 +32,15 @@ class EndQuorumEpochResponsePartitionData(Struct):
 
 
 class EndQuorumEpochResponseTopicData(Struct):
+    """Results of one topic."""
+
     topic_name: TopicName = ""
     partitions: list[EndQuorumEpochResponsePartitionData] = field(factory=list)
 
 
 class NodeEndpoint(Struct):
+    """Address of the leader."""
+
     node_id: BrokerId = 0
     """Node id of the leader."""
     host: string = ""
@@ -62,6 +68,8 @@ class ReplicaInfo(Struct):
 
 
 class EndQuorumEpochRequestPartitionData(Struct):
+    """The leadership that ends, of one partition."""
+
     partition_index: PartitionIndex = 0
     leader_id: BrokerId = 0
     """The leader that resigns."""
@@ -75,11 +83,15 @@ class EndQuorumEpochRequestPartitionData(Struct):
 
 
 class EndQuorumEpochRequestTopicData(Struct):
+    """Partitions of one topic."""
+
     topic_name: TopicName = ""
     partitions: list[EndQuorumEpochRequestPartitionData] = field(factory=list)
 
 
 class LeaderEndpoint(Struct):
+    """Address of a listener of the leader that resigns."""
+
     name: string = ""
     """Listener name."""
     host: string = ""

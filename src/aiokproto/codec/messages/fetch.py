@@ -61,6 +61,8 @@ class AbortedTransaction(Struct):
 
 
 class PartitionData(Struct):
+    """Records of one partition, and its offsets."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     high_watermark: int64 = field(default=0, refused=-1)
@@ -85,6 +87,8 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
+    """Results of one topic."""
+
     topic: TopicName = field("0-12", default="", ignorable=True)
     topic_id: TopicId = field("13+", default=ZERO_UUID, ignorable=True)
     partitions: list[PartitionData] = field(factory=list)
@@ -128,6 +132,8 @@ class ReplicaState(Struct):
 
 
 class FetchPartition(Struct):
+    """A partition to read, and the position in it."""
+
     partition: PartitionIndex = 0
     current_leader_epoch: int32 = field("9+", default=-1, ignorable=True)
     """Leader epoch the reader knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
@@ -149,6 +155,8 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
+    """Partitions of one topic to read."""
+
     topic: TopicName = field("0-12", default="", ignorable=True)
     topic_id: TopicId = field("13+", default=ZERO_UUID, ignorable=True)
     partitions: list[FetchPartition] = field(factory=list)

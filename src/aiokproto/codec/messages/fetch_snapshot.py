@@ -32,6 +32,8 @@ class SnapshotId(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
+    """The leader of the partition."""
+
     leader_id: BrokerId = 0
     """Node id of the quorum leader; -1: unknown."""
     leader_epoch: int32 = 0
@@ -39,6 +41,8 @@ class LeaderIdAndEpoch(Struct):
 
 
 class FetchSnapshotResponsePartitionSnapshot(Struct):
+    """A part of the snapshot."""
+
     index: PartitionIndex = 0
     error_code: int16 = 0
     snapshot_id: SnapshotId = field(factory=SnapshotId)
@@ -54,11 +58,15 @@ class FetchSnapshotResponsePartitionSnapshot(Struct):
 
 
 class FetchSnapshotResponseTopicSnapshot(Struct):
+    """Results of one topic."""
+
     name: TopicName = ""
     partitions: list[FetchSnapshotResponsePartitionSnapshot] = field(factory=list)
 
 
 class NodeEndpoint(Struct):
+    """Address of the leader."""
+
     node_id: BrokerId = 0
     """Node id of the leader."""
     host: string = ""
@@ -78,6 +86,8 @@ class FetchSnapshotResponse(Response, key=59, versions="0-1", flexible="0+"):
 
 
 class FetchSnapshotRequestPartitionSnapshot(Struct):
+    """The snapshot to read, and the position in it."""
+
     partition: PartitionIndex = 0
     current_leader_epoch: int32 = 0
     """Leader epoch the replica knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
@@ -91,6 +101,8 @@ class FetchSnapshotRequestPartitionSnapshot(Struct):
 
 
 class FetchSnapshotRequestTopicSnapshot(Struct):
+    """Partitions of one topic."""
+
     name: TopicName = ""
     partitions: list[FetchSnapshotRequestPartitionSnapshot] = field(factory=list)
 

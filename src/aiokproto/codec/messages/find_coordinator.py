@@ -18,6 +18,8 @@ from aiokproto.codec.schema import (
 
 
 class Coordinator(Struct):
+    """The coordinator of one key."""
+
     key: CoordinatorKey = ""
     """The key that was requested."""
     node_id: BrokerId = field(default=0, refused=-1)

@@ -6,6 +6,8 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 
 
 class AlterConfigsResourceResponse(Struct):
+    """The result of one resource."""
+
     error_code: int16 = 0
     error_message: string | None = ""
     resource_type: int8 = field(default=0, key=True)
@@ -23,6 +25,8 @@ class IncrementalAlterConfigsResponse(Response, key=44, versions="0-1", flexible
 
 
 class AlterableConfig(Struct):
+    """An option to change."""
+
     name: string = ""
     """Configuration key."""
     config_operation: int8 = 0
@@ -32,6 +36,8 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
+    """A resource, and the options to change."""
+
     resource_type: int8 = field(default=0, key=True)
     """2: topic; 4: broker; 8: broker logger; 16: client metrics; 32: group."""
     resource_name: string = field(default="", key=True)

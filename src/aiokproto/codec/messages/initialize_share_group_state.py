@@ -20,12 +20,16 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class PartitionResult(Struct):
+    """The result of one partition."""
+
     partition: PartitionIndex = 0
     error_code: int16 = 0
     error_message: string | None = None
 
 
 class InitializeStateResult(Struct):
+    """Results of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionResult] = field(factory=list)
 
@@ -37,6 +41,8 @@ class InitializeShareGroupStateResponse(Response, key=83, versions="0", flexible
 
 
 class PartitionData(Struct):
+    """The initial state of one partition."""
+
     partition: PartitionIndex = 0
     state_epoch: int32 = 0
     """Epoch of the state; higher each time the share partition is initialized. A lower one is fenced."""
@@ -45,6 +51,8 @@ class PartitionData(Struct):
 
 
 class InitializeStateData(Struct):
+    """Partitions of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionData] = field(factory=list)
 

@@ -6,6 +6,8 @@ from aiokproto.codec.schema import GroupId, Request, Response, Route, Struct, fi
 
 
 class JoinGroupResponseMember(Struct):
+    """A member, for the leader's assignor."""
+
     member_id: string = ""
     """Id of the member."""
     group_instance_id: string | None = field("5+", default=None, ignorable=True)

@@ -22,12 +22,16 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class LeaderAndIsrPartitionError(Struct):
+    """The result of one partition."""
+
     topic_name: TopicName = field("0-4", default="", ignorable=True)
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
 
 
 class LeaderAndIsrTopicError(Struct):
+    """Results of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partition_errors: list[LeaderAndIsrPartitionError] = field(factory=list)
 
@@ -43,6 +47,8 @@ class LeaderAndIsrResponse(Response, key=4, versions="0-7", flexible="4+"):
 
 
 class LeaderAndIsrPartitionState(Struct):
+    """State of one partition that the broker leads or follows."""
+
     topic_name: TopicName = field("0-1", default="", ignorable=True)
     partition_index: PartitionIndex = 0
     controller_epoch: int32 = 0
@@ -68,12 +74,16 @@ class LeaderAndIsrPartitionState(Struct):
 
 
 class LeaderAndIsrTopicState(Struct):
+    """Partitions of one topic."""
+
     topic_name: TopicName = ""
     topic_id: TopicId = field("5+", default=ZERO_UUID, ignorable=True)
     partition_states: list[LeaderAndIsrPartitionState] = field(factory=list)
 
 
 class LeaderAndIsrLiveLeader(Struct):
+    """Address of a leader in the request."""
+
     broker_id: BrokerId = 0
     """Id of the broker."""
     host_name: string = ""

@@ -6,6 +6,8 @@ from aiokproto.codec.schema import GroupId, Request, Response, Route, Struct, fi
 
 
 class MemberResponse(Struct):
+    """The result of one member."""
+
     member_id: string = field(default="", key=True)
     """As in the request."""
     group_instance_id: string | None = field(default="", key=True)
@@ -22,6 +24,8 @@ class LeaveGroupResponse(Response, key=13, versions="0-5", flexible="4+", client
 
 
 class MemberIdentity(Struct):
+    """A member that leaves."""
+
     member_id: string = field(default="", key=True)
     """Id of the member; empty for a static member that is named by its instance id alone."""
     group_instance_id: string | None = field(default=None, key=True)

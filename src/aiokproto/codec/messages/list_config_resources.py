@@ -6,6 +6,8 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 
 
 class ConfigResource(Struct):
+    """A resource that has configuration."""
+
     resource_name: string = ""
     """Name of the resource: a subscription, topic, broker id or group."""
     resource_type: int8 = field("1+", default=16, ignorable=True)

@@ -6,6 +6,8 @@ from aiokproto.codec.schema import GroupId, Request, Response, Route, Struct, fi
 
 
 class ListedGroup(Struct):
+    """A group."""
+
     group_id: GroupId = ""
     """Id of the group."""
     protocol_type: string = ""

@@ -19,6 +19,8 @@ from aiokproto.codec.schema import (
 
 
 class ListOffsetsPartitionResponse(Struct):
+    """The result of one partition."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     old_style_offsets: list[int64] = field("0", factory=list)
@@ -33,6 +35,8 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
+    """Results of one topic."""
+
     name: TopicName = ""
     partitions: list[ListOffsetsPartitionResponse] = field(factory=list)
 
@@ -45,6 +49,8 @@ class ListOffsetsResponse(Response, key=2, versions="0-11", flexible="6+", clien
 
 
 class ListOffsetsPartition(Struct):
+    """A partition, and the offset to look up."""
+
     partition_index: PartitionIndex = 0
     current_leader_epoch: int32 = field("4+", default=-1, ignorable=True)
     """Leader epoch the caller knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
@@ -58,6 +64,8 @@ class ListOffsetsPartition(Struct):
 
 
 class ListOffsetsTopic(Struct):
+    """Partitions of one topic."""
+
     name: TopicName = ""
     partitions: list[ListOffsetsPartition] = field(factory=list)
 

@@ -18,6 +18,8 @@ from aiokproto.codec.schema import (
 
 
 class OngoingPartitionReassignment(Struct):
+    """The reassignment of one partition."""
+
     partition_index: PartitionIndex = 0
     replicas: list[BrokerId] = field(factory=list)
     """All current replicas, including those being added and removed."""
@@ -28,6 +30,8 @@ class OngoingPartitionReassignment(Struct):
 
 
 class OngoingTopicReassignment(Struct):
+    """Reassignments of one topic."""
+
     name: TopicName = ""
     partitions: list[OngoingPartitionReassignment] = field(factory=list)
 
@@ -45,6 +49,8 @@ class ListPartitionReassignmentsResponse(Response, key=46, versions="0", flexibl
 
 
 class ListPartitionReassignmentsTopics(Struct):
+    """Partitions of one topic."""
+
     name: TopicName = ""
     partition_indexes: list[PartitionIndex] = field(factory=list)
 

@@ -18,6 +18,8 @@ from aiokproto.codec.schema import (
 
 
 class TransactionState(Struct):
+    """A transactional id, and the state of its transaction."""
+
     transactional_id: TransactionalId = ""
     """Id of the transactional producer."""
     producer_id: ProducerId = 0

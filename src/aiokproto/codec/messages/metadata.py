@@ -20,6 +20,8 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class MetadataResponseBroker(Struct):
+    """A broker of the cluster."""
+
     node_id: BrokerId = 0
     """Id of the broker."""
     host: string = ""
@@ -31,6 +33,8 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
+    """A partition: its leader and replicas."""
+
     error_code: int16 = 0
     partition_index: PartitionIndex = 0
     leader_id: BrokerId = field(default=0, refused=-1)
@@ -46,6 +50,8 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
+    """A topic, or the error that hides it."""
+
     error_code: int16 = 0
     name: TopicName | None = field(nullable="12+", default="")
     """Name of the topic; null: requested by an id that is unknown."""

@@ -21,11 +21,15 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class OffsetCommitResponsePartition(Struct):
+    """The result of one partition."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
 
 
 class OffsetCommitResponseTopic(Struct):
+    """Results of one topic."""
+
     name: TopicName = field("0-9", default="", ignorable=True)
     topic_id: TopicId = field("10+", default=ZERO_UUID, ignorable=True)
     partitions: list[OffsetCommitResponsePartition] = field(factory=list)
@@ -39,6 +43,8 @@ class OffsetCommitResponse(Response, key=8, versions="0-10", flexible="8+", clie
 
 
 class OffsetCommitRequestPartition(Struct):
+    """The offset of one partition."""
+
     partition_index: PartitionIndex = 0
     committed_offset: int64 = 0
     """Offset of the next record to read: one after the last processed."""
@@ -51,6 +57,8 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
+    """Offsets of one topic."""
+
     name: TopicName = field("0-9", default="", ignorable=True)
     topic_id: TopicId = field("10+", default=ZERO_UUID, ignorable=True)
     partitions: list[OffsetCommitRequestPartition] = field(factory=list)

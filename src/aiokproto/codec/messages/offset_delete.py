@@ -17,11 +17,15 @@ from aiokproto.codec.schema import (
 
 
 class OffsetDeleteResponsePartition(Struct):
+    """The result of one partition."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
 
 
 class OffsetDeleteResponseTopic(Struct):
+    """Results of one topic."""
+
     name: TopicName = ""
     partitions: list[OffsetDeleteResponsePartition] = field(factory=list)
 
@@ -35,10 +39,14 @@ class OffsetDeleteResponse(Response, key=47, versions="0"):
 
 
 class OffsetDeleteRequestPartition(Struct):
+    """A partition whose offset to delete."""
+
     partition_index: PartitionIndex = 0
 
 
 class OffsetDeleteRequestTopic(Struct):
+    """Partitions of one topic."""
+
     name: TopicName = ""
     partitions: list[OffsetDeleteRequestPartition] = field(factory=list)
 

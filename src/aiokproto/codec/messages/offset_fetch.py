@@ -62,6 +62,8 @@ class OffsetFetchResponseTopics(Struct):
 
 
 class OffsetFetchResponseGroup(Struct):
+    """The result of one group."""
+
     group_id: GroupId = ""
     """Id of the group."""
     topics: list[OffsetFetchResponseTopics] = field(factory=list)
@@ -98,6 +100,8 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
+    """A group whose offsets to read."""
+
     group_id: GroupId = ""
     """Group to read."""
     member_id: string | None = field("9+", default=None, ignorable=True)

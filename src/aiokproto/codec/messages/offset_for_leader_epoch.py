@@ -18,6 +18,8 @@ from aiokproto.codec.schema import (
 
 
 class EpochEndOffset(Struct):
+    """The result of one partition."""
+
     error_code: int16 = 0
     partition: PartitionIndex = 0
     leader_epoch: int32 = field("1+", default=-1, ignorable=True)
@@ -28,6 +30,8 @@ class EpochEndOffset(Struct):
 
 
 class OffsetForLeaderTopicResult(Struct):
+    """Results of one topic."""
+
     topic: TopicName = ""
     partitions: list[EpochEndOffset] = field(factory=list)
 
@@ -40,6 +44,8 @@ class OffsetForLeaderEpochResponse(Response, key=23, versions="0-4", flexible="4
 
 
 class OffsetForLeaderPartition(Struct):
+    """A partition, and the leader epoch to look up."""
+
     partition: PartitionIndex = 0
     current_leader_epoch: int32 = field("2+", default=-1, ignorable=True)
     """Leader epoch the caller knows; a lower one than the broker's is FENCED_LEADER_EPOCH, a higher one
@@ -49,6 +55,8 @@ class OffsetForLeaderPartition(Struct):
 
 
 class OffsetForLeaderTopic(Struct):
+    """Partitions of one topic."""
+
     topic: TopicName = ""
     partitions: list[OffsetForLeaderPartition] = field(factory=list)
 

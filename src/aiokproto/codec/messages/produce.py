@@ -41,6 +41,8 @@ class LeaderIdAndEpoch(Struct):
 
 
 class PartitionProduceResponse(Struct):
+    """The result of one partition."""
+
     index: PartitionIndex = 0
     error_code: int16 = 0
     base_offset: int64 = field(default=0, refused=-1)
@@ -57,6 +59,8 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
+    """Results of one topic."""
+
     name: TopicName = field("0-12", default="", ignorable=True)
     topic_id: TopicId = field("13+", default=ZERO_UUID, ignorable=True)
     partition_responses: list[PartitionProduceResponse] = field(factory=list)
@@ -85,12 +89,16 @@ class ProduceResponse(Response, key=0, versions="0-13", flexible="9+", client_th
 
 
 class PartitionProduceData(Struct):
+    """Records for one partition."""
+
     index: PartitionIndex = 0
     records: recordset | None = None
     """Record batches to append; from version 3 on exactly one, of format 2."""
 
 
 class TopicProduceData(Struct):
+    """Records for the partitions of one topic."""
+
     name: TopicName = field("0-12", default="", ignorable=True)
     topic_id: TopicId = field("13+", default=ZERO_UUID, ignorable=True)
     partition_data: list[PartitionProduceData] = field(factory=list)

@@ -34,6 +34,8 @@ class StateBatch(Struct):
 
 
 class PartitionResult(Struct):
+    """The state of one partition."""
+
     partition: PartitionIndex = 0
     error_code: int16 = 0
     error_message: string | None = None
@@ -46,6 +48,8 @@ class PartitionResult(Struct):
 
 
 class ReadStateResult(Struct):
+    """Results of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionResult] = field(factory=list)
 
@@ -57,12 +61,16 @@ class ReadShareGroupStateResponse(Response, key=84, versions="0", flexible="0+")
 
 
 class PartitionData(Struct):
+    """A partition whose state to read."""
+
     partition: PartitionIndex = 0
     leader_epoch: int32 = 0
     """Leader epoch of the reader; a lower one than the coordinator has seen is FENCED_LEADER_EPOCH."""
 
 
 class ReadStateData(Struct):
+    """Partitions of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionData] = field(factory=list)
 

@@ -20,6 +20,8 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class PartitionResult(Struct):
+    """The offsets and epochs of one partition."""
+
     partition: PartitionIndex = 0
     error_code: int16 = 0
     error_message: string | None = None
@@ -35,6 +37,8 @@ class PartitionResult(Struct):
 
 
 class ReadStateSummaryResult(Struct):
+    """Results of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionResult] = field(factory=list)
 
@@ -49,12 +53,16 @@ class ReadShareGroupStateSummaryResponse(Response, key=87, versions="0-1", flexi
 
 
 class PartitionData(Struct):
+    """A partition whose state to read."""
+
     partition: PartitionIndex = 0
     leader_epoch: int32 = 0
     """Leader epoch the reader knows; a lower one than the coordinator has seen is FENCED_LEADER_EPOCH."""
 
 
 class ReadStateSummaryData(Struct):
+    """Partitions of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionData] = field(factory=list)
 

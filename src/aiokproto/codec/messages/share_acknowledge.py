@@ -22,6 +22,8 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class LeaderIdAndEpoch(Struct):
+    """The leader of the partition."""
+
     leader_id: BrokerId = 0
     """Broker that leads the partition now; -1: unknown."""
     leader_epoch: int32 = 0
@@ -29,6 +31,8 @@ class LeaderIdAndEpoch(Struct):
 
 
 class PartitionData(Struct):
+    """The result of one partition."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     error_message: string | None = None
@@ -37,6 +41,8 @@ class PartitionData(Struct):
 
 
 class ShareAcknowledgeTopicResponse(Struct):
+    """Results of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionData] = field(factory=list)
 
@@ -80,11 +86,15 @@ class AcknowledgementBatch(Struct):
 
 
 class AcknowledgePartition(Struct):
+    """Acknowledgements for one partition."""
+
     partition_index: PartitionIndex = 0
     acknowledgement_batches: list[AcknowledgementBatch] = field(factory=list)
 
 
 class AcknowledgeTopic(Struct):
+    """Acknowledgements for one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[AcknowledgePartition] = field(factory=list)
 

@@ -23,6 +23,8 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class LeaderIdAndEpoch(Struct):
+    """The leader of the partition."""
+
     leader_id: BrokerId = 0
     """Broker that leads the partition now; -1: unknown."""
     leader_epoch: int32 = 0
@@ -41,6 +43,8 @@ class AcquiredRecords(Struct):
 
 
 class PartitionData(Struct):
+    """Records of one partition that were acquired for the member."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     error_message: string | None = None
@@ -58,6 +62,8 @@ class PartitionData(Struct):
 
 
 class ShareFetchableTopicResponse(Struct):
+    """Results of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionData] = field(factory=list)
 
@@ -102,6 +108,8 @@ class AcknowledgementBatch(Struct):
 
 
 class FetchPartition(Struct):
+    """A partition to read, and acknowledgements for it."""
+
     partition_index: PartitionIndex = 0
     partition_max_bytes: int32 = field("0", default=0)
     """Bytes to return for this partition at most; 0: acknowledge only (version 0)."""
@@ -110,6 +118,8 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
+    """Partitions of one topic to read."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[FetchPartition] = field(factory=list)
 

@@ -20,16 +20,22 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class TopicPartitions(Struct):
+    """Partitions of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     topic_name: TopicName = ""
     partitions: list[PartitionIndex] = field(factory=list)
 
 
 class Assignment(Struct):
+    """Partitions that a member reads."""
+
     topic_partitions: list[TopicPartitions] = field(factory=list)
 
 
 class Member(Struct):
+    """A member of the group."""
+
     member_id: string = ""
     """Id of the member."""
     rack_id: string | None = None
@@ -46,6 +52,8 @@ class Member(Struct):
 
 
 class DescribedGroup(Struct):
+    """A group: its state and members."""
+
     error_code: int16 = 0
     error_message: string | None = None
     group_id: GroupId = ""

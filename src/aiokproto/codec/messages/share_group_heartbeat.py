@@ -20,6 +20,8 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class TopicPartitions(Struct):
+    """Partitions of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionIndex] = field(factory=list)
 

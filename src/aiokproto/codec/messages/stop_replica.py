@@ -18,6 +18,8 @@ from aiokproto.codec.schema import (
 
 
 class StopReplicaPartitionError(Struct):
+    """The result of one partition."""
+
     topic_name: TopicName = ""
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
@@ -45,6 +47,8 @@ class StopReplicaTopicV1(Struct):
 
 
 class StopReplicaPartitionState(Struct):
+    """A replica to stop."""
+
     partition_index: PartitionIndex = 0
     leader_epoch: int32 = -1
     """Leader epoch of the decision; one lower than the broker's is FENCED_LEADER_EPOCH. -1: not checked; -2: the topic
@@ -54,6 +58,8 @@ class StopReplicaPartitionState(Struct):
 
 
 class StopReplicaTopicState(Struct):
+    """Partitions of one topic."""
+
     topic_name: TopicName = ""
     partition_states: list[StopReplicaPartitionState] = field(factory=list)
 

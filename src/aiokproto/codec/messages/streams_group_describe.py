@@ -21,6 +21,8 @@ from aiokproto.codec.schema import (
 
 
 class KeyValue(Struct):
+    """An option of a topic, or a client tag."""
+
     key: string = ""
     """Name of the configuration or client tag."""
     value: string = ""
@@ -73,6 +75,8 @@ class Endpoint(Struct):
 
 
 class TaskOffset(Struct):
+    """An offset of one task."""
+
     subtopology_id: string = ""
     """Id of the subtopology, unique in the topology."""
     partition: PartitionIndex = 0
@@ -90,6 +94,8 @@ class TaskIds(Struct):
 
 
 class Assignment(Struct):
+    """Tasks of a member."""
+
     active_tasks: list[TaskIds] = field(factory=list)
     """Tasks the member processes."""
     standby_tasks: list[TaskIds] = field(factory=list)
@@ -99,6 +105,8 @@ class Assignment(Struct):
 
 
 class Member(Struct):
+    """A member of the group."""
+
     member_id: string = ""
     """Id of the member."""
     member_epoch: int32 = 0
@@ -149,6 +157,8 @@ class TopologyDescriptionNode(Struct):
 
 
 class TopologyDescriptionSubtopology(Struct):
+    """A connected part of the processing graph."""
+
     subtopology_id: string = ""
     """Id of the subtopology, unique in the topology."""
     nodes: list[TopologyDescriptionNode] = field(factory=list)
@@ -171,6 +181,8 @@ class TopologyDescription(Struct):
 
 
 class DescribedGroup(Struct):
+    """A group: its state, topology and members."""
+
     error_code: int16 = 0
     error_message: string | None = None
     group_id: GroupId = ""

@@ -50,6 +50,8 @@ class Endpoint(Struct):
 
 
 class TopicPartition(Struct):
+    """Partitions of one topic."""
+
     topic: TopicName = ""
     partitions: list[PartitionIndex] = field(factory=list)
 
@@ -106,6 +108,8 @@ class StreamsGroupHeartbeatResponse(Response, key=88, versions="0-1", flexible="
 
 
 class KeyValue(Struct):
+    """An option of a topic, or a client tag."""
+
     key: string = ""
     """Name of the configuration or client tag."""
     value: string = ""
@@ -154,12 +158,16 @@ class Subtopology(Struct):
 
 
 class Topology(Struct):
+    """The topology of the application, as far as the assignment depends on it."""
+
     epoch: int32 = 0
     """Epoch of the topology, set by the application; higher when the topology changes."""
     subtopologies: list[Subtopology] = field(factory=list)
 
 
 class TaskOffset(Struct):
+    """An offset of one task."""
+
     subtopology_id: string = ""
     """Id of the subtopology, unique in the topology."""
     partition: PartitionIndex = 0

@@ -43,6 +43,8 @@ class TopologyDescriptionNode(Struct):
 
 
 class TopologyDescriptionSubtopology(Struct):
+    """A connected part of the processing graph."""
+
     subtopology_id: string = ""
     """Id of the subtopology, unique in the topology."""
     nodes: list[TopologyDescriptionNode] = field(factory=list)

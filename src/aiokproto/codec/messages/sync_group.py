@@ -22,6 +22,8 @@ class SyncGroupResponse(Response, key=14, versions="0-5", flexible="4+", client_
 
 
 class SyncGroupRequestAssignment(Struct):
+    """The assignment of one member."""
+
     member_id: string = ""
     """Id of the member."""
     assignment: bytes = b""

@@ -23,11 +23,15 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class TxnOffsetCommitResponsePartition(Struct):
+    """The result of one partition."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
 
 
 class TxnOffsetCommitResponseTopic(Struct):
+    """Results of one topic."""
+
     name: TopicName = field("0-5", default="", ignorable=True)
     topic_id: TopicId = field("6+", default=ZERO_UUID, ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition] = field(factory=list)
@@ -41,6 +45,8 @@ class TxnOffsetCommitResponse(Response, key=28, versions="0-6", flexible="3+", c
 
 
 class TxnOffsetCommitRequestPartition(Struct):
+    """The offset of one partition."""
+
     partition_index: PartitionIndex = 0
     committed_offset: int64 = 0
     """Offset of the next record to read: one after the last processed."""
@@ -51,6 +57,8 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
+    """Offsets of one topic."""
+
     name: TopicName = field("0-5", default="", ignorable=True)
     topic_id: TopicId = field("6+", default=ZERO_UUID, ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition] = field(factory=list)

@@ -6,6 +6,8 @@ from aiokproto.codec.schema import Request, Response, Route, Struct, field, int8
 
 
 class UpdatableFeatureResult(Struct):
+    """The result of one feature."""
+
     feature: string = field(default="", key=True)
     """Name of the feature."""
     error_code: int16 = 0
@@ -23,6 +25,8 @@ class UpdateFeaturesResponse(Response, key=57, versions="0-2", flexible="0+"):
 
 
 class FeatureUpdateKey(Struct):
+    """A feature, and the level to set."""
+
     feature: string = field(default="", key=True)
     """Name of the feature, such as "metadata.version"."""
     max_version_level: int16 = 0

@@ -28,6 +28,8 @@ class UpdateMetadataResponse(Response, key=6, versions="0-8", flexible="6+"):
 
 
 class UpdateMetadataPartitionState(Struct):
+    """State of one partition."""
+
     topic_name: TopicName = field("0-4", default="", ignorable=True)
     partition_index: PartitionIndex = 0
     controller_epoch: int32 = 0
@@ -47,12 +49,16 @@ class UpdateMetadataPartitionState(Struct):
 
 
 class UpdateMetadataTopicState(Struct):
+    """Partitions of one topic."""
+
     topic_name: TopicName = ""
     topic_id: TopicId = field("7+", default=ZERO_UUID, ignorable=True)
     partition_states: list[UpdateMetadataPartitionState] = field(factory=list)
 
 
 class UpdateMetadataEndpoint(Struct):
+    """Address of a broker's listener."""
+
     port: int32 = 0
     """TCP port."""
     host: string = ""
@@ -64,6 +70,8 @@ class UpdateMetadataEndpoint(Struct):
 
 
 class UpdateMetadataBroker(Struct):
+    """A live broker."""
+
     id: BrokerId = 0
     """Id of the broker."""
     v0_host: string = field("0", default="", ignorable=True)

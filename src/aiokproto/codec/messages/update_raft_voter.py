@@ -29,6 +29,8 @@ class UpdateRaftVoterResponse(Response, key=82, versions="0", flexible="0+"):
 
 
 class Listener(Struct):
+    """Address of a listener of the voter."""
+
     name: string = ""
     """Listener name."""
     host: string = ""

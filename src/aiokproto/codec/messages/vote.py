@@ -22,6 +22,8 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class VoteResponsePartitionData(Struct):
+    """The vote for one partition."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
     leader_id: BrokerId = field(default=0, refused=-1)
@@ -33,11 +35,15 @@ class VoteResponsePartitionData(Struct):
 
 
 class VoteResponseTopicData(Struct):
+    """Results of one topic."""
+
     topic_name: TopicName = ""
     partitions: list[VoteResponsePartitionData] = field(factory=list)
 
 
 class NodeEndpoint(Struct):
+    """Address of the leader."""
+
     node_id: BrokerId = 0
     """Node id of the leader."""
     host: string = ""
@@ -56,6 +62,8 @@ class VoteResponse(Response, key=52, versions="0-2", flexible="0+"):
 
 
 class VoteRequestPartitionData(Struct):
+    """The candidacy for one partition."""
+
     partition_index: PartitionIndex = 0
     replica_epoch: int32 = 0
     """Epoch the replica wants to lead in; in a pre-vote, its current epoch."""
@@ -74,6 +82,8 @@ class VoteRequestPartitionData(Struct):
 
 
 class VoteRequestTopicData(Struct):
+    """Partitions of one topic."""
+
     topic_name: TopicName = ""
     partitions: list[VoteRequestPartitionData] = field(factory=list)
 

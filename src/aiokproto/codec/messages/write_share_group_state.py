@@ -21,12 +21,16 @@ from aiokproto.codec.wire import ZERO_UUID
 
 
 class PartitionResult(Struct):
+    """The result of one partition."""
+
     partition: PartitionIndex = 0
     error_code: int16 = 0
     error_message: string | None = None
 
 
 class WriteStateResult(Struct):
+    """Results of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionResult] = field(factory=list)
 
@@ -51,6 +55,8 @@ class StateBatch(Struct):
 
 
 class PartitionData(Struct):
+    """The state of one partition, as far as it changed."""
+
     partition: PartitionIndex = 0
     state_epoch: int32 = 0
     """State epoch from ReadShareGroupState; a lower one than the coordinator's is FENCED_STATE_EPOCH."""
@@ -65,6 +71,8 @@ class PartitionData(Struct):
 
 
 class WriteStateData(Struct):
+    """Partitions of one topic."""
+
     topic_id: TopicId = ZERO_UUID
     partitions: list[PartitionData] = field(factory=list)
 

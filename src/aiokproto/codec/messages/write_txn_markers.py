@@ -18,16 +18,22 @@ from aiokproto.codec.schema import (
 
 
 class WritableTxnMarkerPartitionResult(Struct):
+    """The result of one partition."""
+
     partition_index: PartitionIndex = 0
     error_code: int16 = 0
 
 
 class WritableTxnMarkerTopicResult(Struct):
+    """Results of one topic."""
+
     name: TopicName = ""
     partitions: list[WritableTxnMarkerPartitionResult] = field(factory=list)
 
 
 class WritableTxnMarkerResult(Struct):
+    """Results of one producer's marker."""
+
     producer_id: ProducerId = 0
     """Id that InitProducerId returned to the producer."""
     topics: list[WritableTxnMarkerTopicResult] = field(factory=list)
@@ -40,6 +46,8 @@ class WriteTxnMarkersResponse(Response, key=27, versions="0-2", flexible="1+"):
 
 
 class WritableTxnMarkerTopic(Struct):
+    """Partitions of one topic."""
+
     name: TopicName = ""
     partition_indexes: list[PartitionIndex] = field(factory=list)
 

@@ -1,0 +1,31 @@
+# cython: language_level=3
+"""What compiled classes share that replace classes of Python: the name, attributes, and the state for pickle."""
+
+from cpython.object cimport PyObject_GenericSetAttr, PyTypeObject
+
+
+cdef extern from "Python.h":
+    void PyObject_GC_Track(object)
+    void PyObject_GC_UnTrack(object)
+    bint PyObject_GC_IsTracked(object)
+
+
+cdef inline void name_type(type kind, const char *name) noexcept:
+    """Name a class after the module users import it from: pickles hold that name, and pure Python must read them."""
+    (<PyTypeObject *> kind).tp_name = name
+
+
+cdef inline int set_attribute(object instance, object name, object value) except -1:
+    """Set an attribute of an object that the garbage collector may not track."""
+    # From now on it may hold anything, and so be part of a cycle.
+    if not PyObject_GC_IsTracked(instance):
+        PyObject_GC_Track(instance)
+    return PyObject_GenericSetAttr(instance, name, value)
+
+
+cdef inline tuple reduce_slots(object instance, tuple names):
+    """Return what pickle and copy make of a Python class with slots: either form reads what the other has written."""
+    from copyreg import __newobj__
+
+    slots = {name: getattr(instance, name) for name in names}
+    return __newobj__, (type(instance),), (getattr(instance, "__dict__", None), slots)

@@ -1,0 +1,77 @@
+# cython: language_level=3
+"""The compiled forms of :mod:`aiokproto.consumer.delivery`."""
+
+cimport cython
+from cpython.ref cimport Py_REFCNT
+
+from aiokproto.accelerator.awaiting cimport Call, answers_directly
+from aiokproto.accelerator.naming cimport name_type
+
+from aiokproto.accelerator import Documentation, Signature
+
+
+cdef class DeliveryState:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
+    cdef public list open
+    cdef public object current
+
+    def __init__(self):
+        self.open = []
+
+
+cdef object take(DeliveryState delivery):
+    record = delivery.open.pop()
+    delivery.current = record
+    return record
+
+
+@cython.final
+cdef class RecordIterator:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
+    cdef DeliveryState _delivery
+    cdef object _more
+    cdef Next last
+
+    def __init__(self, DeliveryState delivery not None, more):
+        self._delivery = delivery
+        self._more = more
+
+    def __aiter__(self):
+        return self
+
+    def __anext__(self):
+        cdef Next call = self.last
+        # A finished call that nothing else refers to is reused: `last` and `call` are two references.
+        if call is None or Py_REFCNT(call) > 2 or not call.over():
+            call = self.last = Next.__new__(Next)
+            call.delivery = self._delivery
+            call.more = self._more
+        call.renew()
+        return call
+
+
+async def take_later(DeliveryState delivery, more):
+    """Wait for records, then take the next one."""
+    await more()
+    return take(delivery)
+
+
+@cython.final
+cdef class Next(Call):
+    """Takes a record when it is awaited and not before, so that cancelling it loses none."""
+    cdef DeliveryState delivery
+    cdef object more
+
+    cdef object begin(self):
+        if self.delivery.open:
+            return take(self.delivery)
+        self.inner = take_later(self.delivery, self.more)
+
+
+answers_directly(Next)
+name_type(DeliveryState, b"aiokproto.consumer.delivery.DeliveryState")
+name_type(RecordIterator, b"aiokproto.consumer.delivery.RecordIterator")

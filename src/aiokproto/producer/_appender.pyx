@@ -1,0 +1,165 @@
+# cython: language_level=3
+"""The compiled form of :mod:`aiokproto.producer.appender`: the code that runs for every record."""
+
+cimport cython
+
+from aiokproto.accelerator.awaiting cimport Call, answers_directly
+from aiokproto.accelerator.layout cimport bytes_of
+from aiokproto.accelerator.naming cimport name_type
+from aiokproto.producer._delivery cimport BatchSlice, Delivery, new_delivery
+from aiokproto.producer._queue cimport OpenBatchSlot, TopicQueues
+from aiokproto.records._writer cimport NO_HEADERS, RecordWriter
+
+from aiokproto.accelerator import Documentation, Signature
+from aiokproto.producer.partitioner import check_partition, key_hash
+from aiokproto.producer.record import PendingRecord, as_bytes, check_headers, check_timestamp
+from aiokproto.records.writer import encode_headers
+
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident() nogil
+
+cdef extern from *:
+    """
+    #include <time.h>
+    static long long now_ms(void) {
+        struct timespec now;
+        timespec_get(&now, TIME_UTC);
+        return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    }
+    """
+    long long now_ms() noexcept
+
+
+cdef class RecordAppender:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
+    cdef readonly dict _ready_topics
+    cdef public object _partitioner
+    cdef public object _append_later
+    # The event loop's thread; see the pure form.
+    cdef public unsigned long _thread
+    # None is the system clock, which is read without a Python call.
+    cdef public object _wall
+    # The last lookup: most records follow one of the same topic.
+    cdef object topic
+    cdef TopicQueues queues
+
+    def __init__(self, partitioner, append_later):
+        self._ready_topics = {}
+        self._partitioner = partitioner
+        self._append_later = append_later
+        self._thread = 0
+        self._wall = None
+
+    def _set_ready(self, topic, TopicQueues queues):
+        self.topic = self.queues = None
+        if queues is None:
+            self._ready_topics.pop(topic, None)
+        else:
+            self._ready_topics[topic] = queues
+
+    cdef inline long long wall(self):
+        return now_ms() if self._wall is None else self._wall()
+
+    def _now_ms(self):
+        return self.wall()
+
+    def post(self, topic, value=..., *, key=None, headers=(), partition=None, timestamp=None):
+        cdef Post call = Post.__new__(Post)
+        call.appender = self
+        call.topic = topic
+        call.value = value
+        call.key = key
+        call.headers = headers
+        call.partition = partition
+        call.timestamp = timestamp
+        return call
+
+    def _append(self, topic, value, key, headers, partition, timestamp):
+        return self.append(topic, value, key, headers, partition, timestamp)
+
+    cdef object append(self, object topic, object value, object key, object headers, object partition, object timestamp):
+        cdef long long when
+        cdef OpenBatchSlot opening
+        cdef TopicQueues queues
+        cdef Py_ssize_t index
+        if type(value) is not bytes and value is not None:
+            value = as_bytes("value", value)
+        if type(key) is not bytes and key is not None:
+            key = as_bytes("key", key)
+        if headers:
+            headers = check_headers(headers)
+        when = self.wall() if timestamp is None else check_timestamp(timestamp)
+        if topic is self.topic and topic is not None:
+            queues = self.queues
+        else:
+            queues = self._ready_topics.get(topic)
+            if queues is not None:
+                self.topic = topic
+                self.queues = queues
+        if queues is None or self._thread != PyThread_get_thread_ident():
+            return PendingRecord(topic, partition, when, key, value, headers)
+        if partition is not None or key is not None or self._partitioner is not None:
+            partition = self.choose(queues, partition, key, value)
+        opening = queues.sticky if partition is None else queues.queues[partition]
+        if opening.batch is not None:
+            if headers:
+                packed = encode_headers(headers)
+                index = opening.batch.put(when, bytes_of(key), bytes_of(value), bytes_of(packed))
+            else:
+                index = opening.batch.put(when, bytes_of(key), bytes_of(value), NO_HEADERS)
+            if index >= 0:
+                return new_delivery(opening.outcome, index, when)
+        return PendingRecord(topic, partition, when, key, value, headers)
+
+    def _choose_partition(self, TopicQueues queues not None, partition, key, value):
+        return self.choose(queues, partition, key, value)
+
+    cdef object choose(self, TopicQueues queues, object partition, object key, object value):
+        count = len(queues.queues)
+        if partition is not None:
+            return check_partition(partition, queues.name, count)
+        if self._partitioner is not None:
+            chosen = self._partitioner(queues.name, key, value, range(count), queues.available)
+            return check_partition(chosen, queues.name, count, "the partitioner's ")
+        return None if key is None else key_hash(key) % count
+
+    def _append_run(self, topic, records, Py_ssize_t start):
+        cdef TopicQueues queues = self._ready_topics.get(topic)
+        cdef RecordWriter batch
+        cdef long long now
+        cdef Py_ssize_t place, first
+        if queues is None or self._partitioner is not None or queues.sticky.batch is None:
+            return None
+        if self._thread != PyThread_get_thread_ident():
+            return None
+        batch = queues.sticky.batch
+        now = self.wall()
+        first = batch.count
+        for place in range(start, len(records)):
+            value = records[place]
+            if type(value) is not bytes or batch.put(now, bytes_of(None), bytes_of(value), NO_HEADERS) < 0:
+                break
+        return BatchSlice(queues.sticky.outcome, first, batch.count - first, now) if batch.count > first else None
+
+
+@cython.final
+cdef class Post(Call):
+    cdef RecordAppender appender
+    cdef object topic
+    cdef object value
+    cdef object key
+    cdef object headers
+    cdef object partition
+    cdef object timestamp
+
+    cdef object begin(self):
+        appended = self.appender.append(self.topic, self.value, self.key, self.headers, self.partition, self.timestamp)
+        if type(appended) is Delivery:
+            return appended
+        self.inner = self.appender._append_later(appended)
+
+
+answers_directly(Post)
+name_type(RecordAppender, b"aiokproto.producer.appender.RecordAppender")

@@ -1,0 +1,137 @@
+# cython: language_level=3
+"""The compiled form of `binary_array` of :mod:`aiokproto.records.columns`, and its columns for other compiled modules.
+
+The loops over items use no Python object, and release the GIL.
+"""
+
+cimport cython
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from aiokproto.accelerator.layout cimport Bytes
+from aiokproto.accelerator.views cimport View, room_in, view_of
+
+from aiokproto.accelerator import pure_form
+
+
+@cython.final
+cdef class Column:
+    cdef bint take(self, int64_t row, Bytes *field) noexcept:
+        cdef int64_t start, end
+        field.start = NULL
+        field.size = -1
+        if not self.valid.at[row]:
+            return True
+        start = (<int64_t *> self.start.at)[row]
+        end = (<int64_t *> self.end.at)[row]
+        if not 0 <= start <= end <= self.data.size:
+            return False
+        field.start = self.data.at + start
+        field.size = end - start
+        return True
+
+
+cdef Column column_of(content, int64_t count):
+    from numpy import ascontiguousarray, bool_, int64
+
+    cdef Column column = Column.__new__(Column)
+    column.data = view_of(content.data)
+    column.start = view_of(ascontiguousarray(content.start, int64))
+    column.end = view_of(ascontiguousarray(content.end, int64))
+    column.valid = view_of(ascontiguousarray(content.valid, bool_))
+    if column.start.size != 8 * count or column.end.size != 8 * count or column.valid.size != count:
+        raise IndexError("the columns are not of one length")
+    return column
+
+
+def binary_array(data, start, end, valid):
+    """A ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false: every item is copied once."""
+    found = array_of(data, start, end, valid)
+    if found is None:
+        return pure_form("aiokproto.records.columns", "binary_array")(data, start, end, valid)
+    return found
+
+
+cdef array_of(data, start, end, valid):
+    """The array; None where nothing is in it, or not all of it in the data, or too much."""
+    from numpy import ascontiguousarray, bool_, int64
+    from pyarrow import Array, allocate_buffer, binary
+
+    cdef View view = view_of(data)
+    cdef View starts = view_of(ascontiguousarray(start, int64))
+    cdef View ends = view_of(ascontiguousarray(end, int64))
+    cdef View valids = view_of(ascontiguousarray(valid, bool_))
+    cdef Py_ssize_t count = valids.size
+    cdef int64_t total
+    cdef int64_t missing = 0
+    if count == 0 or starts.size != 8 * count or ends.size != 8 * count:
+        return None
+    offsets = allocate_buffer(4 * (count + 1))
+    cdef View places = room_in(offsets)
+    with nogil:
+        total = measure(
+            <int64_t *> starts.at, <int64_t *> ends.at, valids.at, count, view.size, <int32_t *> places.at, &missing
+        )
+    if total < 0 or missing == count:
+        return None
+    content = allocate_buffer(total)
+    cdef View room = room_in(content)
+    with nogil:
+        gather(view.at, view.size, <int64_t *> starts.at, <int32_t *> places.at, count, room.at)
+    bits = None
+    if missing:
+        bits = allocate_buffer((count + 7) // 8)
+        mark(valids.at, count, room_in(bits))
+    return Array.from_buffers(binary(), count, [bits, offsets, content], missing)
+
+
+cdef int64_t measure(
+    const int64_t *start,
+    const int64_t *end,
+    const uint8_t *valid,
+    Py_ssize_t count,
+    Py_ssize_t size,
+    int32_t *offset,
+    int64_t *missing,
+) noexcept nogil:
+    """Fill the array's offsets, and count the nulls. The bytes of all items; -1 where they cannot be what is said."""
+    cdef int64_t total = 0
+    cdef Py_ssize_t row
+    for row in range(count):
+        offset[row] = <int32_t> total
+        if not valid[row]:
+            missing[0] += 1
+            continue
+        if not 0 <= start[row] <= end[row] <= size:
+            return -1
+        total += end[row] - start[row]
+        if total > INT32_MAX:
+            return -1
+    offset[count] = <int32_t> total
+    return total
+
+
+cdef void gather(
+    const uint8_t *data,
+    Py_ssize_t size,
+    const int64_t *start,
+    const int32_t *offset,
+    Py_ssize_t count,
+    uint8_t *room,
+) noexcept nogil:
+    cdef Py_ssize_t row
+    cdef int32_t length
+    for row in range(count):
+        length = offset[row + 1] - offset[row]
+        # Looked at again: without the lock, whoever shares the array may change it.
+        if length and 0 <= start[row] <= size - length:
+            memcpy(room + offset[row], data + start[row], length)
+
+
+cdef void mark(const uint8_t *valid, Py_ssize_t count, View bits) noexcept:
+    """A bit for every item that is there, the first one lowest."""
+    cdef Py_ssize_t row
+    memset(bits.at, 0, bits.size)
+    for row in range(count):
+        if valid[row]:
+            bits.at[row >> 3] |= 1 << (row & 7)

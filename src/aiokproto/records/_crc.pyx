@@ -1,0 +1,50 @@
+# cython: language_level=3
+"""The compiled form of `join` of :mod:`aiokproto.records.crc`."""
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from aiokproto.accelerator import pure_form
+
+cdef uint32_t POLYNOMIAL = 0x82F63B78
+cdef uint32_t ONE = <uint32_t> 1 << 31
+
+# x, its square, the square of that, and so on.
+cdef uint32_t[64] squares
+
+
+cdef uint32_t multiply(uint32_t a, uint32_t b) noexcept nogil:
+    """The product of two polynomials, modulo that of the checksum."""
+    cdef uint32_t product = 0
+    while a:
+        if a & ONE:
+            product ^= b
+        a <<= 1
+        b = b >> 1 ^ (POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+cdef void fill() noexcept:
+    cdef uint32_t power = ONE >> 1
+    cdef int place
+    for place in range(64):
+        squares[place] = power
+        power = multiply(power, power)
+
+
+fill()
+
+
+def join(first, second, length):
+    """The checksum of two pieces of data, one after the other, of which only the checksums are known."""
+    if not (0 <= first < 1 << 32 and 0 <= second < 1 << 32 and 0 <= length < 1 << 60):
+        return pure_form("aiokproto.records.crc", "join")(first, second, length)
+    cdef uint64_t left = length
+    cdef uint32_t power = ONE
+    # Each byte is a multiplication by x^8.
+    cdef int bit = 3
+    while left:
+        if left & 1:
+            power = multiply(squares[bit], power)
+        left >>= 1
+        bit += 1
+    return multiply(power, first) ^ <uint32_t> second

@@ -1,0 +1,235 @@
+# cython: language_level=3
+"""The compiled forms of :mod:`aiokproto.records.record`.
+
+Bytes that are not the records expected go to the pure reader, which finds what is wrong with them.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+
+from aiokproto._types cimport Record, new_record
+from aiokproto.accelerator.layout cimport Bytes, Fields, read_bytes, read_fields
+from aiokproto.accelerator.naming cimport PyObject_GC_UnTrack, name_type, reduce_slots, set_attribute
+from aiokproto.accelerator.varints cimport read_unsigned
+
+from aiokproto.accelerator import Documentation, Signature, pure_form
+from aiokproto.errors import CorruptRecordError, DecodeError
+
+# Nearer to the ends of int64 than these, the pure reader checks every sum.
+cdef int64_t SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
+cdef int64_t SAFE_OFFSET = INT64_MAX - (<int64_t> 1 << 31)
+
+
+@cython.freelist(1024)
+cdef class BatchRecord:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
+    cdef public int64_t offset
+    cdef public int64_t timestamp
+    cdef public object key
+    cdef public object value
+    cdef public object headers
+
+    def __init__(self, int64_t offset, int64_t timestamp, key, value, headers=()):
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+
+    def __setattr__(self, name, value):
+        set_attribute(self, name, value)
+
+    def __eq__(self, other):
+        cdef BatchRecord its
+        if not isinstance(other, BatchRecord):
+            return NotImplemented
+        its = other
+        return (
+            self.offset == its.offset
+            and self.timestamp == its.timestamp
+            and self.key == its.key
+            and self.value == its.value
+            and self.headers == its.headers
+        )
+
+    __hash__ = None
+
+    def __repr__(self):
+        return (
+            f"BatchRecord(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, "
+            f"value={self.value!r}, headers={self.headers!r})"
+        )
+
+    def __reduce__(self):
+        return reduce_slots(self, ("headers", "key", "offset", "timestamp", "value"))
+
+
+cdef inline BatchRecord new_batch_record(int64_t offset, int64_t timestamp, object key, object value, object headers):
+    cdef BatchRecord record = BatchRecord.__new__(BatchRecord)
+    # As for `new_record`: nothing in it can refer back to it.
+    PyObject_GC_UnTrack(record)
+    record.offset = offset
+    record.timestamp = timestamp
+    record.key = key
+    record.value = value
+    record.headers = headers
+    return record
+
+
+cdef class RecordMaker:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
+    cdef object topic
+    cdef int32_t partition
+    cdef object timestamp_type
+    cdef int32_t leader_epoch
+
+    def __init__(self, topic, int32_t partition, timestamp_type, int32_t leader_epoch):
+        self.topic = topic
+        self.partition = partition
+        self.timestamp_type = timestamp_type
+        self.leader_epoch = leader_epoch
+
+    def __call__(self, int64_t offset, int64_t timestamp, key, value, headers):
+        return self.make(offset, timestamp, key, value, headers)
+
+    cdef inline Record make(self, int64_t offset, int64_t timestamp, key, value, headers):
+        return new_record(
+            self.topic,
+            self.partition,
+            offset,
+            timestamp,
+            key,
+            value,
+            headers,
+            self.timestamp_type,
+            self.leader_epoch,
+        )
+
+
+def read_records(data, int64_t count, int64_t base_offset, int64_t base_timestamp, append_time, make):
+    """Read ``count`` records, which must fill ``data``, the decompressed records section of a batch."""
+    cdef RecordMaker maker = make if type(make) is RecordMaker else None
+    cdef list records = None
+    cdef Py_buffer view
+    if -SAFE_TIMESTAMP <= base_timestamp <= SAFE_TIMESTAMP and 0 <= base_offset < SAFE_OFFSET:
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            records = read_all(
+                <const uint8_t *> view.buf, view.len, count, base_offset, base_timestamp, append_time, maker
+            )
+        finally:
+            PyBuffer_Release(&view)
+    if records is None:
+        pure = pure_form("aiokproto.records.record", "read_records")
+        return pure(data, count, base_offset, base_timestamp, append_time, make)
+    if maker is not None or make is BatchRecord:
+        return records
+    return made_of(records, make)
+
+
+cdef list made_of(list records, make):
+    """What anybody's own ``make`` makes of them. It may find damage in what they hold."""
+    cdef BatchRecord one
+    cdef list made = []
+    try:
+        for one in records:
+            made.append(make(one.offset, one.timestamp, one.key, one.value, one.headers))
+    except DecodeError as error:
+        raise CorruptRecordError(f"record {len(made)} of {len(records)}: {error}") from None
+    return made
+
+
+cdef list read_all(
+    const uint8_t *at,
+    Py_ssize_t size,
+    int64_t count,
+    int64_t base_offset,
+    int64_t base_timestamp,
+    append_time,
+    RecordMaker maker,
+):
+    """The records, as `BatchRecord` without a maker; None if the bytes are not so many records."""
+    cdef const uint8_t *stop = at + size
+    cdef const uint8_t *end
+    cdef Fields fields
+    cdef bint appended = append_time is not None
+    cdef int64_t timestamp = append_time if appended else 0
+    cdef int64_t offset
+    cdef list records = []
+    cdef tuple headers
+    for _ in range(count):
+        end = read_fields(at, stop, &fields)
+        if end == NULL:
+            return None
+        if not add(base_timestamp, fields.timestamp_delta, appended, &timestamp):
+            return None
+        offset = base_offset + fields.offset_delta
+        headers = ()
+        if fields.headers[0]:
+            headers = read_headers(fields.headers, end)
+            if headers is None:
+                return None
+        if maker is None:
+            records.append(new_batch_record(offset, timestamp, content(&fields.key), content(&fields.value), headers))
+        else:
+            records.append(maker.make(offset, timestamp, content(&fields.key), content(&fields.value), headers))
+        at = end
+    return records if at == stop else None
+
+
+cdef inline bint add(int64_t base, int64_t delta, bint appended, int64_t *timestamp) noexcept nogil:
+    """False if the sum does not fit 64 bits, which is damage also where the broker's time takes its place."""
+    cdef int64_t total = <int64_t> (<uint64_t> base + <uint64_t> delta)
+    # Two numbers of one sign whose sum has the other: it went around.
+    if ((base ^ total) & (delta ^ total)) < 0:
+        return False
+    if not appended:
+        timestamp[0] = total
+    return True
+
+
+cdef inline object content(Bytes *field):
+    return None if field.size < 0 else PyBytes_FromStringAndSize(<const char *> field.start, field.size)
+
+
+cdef tuple read_headers(const uint8_t *at, const uint8_t *end):
+    """The headers that fill the bytes, None if they do not.
+
+    The garbage collector would find out by itself that tuples of such content need not be walked over.
+    """
+    cdef uint64_t raw
+    cdef Bytes field
+    cdef Py_ssize_t index
+    cdef tuple headers
+    at = read_unsigned(at, end, 32, &raw)
+    # A header takes at least two bytes.
+    if at == NULL or raw & 1 or raw >> 1 > <uint64_t> (end - at) // 2:
+        return None
+    headers = PyTuple_New(<Py_ssize_t> (raw >> 1))
+    for index in range(<Py_ssize_t> (raw >> 1)):
+        at = read_bytes(at, end, &field)
+        if at == NULL or field.size < 0:
+            return None
+        key = PyUnicode_DecodeUTF8(<char *> field.start, field.size, "replace")
+        at = read_bytes(at, end, &field)
+        if at == NULL:
+            return None
+        header = (key, content(&field))
+        PyObject_GC_UnTrack(header)
+        Py_INCREF(header)
+        PyTuple_SET_ITEM(headers, index, header)
+    PyObject_GC_UnTrack(headers)
+    return headers if at == end else None
+
+
+name_type(BatchRecord, b"aiokproto.records.record.BatchRecord")
+name_type(RecordMaker, b"aiokproto.records.record.RecordMaker")

@@ -1,0 +1,129 @@
+# cython: language_level=3
+"""The compiled forms of :mod:`aiokproto.records.rows`."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t
+
+from aiokproto.accelerator.layout cimport Bytes, size_of, write_bytes
+from aiokproto.accelerator.varints cimport unsigned, unsigned_size, write_unsigned
+from aiokproto.accelerator.views cimport View, room_in, view_of
+from aiokproto.records._columns cimport Column, column_of
+from aiokproto.records._writer cimport NO_HEADERS, RecordWriter
+
+from aiokproto.accelerator import pure_form
+
+
+def append_rows(writer, rows, places):
+    """Write some rows, one after the other, as far as there is room in the batch. Returns how many were written."""
+    cdef int64_t written = 0
+    cdef bint full = False
+    if isinstance(writer, RecordWriter):
+        written = append_all(writer, rows, places, &full)
+        if full or written == len(places):
+            return written
+        places = places[written:]
+    return written + pure_form("aiokproto.records.rows", "append_rows")(writer, rows, places)
+
+
+cdef int64_t append_all(RecordWriter writer, rows, places, bint *full) except -1:
+    """How many were written before there was no room, which is told, or something is not what it should be."""
+    from numpy import ascontiguousarray, int64
+
+    cdef View chosen = view_of(ascontiguousarray(places, int64))
+    cdef View times = view_of(ascontiguousarray(rows.timestamp, int64))
+    cdef int64_t count = times.size // 8
+    cdef Column keys = column_of(rows.key, count)
+    cdef Column values = column_of(rows.value, count)
+    cdef Column heads = None if rows.headers is None else column_of(rows.headers, count)
+    cdef Bytes key, value
+    cdef Bytes headers = NO_HEADERS
+    cdef int64_t written, row, timestamp
+    for written in range(chosen.size // 8):
+        row = (<int64_t *> chosen.at)[written]
+        if not 0 <= row < count or not keys.take(row, &key) or not values.take(row, &value):
+            return written
+        if heads is not None:
+            if not heads.take(row, &headers):
+                return written
+            if headers.size < 1:
+                headers = NO_HEADERS
+        timestamp = (<int64_t *> times.at)[row]
+        if timestamp < -1:
+            return written
+        if writer.put(timestamp, key, value, headers) < 0:
+            full[0] = True
+            return written
+    return chosen.size // 8
+
+
+def encode_lists(start, end, keys, values):
+    """Headers as records hold them, their count first."""
+    found = encode_all(start, end, keys, values)
+    return pure_form("aiokproto.records.rows", "encode_lists")(start, end, keys, values) if found is None else found
+
+
+cdef encode_all(start, end, keys, values):
+    """None where a row has a header that there is not."""
+    from numpy import ascontiguousarray, bool_, empty, int64, ones
+
+    from aiokproto.records.columns import BytesColumn
+
+    cdef int64_t count = len(keys)
+    cdef int64_t rows = len(start)
+    cdef Column names = column_of(keys, count)
+    cdef Column contents = column_of(values, count)
+    cdef View starts = view_of(ascontiguousarray(start, int64))
+    cdef View ends = view_of(ascontiguousarray(end, int64))
+    edges = empty(rows + 1, int64)
+    cdef View places = room_in(edges)
+    cdef int64_t size
+    if ends.size != starts.size:
+        return None
+    size = measure(
+        <int64_t *> starts.at, <int64_t *> ends.at, rows, names, contents, count, <int64_t *> places.at
+    )
+    if size < 0:
+        return None
+    data = PyBytes_FromStringAndSize(NULL, size)
+    write(<int64_t *> starts.at, <int64_t *> ends.at, rows, names, contents, <uint8_t *> PyBytes_AS_STRING(data))
+    return BytesColumn(data, edges[:-1], edges[1:], ones(rows, bool_))
+
+
+cdef int64_t measure(
+    const int64_t *start,
+    const int64_t *end,
+    int64_t rows,
+    Column keys,
+    Column values,
+    int64_t count,
+    int64_t *edges,
+) noexcept:
+    """Fill in where each row's headers start and end; the bytes of all, or -1 where some cannot be."""
+    cdef int64_t row, at
+    cdef int64_t size = 0
+    cdef Bytes key, value
+    for row in range(rows):
+        edges[row] = size
+        if not 0 <= start[row] <= end[row] <= count:
+            return -1
+        size += unsigned_size(unsigned(end[row] - start[row]))
+        for at in range(start[row], end[row]):
+            if not keys.take(at, &key) or not values.take(at, &value) or key.size < 0:
+                return -1
+            size += size_of(key) + size_of(value)
+    edges[rows] = size
+    return size
+
+
+cdef void write(
+    const int64_t *start, const int64_t *end, int64_t rows, Column keys, Column values, uint8_t *to
+) noexcept:
+    """Write what was measured: nothing can change between, as the interpreter's lock is held."""
+    cdef int64_t row, at
+    cdef Bytes key, value
+    for row in range(rows):
+        to = write_unsigned(to, unsigned(end[row] - start[row]))
+        for at in range(start[row], end[row]):
+            keys.take(at, &key)
+            values.take(at, &value)
+            to = write_bytes(write_bytes(to, key), value)

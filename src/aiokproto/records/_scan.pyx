@@ -1,0 +1,176 @@
+# cython: language_level=3
+"""The compiled forms of :mod:`aiokproto.records.scan`.
+
+The loops over records use no Python object, and release the GIL.
+"""
+
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
+
+from aiokproto.accelerator.layout cimport Bytes, Fields, read_fields
+from aiokproto.accelerator.varints cimport read_unsigned
+from aiokproto.accelerator.views cimport View, room_in, view_of
+
+from aiokproto.accelerator import pure_form
+
+# A byte each for length, attributes, timestamp, offset, two lengths and the header count.
+cdef int64_t SMALLEST_RECORD = 7
+# A length of 32 bits takes no more.
+cdef int64_t LONGEST_LENGTH = 5
+
+
+cdef struct Rows:
+    int64_t *offset
+    int64_t *timestamp
+    int64_t *key_start
+    int64_t *key_end
+    int64_t *value_start
+    int64_t *value_end
+    int64_t *header_start
+    int64_t *header_end
+    uint8_t *key_valid
+    uint8_t *value_valid
+
+
+def whole_records(data, pos, size, most):
+    """How many whole records there are from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``."""
+    found = None
+    cdef View view = view_of(data)
+    if 0 <= pos <= view.size and 0 <= size <= INT64_MAX and 0 <= most <= INT64_MAX:
+        found = count_whole(view, pos, size, most)
+    return pure_form("aiokproto.records.scan", "whole_records")(data, pos, size, most) if found is None else found
+
+
+cdef count_whole(View view, int64_t pos, int64_t size, int64_t most):
+    """What `whole_records` finds; None where a length makes no sense, or is not all there."""
+    cdef int64_t count = 0
+    cdef int64_t end = 0
+    cdef int64_t stop = pos + min(size, view.size - pos)
+    cdef const uint8_t *at
+    cdef uint64_t raw = 0
+    with nogil:
+        while True:
+            at = read_unsigned(view.at + pos, view.at + view.size, 32, &raw)
+            # An odd number is a negative length.
+            if at == NULL or raw & 1 or raw >> 1 < <uint64_t> SMALLEST_RECORD - 1:
+                break
+            end = (at - view.at) + <int64_t> (raw >> 1)
+            if end > stop or count == most:
+                break
+            count += 1
+            pos = end
+    if at == NULL and view.size - pos < LONGEST_LENGTH:
+        return count, pos, view.size + 1
+    if at == NULL or raw & 1 or raw >> 1 < <uint64_t> SMALLEST_RECORD - 1:
+        return None
+    return count, pos, end
+
+
+def scan(data, spans):
+    """Find the fields of all records of magic 2 in ``data``."""
+    found = scan_all(data, spans)
+    return pure_form("aiokproto.records.scan", "scan")(data, spans) if found is None else found
+
+
+cdef scan_all(data, spans):
+    """What `scan` finds; None where the bytes are not what the spans say."""
+    from numpy import bool_, empty, int64
+
+    from aiokproto.records.scan import Fields as Found
+
+    cdef View view = view_of(data)
+    cdef int64_t total = 0
+    cdef int64_t start, stop, count, base_offset, base_timestamp, newest
+    cdef bint appended, well
+    cdef Rows rows
+    for start, stop, count, *_ in spans:
+        # Also keeps what is allocated in proportion to what was sent.
+        if not 0 <= start <= stop <= view.size or not 0 <= count <= (stop - start) // SMALLEST_RECORD:
+            return None
+        total += count
+    numbers = empty((8, total), int64)
+    valid = empty((2, total), bool_)
+    rows = rows_of(room_in(numbers), room_in(valid), total)
+    for start, stop, count, base_offset, base_timestamp, append_time in spans:
+        appended = append_time is not None
+        newest = append_time if appended else 0
+        with nogil:
+            well = scan_span(
+                view.at, view.at + start, view.at + stop, count, base_offset, base_timestamp, appended, newest, &rows
+            )
+        if not well:
+            return None
+    offset, timestamp, key_start, key_end, value_start, value_end, header_start, header_end = numbers
+    return Found(
+        offset, timestamp, key_start, key_end, valid[0], value_start, value_end, valid[1], header_start, header_end
+    )
+
+
+cdef Rows rows_of(View numbers, View valid, int64_t total) noexcept:
+    """The columns' first rows. The arrays stay where they are without the views: numpy does not move them."""
+    cdef int64_t *first = <int64_t *> numbers.at
+    cdef Rows rows
+    rows.offset = first
+    rows.timestamp = first + total
+    rows.key_start = first + 2 * total
+    rows.key_end = first + 3 * total
+    rows.value_start = first + 4 * total
+    rows.value_end = first + 5 * total
+    rows.header_start = first + 6 * total
+    rows.header_end = first + 7 * total
+    rows.key_valid = valid.at
+    rows.value_valid = valid.at + total
+    return rows
+
+
+cdef bint scan_span(
+    const uint8_t *data,
+    const uint8_t *at,
+    const uint8_t *stop,
+    int64_t count,
+    int64_t base_offset,
+    int64_t base_timestamp,
+    bint appended,
+    int64_t newest,
+    Rows *rows,
+) noexcept nogil:
+    """Fill ``count`` rows, and go on to the next ones. False where the bytes are not so many records."""
+    cdef Fields fields
+    cdef int64_t row
+    for row in range(count):
+        at = read_fields(at, stop, &fields)
+        if at == NULL:
+            return False
+        if not add(base_offset, fields.offset_delta, &rows.offset[row]):
+            return False
+        if not add(base_timestamp, fields.timestamp_delta, &rows.timestamp[row]):
+            return False
+        if appended:
+            rows.timestamp[row] = newest
+        place(data, &fields.key, &rows.key_start[row], &rows.key_end[row], &rows.key_valid[row])
+        place(data, &fields.value, &rows.value_start[row], &rows.value_end[row], &rows.value_valid[row])
+        rows.header_start[row] = fields.headers - data
+        rows.header_end[row] = at - data
+    rows.offset += count
+    rows.timestamp += count
+    rows.key_start += count
+    rows.key_end += count
+    rows.value_start += count
+    rows.value_end += count
+    rows.header_start += count
+    rows.header_end += count
+    rows.key_valid += count
+    rows.value_valid += count
+    return at == stop
+
+
+cdef inline bint add(int64_t base, int64_t delta, int64_t *total) noexcept nogil:
+    """False if the sum does not fit 64 bits."""
+    total[0] = <int64_t> (<uint64_t> base + <uint64_t> delta)
+    # Two numbers of one sign whose sum has the other: it went around.
+    return ((base ^ total[0]) & (delta ^ total[0])) >= 0
+
+
+cdef inline void place(const uint8_t *data, Bytes *field, int64_t *start, int64_t *end, uint8_t *valid) noexcept nogil:
+    start[0] = field.start - data
+    end[0] = start[0] + (field.size if field.size > 0 else 0)
+    valid[0] = field.size >= 0

@@ -1,0 +1,174 @@
+# cython: language_level=3
+"""The compiled forms of :mod:`aiokproto.records.writer`."""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from aiokproto.accelerator.layout cimport Bytes, bytes_of, size_of, write_bytes
+from aiokproto.accelerator.naming cimport name_type
+from aiokproto.accelerator.varints cimport unsigned, unsigned_size, write_unsigned
+
+from aiokproto.accelerator import Documentation, Signature, pure_form
+from aiokproto.errors import InvalidRecordError
+
+# The header of the batch, which is written when the batch is complete.
+cdef Py_ssize_t HEADER_SIZE = 61
+cdef Py_ssize_t FIRST_RESERVATION = 1024
+
+cdef Bytes NO_HEADERS
+NO_HEADERS.start = <const uint8_t *> b"\0"
+NO_HEADERS.size = 1
+
+
+cdef class RecordWriter:
+    __doc__ = Documentation()
+    __signature__ = Signature()
+
+    def __cinit__(self):
+        self._buffer = bytearray(HEADER_SIZE)
+        self.size = HEADER_SIZE
+        self.base_timestamp = self.max_timestamp = -1
+        self.max_bytes = INT64_MAX
+
+    def __init__(self, max_bytes=None, base_timestamp=None):
+        if max_bytes is not None:
+            self.max_bytes = max_bytes
+        if base_timestamp is not None:
+            if not -1 <= base_timestamp <= INT64_MAX:
+                raise refused(base_timestamp)
+            self.base_timestamp = base_timestamp
+            self._based = True
+
+    def append(self, timestamp, key, value, headers=()):
+        """Write a record. Returns its place in the batch, None if it does not fit."""
+        cdef Bytes encoded = NO_HEADERS
+        cdef Py_ssize_t index
+        cdef int64_t when
+        try:
+            when = timestamp
+        except OverflowError:
+            raise refused(timestamp) from None
+        self.base_for(when)
+        if key is not None and type(key) is not bytes:
+            key = plain(key)
+        if value is not None and type(value) is not bytes:
+            value = plain(value)
+        if headers:
+            headers = encode_headers(headers)
+            encoded = bytes_of(headers)
+        index = self.put(when, bytes_of(key), bytes_of(value), encoded)
+        return None if index < 0 else index
+
+    cdef Py_ssize_t put(self, int64_t timestamp, Bytes key, Bytes value, Bytes headers) except -2:
+        cdef Py_ssize_t index = self.count
+        cdef Py_ssize_t length, size
+        cdef int64_t base = self.base_for(timestamp)
+        cdef uint64_t delta = unsigned(timestamp - base)
+        cdef uint8_t *at
+        length = (
+            1 + unsigned_size(delta) + unsigned_size(unsigned(index)) + size_of(key) + size_of(value) + headers.size
+        )
+        size = self.size + unsigned_size(unsigned(length)) + length
+        if index and size > self.max_bytes:
+            return -1
+        self.reserve(size)
+        at = <uint8_t *> PyByteArray_AS_STRING(self._buffer) + self.size
+        at = write_unsigned(at, unsigned(length))
+        at[0] = 0
+        at = write_unsigned(at + 1, delta)
+        at = write_unsigned(at, unsigned(index))
+        at = write_bytes(at, key)
+        at = write_bytes(at, value)
+        memcpy(at, headers.start, headers.size)
+        self.size = size
+        self.base_timestamp = base
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.count = index + 1
+        return index
+
+    cdef int64_t base_for(self, int64_t timestamp) except -2:
+        """What the timestamp is to be relative to."""
+        cdef int64_t base = self.base_timestamp if self.count or self._based else timestamp
+        # Neither is less than -1: only one difference does not fit 64 bits.
+        if timestamp < -1 or (base < 0 and timestamp == INT64_MAX):
+            raise refused(timestamp)
+        return base
+
+    cdef int reserve(self, Py_ssize_t size) except -1:
+        """Make room for a batch of ``size`` bytes, and for more, but not for more than it may get."""
+        cdef Py_ssize_t room = PyByteArray_GET_SIZE(self._buffer)
+        if size <= room:
+            return 0
+        room = max(2 * room, FIRST_RESERVATION)
+        if room > self.max_bytes:
+            room = <Py_ssize_t> self.max_bytes
+        return PyByteArray_Resize(self._buffer, max(size, room))
+
+    def take(self):
+        """Give out the bytes, and take no more records."""
+        cdef bytearray batch = self._buffer
+        if not self.count:
+            raise InvalidRecordError("the batch has no records")
+        if not self.size:
+            raise InvalidRecordError("the batch was closed before")
+        PyByteArray_Resize(batch, self.size)
+        self._buffer = bytearray()
+        self.size = 0
+        self.max_bytes = 0
+        return batch
+
+
+def encode_headers(headers):
+    """Headers as a record holds them, their count first."""
+    cdef tuple pairs
+    cdef Py_ssize_t length
+    cdef Py_ssize_t size
+    cdef uint8_t *at
+    cdef const char *name
+    pairs = tuple(headers) if type(headers) is list else headers if type(headers) is tuple else None
+    if pairs is None or not all_plain(pairs):
+        return pure_form("aiokproto.records.writer", "encode_headers")(headers)
+    size = unsigned_size(unsigned(len(pairs)))
+    for key, value in pairs:
+        PyUnicode_AsUTF8AndSize(key, &length)
+        size += unsigned_size(unsigned(length)) + length + size_of(bytes_of(value))
+    encoded = PyBytes_FromStringAndSize(NULL, size)
+    at = write_unsigned(<uint8_t *> PyBytes_AS_STRING(encoded), unsigned(len(pairs)))
+    for key, value in pairs:
+        name = PyUnicode_AsUTF8AndSize(key, &length)
+        at = write_unsigned(at, unsigned(length))
+        memcpy(at, name, length)
+        at = write_bytes(at + length, bytes_of(value))
+    return encoded
+
+
+cdef bint all_plain(tuple pairs):
+    """Whether each is a tuple of a string and bytes or None."""
+    for pair in pairs:
+        if type(pair) is not tuple or len(<tuple> pair) != 2:
+            return False
+        key, value = <tuple> pair
+        if type(key) is not str or (value is not None and type(value) is not bytes):
+            return False
+    return True
+
+
+def plain(content):
+    """The bytes of any bytes-like, whatever its items are."""
+    if type(content) is bytes:
+        return content
+    try:
+        return bytes(memoryview(content))
+    except TypeError:
+        raise TypeError(f"bytes or None are wanted, not {type(content).__name__}") from None
+
+
+cdef refused(timestamp):
+    return InvalidRecordError(f"timestamp {timestamp} is neither -1 nor milliseconds since the epoch in 63 bits")
+
+
+name_type(RecordWriter, b"aiokproto.records.writer.RecordWriter")

@@ -1,0 +1,104 @@
+"""Kafka Streams itself, as a streams group of the embedded broker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from aiokproto.broker import Cluster
+from aiokproto.client import Client
+from aiokproto.codec.messages.streams_group_describe import DescribedGroup, StreamsGroupDescribeRequest
+from aiokproto.consumer import Consumer
+from aiokproto.producer import Producer
+from tests.broker.conftest import THIRD_PARTY
+from tests.patience import PATIENCE
+from tools.setup.project import MESSAGES_RELEASES, messages_jars, tools_jars
+from tools.setup.system import find_java
+
+APPLICATION = "word-count"
+SECONDS = 2 * PATIENCE
+
+
+@pytest.fixture(scope="session")
+def word_count(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command that counts words; its arguments follow."""
+    if not any(tools_jars().glob("kafka-streams-*.jar")):
+        pytest.skip("Kafka Streams is not there: `make kafka` fetches it")
+    folder = tmp_path_factory.mktemp("third_party") / "streams"
+    libraries = os.pathsep.join(map(str, sorted(tools_jars().glob("*.jar"))))
+    compiler = next(messages_jars(MESSAGES_RELEASES[0]).glob("ecj-*.jar"))
+    command = [str(find_java()), "-jar", str(compiler), "-17", "-cp", libraries, "-d", str(folder)]
+    subprocess.run([*command, str(THIRD_PARTY / "streams")], check=True, capture_output=True)
+    return [str(find_java()), "-cp", os.pathsep.join((str(folder), libraries)), "WordCount"]
+
+
+@asynccontextmanager
+async def running(command: list[str]) -> AsyncIterator[None]:
+    """A program that runs until its stdin is closed, and then reports that it shut down cleanly."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        yield
+        out, errors = await asyncio.wait_for(process.communicate(b""), SECONDS)
+        assert out.decode().split() == ["closed"], errors.decode()[-2000:]
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def counted(consumer: Consumer, wanted: dict[str, int]) -> None:
+    """Read until the newest count of each word is the expected one."""
+    found: dict[str, int] = {}
+    async for record in consumer:
+        found[(record.key or b"").decode()] = int(record.value or b"")
+        if found == wanted:
+            return
+
+
+async def described(cluster: Cluster) -> DescribedGroup:
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        request = StreamsGroupDescribeRequest(group_ids=[APPLICATION], include_authorized_operations=False)
+        return (await client.request(request, key=APPLICATION)).groups[0]
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_kafka_streams_counts_words(word_count: list[str], guarantee: str, tmp_path: Path) -> None:
+    async with Cluster(2) as cluster:
+        for topic in ("lines", "counts"):
+            await cluster.create_topic(topic, partitions=2)
+        servers = cluster.bootstrap_servers
+        async with (
+            Producer(bootstrap_servers=servers) as producer,
+            Consumer(
+                "counts", bootstrap_servers=servers, auto_offset_reset="earliest", isolation_level="read_committed"
+            ) as consumer,
+            running([*word_count, servers, APPLICATION, guarantee, str(tmp_path)]),
+        ):
+            for line in (b"a b a", b"b c", b"a"):
+                await producer.send("lines", line)
+            await asyncio.wait_for(counted(consumer, {"a": 3, "b": 2, "c": 1}), SECONDS)
+            # One of its threads can do all the work before the other one joins.
+            while len((group := await described(cluster)).members) < 2 or group.group_state != "Stable":
+                pass
+            tasks = [
+                (each.subtopology_id, index)
+                for member in group.members
+                for each in member.assignment.active_tasks
+                for index in each.partitions
+            ]
+            assert (len(group.members), sorted(tasks)) == (2, [("0", 0), ("0", 1), ("1", 0), ("1", 1)])
+            # The new coordinator reads the group from the log, and no member has to join again.
+            await cluster.move_coordinator(APPLICATION)
+            await producer.send("lines", b"a a c")
+            await asyncio.wait_for(counted(consumer, {"a": 5, "c": 2}), SECONDS)
+            assert (await described(cluster)).group_epoch == group.group_epoch

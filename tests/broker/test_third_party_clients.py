@@ -1,0 +1,237 @@
+"""Clients in other languages, and of brokers long ago: each writes, reads as a group and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokproto.broker import Broker, Cluster, Security
+from aiokproto.client import Client
+from aiokproto.codec.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.broker.conftest import THIRD_PARTY, kafka_libraries
+from tests.patience import PATIENCE
+from tools.setup.system import find_java
+
+COUNT = 200
+SECONDS = 4 * PATIENCE
+"""The longest that a program may take, all its work together."""
+DUMP_SECONDS = 5
+"""How long a program that has not ended may take to write its stacks."""
+
+
+async def run(command: list[str], folder: Path | None = None) -> str:
+    """What a program writes; fails if it does."""
+
+    def wait() -> tuple[int, str, str]:
+        with subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                written, errors = process.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                # Java and Go write the stacks of all their threads.
+                process.send_signal(signal.SIGQUIT)
+                try:
+                    written, errors = process.communicate(timeout=DUMP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    written, errors = process.communicate()
+            return process.returncode, written, errors
+
+    code, written, errors = await asyncio.to_thread(wait)
+    assert code == 0, f"{errors[-20_000:]}{written[-20_000:]}"
+    return written
+
+
+# ---- Go
+
+
+@pytest.fixture(scope="session")
+def franz_go(tmp_path_factory: pytest.TempPathFactory) -> str:
+    compiler = shutil.which("go")
+    if compiler is None:
+        pytest.skip("Go is not installed")
+    program = tmp_path_factory.mktemp("third_party") / "franz-go"
+    # The modules are there if the benchmarks were built; nothing is fetched for a test.
+    environment = os.environ | {"GOTOOLCHAIN": "local", "GOPROXY": "off"}
+    command = [compiler, "build", "-trimpath", "-o", str(program), "."]
+    done = subprocess.run(command, cwd=THIRD_PARTY, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"franz-go cannot be built: {done.stderr.strip().splitlines()[-1]}")
+    return str(program)
+
+
+@pytest.mark.parametrize("how", [[], ["transactional"]], ids=["idempotent", "transactional"])
+async def test_franz_go(franz_go: str, how: list[str]) -> None:
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("t", 3)
+        address = cluster.bootstrap_servers.split(",")[0]
+        assert await run([franz_go, address, "t", "g", str(COUNT), *how]) == f"{COUNT}\n"
+
+
+LONG_LOCKS = {"group.share.max.record.lock.duration.ms": 3_600_000, "group.share.record.lock.duration.ms": 3_600_000}
+"""What is delivered comes again if its lock ends before a slow program says what became of it."""
+
+
+async def from_the_beginning(cluster: Cluster, group: str) -> None:
+    """Have a share group begin with the first record."""
+    change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
+    resource = AlterConfigsResource(resource_type=32, resource_name=group, configs=[change])
+    async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
+        answer = await client.request(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+    assert answer.responses[0].error_code == 0, answer
+
+
+async def test_franz_go_shares(franz_go: str) -> None:
+    async with Cluster(2, config=LONG_LOCKS) as cluster:
+        await cluster.create_topic("t", 3)
+        await from_the_beginning(cluster, "g")
+        address = cluster.bootstrap_servers.split(",")[0]
+        assert await run([franz_go, address, "t", "g", str(COUNT), "share"]) == f"{COUNT} 100\n"
+
+
+# ---- Java
+
+
+async def java(classes: Path, *arguments: str, program: str = "KafkaClients") -> list[str]:
+    path = os.pathsep.join([str(classes), kafka_libraries()])
+    return (await run([str(find_java()), "-Xmx256m", "-cp", path, program, *arguments])).splitlines()
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_kafkas_own_clients(java_classes: Path, protocol: str) -> None:
+    async with Cluster(2) as cluster:
+        await cluster.create_topic("t", 3)
+        servers = cluster.bootstrap_servers
+        assert await java(java_classes, "clients", servers, "t", "g", str(COUNT), protocol) == [str(COUNT), "done"]
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("mode", "summary"),
+    [
+        ("implicit", "200 accepted, 0 rejected, 0 delivered again"),
+        ("explicit", "181 accepted, 19 rejected, 29 delivered again"),
+        ("record_limit", "181 accepted, 19 rejected, 29 delivered again"),
+    ],
+)
+async def test_kafkas_own_share_consumers(java_classes: Path, mode: str, summary: str) -> None:
+    async with Cluster(2, config=LONG_LOCKS) as cluster:
+        await cluster.create_topic("t", 3)
+        await from_the_beginning(cluster, "g")
+        servers = cluster.bootstrap_servers
+        found = await java(java_classes, servers, "t", "g", str(COUNT), mode, program="ShareConsumers")
+        assert found == [summary, f"{{{COUNT}=1}}"]
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+async def test_kafkas_own_admin_client(java_classes: Path) -> None:
+    async with Cluster(2) as cluster:
+        assert await java(java_classes, "admin", cluster.bootstrap_servers, "t", "g", "0", "classic") == ["done"]
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_kafkas_own_clients_log_in_by_a_delegation_token(java_classes: Path, mechanism: str) -> None:
+    config = {"delegation.token.secret.key": "between brokers"}
+    async with Broker(security=Security("SASL_PLAINTEXT", users={"alice": "secret"}), config=config) as broker:
+        await broker.create_topic("t")
+        user = (broker.bootstrap_servers, "t", "alice", "secret", mechanism)
+        assert await java(java_classes, *user, program="TokenClients") == ["true", "value", "0"]
+
+
+# ---- Python, as long ago
+
+
+def produce_and_consume(module: Any, servers: str, release: tuple[int, ...] | None, with_group: bool) -> list[bytes]:
+    """With kafka-python, which can be told of which release the brokers are."""
+    values = [b"value %d" % number for number in range(COUNT)]
+    options: dict[str, Any] = {"bootstrap_servers": servers}
+    if release is not None:
+        options["api_version"] = release
+    producer = module.KafkaProducer(acks="all", **options)
+    for future in [producer.send("t", value) for value in values]:
+        future.get(PATIENCE)
+    producer.close()
+    consumer = module.KafkaConsumer(
+        "t",
+        group_id="g" if with_group else None,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        consumer_timeout_ms=PATIENCE * 1000,
+        **options,
+    )
+    found = [record.value for _, record in zip(range(COUNT), consumer, strict=False)]
+    if with_group:
+        consumer.commit()
+        assert sum(consumer.committed(partition) or 0 for partition in consumer.assignment()) == COUNT
+    consumer.close()
+    del producer, consumer
+    gc.collect()
+    return [value for value in values if value in found]
+
+
+@pytest.mark.parametrize(
+    ("release", "told"),
+    [
+        (None, None),
+        ("0.8.2", (0, 8, 2)),
+        ("0.9", (0, 9)),
+        ("0.10.0", None),
+        ("0.10.2", None),
+        ("0.11", None),
+        ("1.0", None),
+        ("2.4", None),
+        ("3.9", None),
+    ],
+)
+# kafka-python can forget a socket whose connection attempt it gave up. The collection above finds it in this test.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+async def test_kafka_python(release: str | None, told: tuple[int, ...] | None) -> None:
+    module: Any = pytest.importorskip("kafka")
+    async with Broker(as_version=release) as broker:
+        await broker.create_topic("t", 2)
+        # 0.8 had no groups of members, and its brokers kept offsets at most.
+        found = await asyncio.to_thread(produce_and_consume, module, broker.bootstrap_servers, told, release != "0.8.2")
+    assert len(found) == COUNT
+
+
+@pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.11", "1.1", "2.3", "3.0"])
+async def test_librdkafka_with_old_brokers(release: str) -> None:
+    confluent: Any = pytest.importorskip("confluent_kafka")
+
+    def work(servers: str) -> int:
+        options: dict[str, Any] = {"bootstrap.servers": servers}
+        if release == "0.9":
+            options |= {"api.version.request": False, "broker.version.fallback": "0.9.0.1"}
+        producer = confluent.Producer(options)
+        for number in range(COUNT):
+            producer.produce("t", b"%d" % number)
+        assert producer.flush(PATIENCE) == 0
+        consumer = confluent.Consumer({**options, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["t"])
+        try:
+            return len([message for message in consumer.consume(COUNT, PATIENCE) if message.error() is None])
+        finally:
+            consumer.close()
+
+    async with Broker(as_version=release) as broker:
+        await broker.create_topic("t", 2)
+        assert await asyncio.to_thread(work, broker.bootstrap_servers) == COUNT
