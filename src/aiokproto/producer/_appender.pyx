@@ -65,7 +65,7 @@ cdef class RecordAppender:
     def _now_ms(self):
         return self.wall()
 
-    def post(self, topic, value=..., *, key=None, headers=(), partition=None, timestamp=None):
+    def post(self, topic, value, *, key=None, headers=(), partition=None, timestamp=None):
         cdef Post call = Post.__new__(Post)
         call.appender = self
         call.topic = topic
