@@ -1,9 +1,9 @@
 """The handlers: one module per API with an async function ``handle``, and the table of the versions that are served.
 
-To add an API: a module here with the same name as its module in ``codec/messages``, a line in ``_VERSIONS``, and a
-rule in ``broker/security/rules.py``, without which an API is only for nodes of the cluster. To add a version: raise
-it in ``_VERSIONS``, after checking what the version changes. ApiVersions lists what ``_VERSIONS`` has, no more and no
-less.
+To add an API: a module here with the same name as its module in ``codec/messages``, a line in ``_VERSIONS``, and the
+operations that it requires in ``broker/security/required_operations.py``; an API without these is only for nodes of the
+cluster. To add a version: raise it in ``_VERSIONS``, after checking what the version changes. ApiVersions lists exactly
+what ``_VERSIONS`` has.
 
 How a request gets here. The dispatcher decodes the header, refuses versions that are not served, decodes the body,
 lets the rules of the API take away what the client is not permitted to do, and calls ``handle(request, context)``. It
