@@ -16,6 +16,13 @@ from aiokproto.errors import BrokerError
 BETWEEN_NODES = frozenset({4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82})
 """ApiKeys that only brokers and controllers of a cluster send each other."""
 
+NOT_SERVED = {
+    80: "AddRaftVoter: the embedded cluster has no KRaft quorum",
+    81: "RemoveRaftVoter: the embedded cluster has no KRaft quorum",
+    94: "UnregisterController: the embedded cluster has no KRaft controllers",
+}
+"""Why the other APIs are not served, by ApiKey. A new API is served, listed here, or fails a test."""
+
 ERROR = ErrorCode.UNSUPPORTED_VERSION
 """The error code in the responses."""
 
