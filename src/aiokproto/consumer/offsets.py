@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from aiokproto.cluster import ClusterClient
@@ -59,7 +59,7 @@ class OffsetLookup:
                 partition = next(iter(left))
                 why = failures.get(partition, "there was no time for a request")
                 raise DeadlineError(f"ListOffsets of {partition}: no offset in {timeout:g} s: {why}")
-            await self._check_known({partition.topic: partition.partition for partition in left}, remaining)
+            await self._check_known(left, remaining)
             offsets, failures = await self.once(left, remaining)
             found |= offsets
             for failure in failures.values():
@@ -71,13 +71,14 @@ class OffsetLookup:
                 await asyncio.sleep(min(self._cluster.backoff(attempt), max(deadline - loop.time(), 0)))
         return found
 
-    async def _check_known(self, topics: Mapping[str, int], timeout: float) -> None:
-        for name, info in (await self._cluster.topics(topics, timeout=timeout)).items():
-            if topics[name] >= len(info.partitions):
-                what = f"ListOffsets of {TopicPartition(name, topics[name])}"
-                raise error_for(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, f"the topic has {len(info.partitions)} partitions"
-                )
+    async def _check_known(self, partitions: Collection[TopicPartition], timeout: float) -> None:
+        # A partition that does not exist has no leader, which would be retried until the deadline.
+        topics = await self._cluster.topics({each.topic for each in partitions}, timeout=timeout)
+        for partition in partitions:
+            count = len(topics[partition.topic].partitions)
+            if partition.partition >= count:
+                what = f"ListOffsets of {partition}"
+                raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what, f"the topic has {count} partitions")
 
     async def once(
         self, wanted: Mapping[TopicPartition, int], timeout: float
