@@ -11,7 +11,7 @@ import pytest
 from aiokproto import Consumer, Producer
 from aiokproto.broker import Broker, Cluster, RequestInfo, Serve, VirtualClock
 from aiokproto.broker.control.random_faults import RandomFaults
-from aiokproto.codec.entities import Subject, split
+from aiokproto.codec.entities import Entity, split
 from aiokproto.codec.frames import decode_response, encode_response
 from aiokproto.codec.messages.api_versions import ApiVersionsRequest
 from aiokproto.codec.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -176,16 +176,16 @@ def test_every_request_can_be_refused_in_every_version(key: int) -> None:
 def test_splitting_a_request_loses_nothing(key: int) -> None:
     asked = request(key)
     message = filled(asked, asked.versions.highest)
-    assert split(message, Subject(), lambda _: None) == (None, message)
-    assert split(message, Subject(topic="other", group="other"), lambda _: None)[1] is None
+    assert split(message, Entity(), lambda _: None) == (None, message)
+    assert split(message, Entity(topic="other", group="other"), lambda _: None)[1] is None
 
 
 def test_the_name_of_a_configuration_is_no_topic() -> None:
     """Only topics divide CreateTopics: who may not make one does not make it by giving it a configuration."""
     topics = [CreatableTopic(name=name, configs=[CreatableTopicConfig(name="cleanup.policy")]) for name in "ab"]
-    kept, hit = split(CreateTopicsRequest(topics=topics), Subject(topic="b"), lambda _: None)
+    kept, hit = split(CreateTopicsRequest(topics=topics), Entity(topic="b"), lambda _: None)
     assert (kept, hit) == (CreateTopicsRequest(topics=topics[:1]), CreateTopicsRequest(topics=topics[1:]))
-    assert split(CreateTopicsRequest(topics=topics), Subject(topic="cleanup.policy"), lambda _: None)[1] is None
+    assert split(CreateTopicsRequest(topics=topics), Entity(topic="cleanup.policy"), lambda _: None)[1] is None
 
 
 # ---- losing, delaying, breaking off

@@ -253,7 +253,7 @@ async def test_send_to_a_silent_broker_meets_its_deadline() -> None:
         started(broker.port) as cluster,
     ):
         await cluster.version(HeartbeatRequest, 1)
-        with pytest.raises(DeadlineError, match=r"Heartbeat to broker 1 .*: no response in 0\.01 s"):
+        with pytest.raises(DeadlineError, match=r"Heartbeat to broker 1 .*: no response in [\d.]+ s"):
             await cluster.send(BEAT, 1, timeout=0.01)
 
 

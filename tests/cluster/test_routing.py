@@ -19,7 +19,7 @@ from aiokproto.cluster.coordinators import (
 from aiokproto.cluster.division import coordinator_keys, error_response, join, response_error
 from aiokproto.cluster.snapshot import BrokerNode
 from aiokproto.codec import registry
-from aiokproto.codec.entities import Subject, divide, subjects
+from aiokproto.codec.entities import Entity, divide, entities
 from aiokproto.codec.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction
 from aiokproto.codec.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from aiokproto.codec.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -122,11 +122,11 @@ def test_partitions_by_name_or_id() -> None:
         ],
         forgotten_topics_data=[ForgottenTopic(topic="gone", partitions=[7])],
     )
-    assert list(subjects(fetch, name_of)) == [Subject("one", 2), Subject("one", 3), Subject("two", 2)]
+    assert list(entities(fetch, name_of)) == [Entity("one", 2), Entity("one", 3), Entity("two", 2)]
     parts = divide(fetch, lambda about: about.partition, name_of)
-    assert {key: list(subjects(part, name_of)) for key, part in parts.items()} == {
-        2: [Subject("one", 2), Subject("two", 2)],
-        3: [Subject("one", 3)],
+    assert {key: list(entities(part, name_of)) for key, part in parts.items()} == {
+        2: [Entity("one", 2), Entity("two", 2)],
+        3: [Entity("one", 3)],
     }
     assert all(part.forgotten_topics_data == fetch.forgotten_topics_data for part in parts.values())
 

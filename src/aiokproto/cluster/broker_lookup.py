@@ -14,7 +14,7 @@ from aiokproto.cluster.coordinators import CoordinatorKind
 from aiokproto.cluster.division import COORDINATED, by_configured, coordinated, coordinator_keys
 from aiokproto.cluster.metadata import MetadataUpdater
 from aiokproto.cluster.pool import Pool
-from aiokproto.codec.entities import Subject, divide, subjects
+from aiokproto.codec.entities import Entity, divide, entities
 from aiokproto.codec.schema import Request, Response, Route
 from aiokproto.config import ClusterConfig
 from aiokproto.errors import BrokerConnectionError, ConfigurationError, KafkaError
@@ -110,7 +110,7 @@ class BrokerLookup:
     async def _by_leader(self, request: Request[R], until: float) -> Parts[R]:
         """Group by leader. Partitions without a known leader are one part, under None; an error if all are."""
         api = type(request).__name__
-        named = list(subjects(request, self._metadata.snapshot.topic_name))
+        named = list(entities(request, self._metadata.snapshot.topic_name))
         if all(about.partition is None for about in named):
             raise ConfigurationError(
                 f"{api} names no partition, so it has no leader to go to: add partitions, or pass `node`"
@@ -120,7 +120,7 @@ class BrokerLookup:
         known = await _all(self._metadata.topics([name], limit, create=False, keep=False) for name in names)
         snapshot = self._metadata.snapshot
 
-        def leader(about: Subject) -> int | None:
+        def leader(about: Entity) -> int | None:
             return None if about.partition is None else snapshot.leader(about.topic or "", about.partition)
 
         parts = divide(request, leader, snapshot.topic_name)

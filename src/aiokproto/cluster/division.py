@@ -12,7 +12,7 @@ from copy import copy
 from typing import Any, TypeVar, cast
 
 from aiokproto.cluster.coordinators import CoordinatorKind
-from aiokproto.codec.entities import ANYTHING, NameOf, Subject, divide, lists, merge, subject
+from aiokproto.codec.entities import ANY_ENTITY, Entity, NameOf, divide, entity_of, listings, merge
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.schema import Request, Response, Role, Route, Struct
 from aiokproto.codec.wire import ZERO_UUID
@@ -54,7 +54,7 @@ _OF_BROKERS = frozenset({4, 8})
 _ID_ROLES = {Route.GROUP: Role.GROUP_ID, Route.TRANSACTION: Role.TRANSACTIONAL_ID}
 
 
-def coordinated(about: Subject, route: Route) -> str | None:
+def coordinated(about: Entity, route: Route) -> str | None:
     """Return the group or transactional id that the route depends on."""
     return about.group if route is Route.GROUP else about.transaction
 
@@ -160,26 +160,26 @@ def take_misrouted(request: Request[R], response: R, name_of: NameOf) -> Request
     route = request.route
     if route not in COORDINATED and route is not Route.LEADERS:
         return None
-    misrouted = {_subject_key(about, route) for about in _misrouted_items(response, name_of, ANYTHING)}
+    misrouted = {_entity_key(about, route) for about in _misrouted_items(response, name_of, ANY_ENTITY)}
     if not misrouted:
         return None
-    part = divide(request, lambda about: _subject_key(about, route) in misrouted, name_of).get(True)
-    kept = divide(response, lambda about: _subject_key(about, route) in misrouted, name_of).get(False)
+    part = divide(request, lambda about: _entity_key(about, route) in misrouted, name_of).get(True)
+    kept = divide(response, lambda about: _entity_key(about, route) in misrouted, name_of).get(False)
     if part is None or kept is None:
         return None
-    for spec in lists(response):
+    for spec in listings(response):
         setattr(response, spec.name, getattr(kept, spec.name))
     return part
 
 
-def _subject_key(about: Subject, route: Route) -> Subject | str | None:
-    return coordinated(about, route) if route in COORDINATED else Subject(about.topic, about.partition)
+def _entity_key(about: Entity, route: Route) -> Entity | str | None:
+    return coordinated(about, route) if route in COORDINATED else Entity(about.topic, about.partition)
 
 
-def _misrouted_items(part: Struct, name_of: NameOf, within: Subject) -> Iterator[Subject]:
-    for spec in lists(part):
+def _misrouted_items(part: Struct, name_of: NameOf, within: Entity) -> Iterator[Entity]:
+    for spec in listings(part):
         for item in getattr(part, spec.name) if spec.struct is not None else ():
-            about = subject(item, within, name_of)
+            about = entity_of(item, within, name_of)
             if getattr(item, "error_code", 0) in _MISROUTED:
                 yield about
             else:
@@ -191,14 +191,14 @@ def join(responses: list[R], name_of: NameOf) -> R:
     joined, *others = responses
     for other in others:
         merge(joined, other, name_of)
-        of_subjects = {spec.name for spec in lists(other)}
+        of_entities = {spec.name for spec in listings(other)}
         for spec in other.fields():
             mine, theirs = getattr(joined, spec.name), getattr(other, spec.name)
             if spec.name == "throttle_time_ms":
                 mine = max(mine, theirs)
             elif mine == spec.default_value() or mine is None:
                 mine = theirs
-            elif spec.array and theirs and spec.name not in of_subjects:
+            elif spec.array and theirs and spec.name not in of_entities:
                 mine = mine + [item for item in theirs if item not in mine]
             setattr(joined, spec.name, mine)
     return joined

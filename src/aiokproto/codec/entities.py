@@ -1,7 +1,7 @@
-"""What a message is about: its topics, partitions, groups and transactional ids, whatever their fields are called.
+"""The entities that a message names: topics, partitions, groups and transactional ids, by the roles of its fields.
 
-What works on any API goes by the roles that declarations give to fields: routing a request, dividing it among brokers,
-joining their answers, refusing it, a fault that is injected.
+Routing a request, dividing it among brokers, joining their responses, refusing it and injecting faults work on
+every API without knowing its fields' names, because declarations give each field its role.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ S = TypeVar("S", bound=Struct)
 K = TypeVar("K", bound=Hashable)
 
 
-class Subject(NamedTuple):
-    """What a request or a part of one is about, as far as it says; or what is looked for, None for any."""
+class Entity(NamedTuple):
+    """The entity that a message, or a part of one, names. As a filter (:meth:`matches`) None stands for any."""
 
     topic: str | None = None
     partition: int | None = None
     group: str | None = None
     transaction: str | None = None
 
-    def fits(self, other: Subject) -> bool:
-        """Whether ``other`` is among what is looked for."""
+    def matches(self, other: Entity) -> bool:
+        """Whether this filter includes ``other``."""
         return all(mine is None or mine == theirs for mine, theirs in zip(self, other, strict=True))
 
 
-ANYTHING = Subject()
+ANY_ENTITY = Entity()
 
 NameOf = Callable[[bytes], "str | None"]
 """Topic id → name."""
@@ -41,20 +41,20 @@ _PLACES = {
     Role.PARTITION_INDEX: "partition",
     Role.GROUP_ID: "group",
     Role.TRANSACTIONAL_ID: "transaction",
-    # Those of other kinds have no clash to fear: each request asks for keys of one kind.
+    # FindCoordinator's keys can be transactional ids too; one request has keys of one type only.
     Role.COORDINATOR_KEY: "group",
 }
 
 
-def subject(part: Struct, within: Subject, name_of: NameOf) -> Subject:
-    """What a struct is about, inside of what is about ``within``."""
+def entity_of(part: Struct, within: Entity, name_of: NameOf) -> Entity:
+    """Return the entity that a struct names, within the entity of the structs around it."""
     for spec in part.fields():
         if not (spec.array or spec.mentioned) and spec.role in _PLACES:
             within = _narrowed(within, spec, getattr(part, spec.name), name_of)
     return within
 
 
-def _narrowed(within: Subject, spec: FieldSpec, value: Any, name_of: NameOf) -> Subject:
+def _narrowed(within: Entity, spec: FieldSpec, value: Any, name_of: NameOf) -> Entity:
     assert spec.role is not None
     if value is None or value in ("", ZERO_UUID):
         return within
@@ -63,25 +63,25 @@ def _narrowed(within: Subject, spec: FieldSpec, value: Any, name_of: NameOf) -> 
     return within._replace(**{_PLACES[spec.role]: value})
 
 
-def lists(part: Struct) -> Iterator[FieldSpec]:
-    """The fields of a struct that list what it is about, and have any."""
+def listings(part: Struct) -> Iterator[FieldSpec]:
+    """Yield the array fields of a struct that name entities and are not empty."""
     for spec in part.fields():
-        if spec.array and _names_subjects(spec) and getattr(part, spec.name):
+        if spec.array and _names_entities(spec) and getattr(part, spec.name):
             yield spec
 
 
-def _names_subjects(spec: FieldSpec) -> bool:
+def _names_entities(spec: FieldSpec) -> bool:
     if spec.mentioned:
         return False
     if spec.struct is None:
         return spec.role in _PLACES
-    return any(_names_subjects(each) for each in spec.struct.fields())
+    return any(_names_entities(each) for each in spec.struct.fields())
 
 
-def subjects(part: Struct, name_of: NameOf, within: Subject = ANYTHING) -> Iterator[Subject]:
-    """All that a message is about, in its order; itself where it lists nothing."""
-    about = subject(part, within, name_of)
-    inner = list(lists(part))
+def entities(part: Struct, name_of: NameOf, within: Entity = ANY_ENTITY) -> Iterator[Entity]:
+    """Yield the entities that a message names, in its order; one for the message itself if its arrays name none."""
+    about = entity_of(part, within, name_of)
+    inner = list(listings(part))
     if not inner:
         yield about
     for spec in inner:
@@ -89,16 +89,16 @@ def subjects(part: Struct, name_of: NameOf, within: Subject = ANYTHING) -> Itera
             if spec.struct is None:
                 yield _narrowed(about, spec, item, name_of)
             else:
-                yield from subjects(item, name_of, about)
+                yield from entities(item, name_of, about)
 
 
-def divide(part: S, by: Callable[[Subject], K], name_of: NameOf, within: Subject = ANYTHING) -> dict[K, S]:
-    """Divide a message by what it is about: one part for each value of ``by``, in the order of their first subjects.
+def divide(part: S, by: Callable[[Entity], K], name_of: NameOf, within: Entity = ANY_ENTITY) -> dict[K, S]:
+    """Divide a message into one part for each value of ``by``, in the order of their first entities.
 
-    All else in the message is in each of the parts. The parts share with it what was not divided.
+    Every part has the message's other fields. Values that are not divided are shared with the message, not copied.
     """
-    about = subject(part, within, name_of)
-    inner = list(lists(part))
+    about = entity_of(part, within, name_of)
+    inner = list(listings(part))
     if not inner:
         return {by(about): part}
     divided: dict[K, S] = {}
@@ -123,24 +123,24 @@ def _without(part: S, emptied: list[FieldSpec]) -> S:
     return made
 
 
-def split(part: S, wanted: Subject, name_of: NameOf) -> tuple[S | None, S | None]:
-    """Divide a message in what is not about ``wanted`` and what is; None where there is nothing of the kind."""
-    divided = divide(part, wanted.fits, name_of)
+def split(part: S, wanted: Entity, name_of: NameOf) -> tuple[S | None, S | None]:
+    """Divide a message into the parts that ``wanted`` does not match and does match; an empty part is None."""
+    divided = divide(part, wanted.matches, name_of)
     return divided.get(False), divided.get(True)
 
 
 def merge(into: Struct, other: Struct, name_of: NameOf) -> None:
-    """Add what a response lists to what another of the same kind does: the reverse of :func:`divide`."""
-    for spec in lists(other):
+    """Add the entries of one response to another of the same class: the reverse of :func:`divide`."""
+    for spec in listings(other):
         have: list[Any] = getattr(into, spec.name) or []
         setattr(into, spec.name, have)
         if spec.struct is None:
             have.extend(getattr(other, spec.name))
             continue
-        known = {subject(item, ANYTHING, name_of): item for item in have}
+        known = {entity_of(item, ANY_ENTITY, name_of): item for item in have}
         for item in getattr(other, spec.name):
-            same = known.get(subject(item, ANYTHING, name_of))
-            if same is None or not list(lists(item)):
+            same = known.get(entity_of(item, ANY_ENTITY, name_of))
+            if same is None or not list(listings(item)):
                 have.append(item)
             else:
                 merge(same, item, name_of)

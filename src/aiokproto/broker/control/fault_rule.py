@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiokproto.broker.control.request_info import Intercept, RequestInfo
-from aiokproto.codec.entities import ANYTHING, Subject, split
+from aiokproto.codec.entities import ANY_ENTITY, Entity, split
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import Request
 from aiokproto.errors import ConfigurationError
@@ -29,7 +29,7 @@ class RequestMatcher:
     apis: frozenset[int] | None = None
     node: int | None = None
     client_id: str | None = None
-    subject: Subject = ANYTHING
+    entity: Entity = ANY_ENTITY
     when: Callable[[RequestInfo], bool] | None = None
 
     def matches(self, info: RequestInfo) -> bool:
@@ -38,7 +38,7 @@ class RequestMatcher:
             return False
         if self.node not in (None, info.node_id) or self.client_id not in (None, info.client_id):
             return False
-        if self.subject != ANYTHING and split(info.expanded, self.subject, info.name_of)[1] is None:
+        if self.entity != ANY_ENTITY and split(info.expanded, self.entity, info.name_of)[1] is None:
             return False
         return self.when is None or self.when(info)
 

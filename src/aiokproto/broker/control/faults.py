@@ -14,7 +14,7 @@ from aiokproto.broker.control.random_faults import Kind, RandomFaults
 from aiokproto.broker.control.refusals import fail_request
 from aiokproto.broker.control.request_info import Intercept, RequestInfo, Serve, TruncatedResponse
 from aiokproto.broker.request_context import CloseConnection
-from aiokproto.codec.entities import ANYTHING, Subject
+from aiokproto.codec.entities import ANY_ENTITY, Entity
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import ConfigurationError
@@ -106,8 +106,8 @@ class Faults:
         """
         if not isinstance(error, int):
             raise ConfigurationError(f"error={error!r}: must be an ErrorCode, as in ErrorCode.NOT_COORDINATOR")
-        subject = _subject(where)
-        return self._add("fail", api, partial(fail_request, error, subject), where)
+        entity = _entity(where)
+        return self._add("fail", api, partial(fail_request, error, entity), where)
 
     def delay(self, api: Apis, seconds: float, **where: Unpack[RequestFilter]) -> FaultRule:
         """Delay requests, on the cluster's clock. Later requests of the same connection wait too."""
@@ -209,7 +209,7 @@ class Faults:
                 return await serve(info.request)
             self._record(rule, drawn.kind, info)
             if drawn.kind == "fail":
-                return await fail_request(drawn.error, ANYTHING, info, serve)
+                return await fail_request(drawn.error, ANY_ENTITY, info, serve)
             if drawn.kind == "delay":
                 await sleep(self._clock, drawn.seconds)
                 return await serve(info.request)
@@ -273,7 +273,7 @@ class Faults:
         times = where.get("times", 1 if "nth" in where else None)
         if nth < 1 or (times is not None and times < 1):
             raise ValueError(f"nth and times start at 1, got nth={nth}, times={times}")
-        place = RequestMatcher(keys(api), where.get("node"), where.get("client_id"), _subject(where), where.get("when"))
+        place = RequestMatcher(keys(api), where.get("node"), where.get("client_id"), _entity(where), where.get("when"))
         rule = FaultRule(kind, place, act, nth, times, self._forget)
         self._rules = (*self._rules, rule)
         return rule
@@ -292,5 +292,5 @@ class Faults:
         self.log.append(Fault(kind, info.api, info.version, info.node_id, info.client_id))
 
 
-def _subject(where: RequestFilter) -> Subject:
-    return Subject(where.get("topic"), where.get("partition"), where.get("group"))
+def _entity(where: RequestFilter) -> Entity:
+    return Entity(where.get("topic"), where.get("partition"), where.get("group"))

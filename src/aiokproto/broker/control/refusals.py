@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokproto.broker.control.request_info import RequestInfo, Serve
 from aiokproto.broker.request_context import CloseConnection
-from aiokproto.codec.entities import ANYTHING, Subject, merge, split
+from aiokproto.codec.entities import ANY_ENTITY, Entity, merge, split
 from aiokproto.codec.messages.fetch import FetchRequest, FetchResponse
 from aiokproto.codec.messages.metadata import MetadataRequest
 from aiokproto.codec.messages.produce import ProduceRequest
@@ -15,15 +15,15 @@ from aiokproto.error_codes import ErrorCode
 _NEW_SESSION = 0
 
 
-async def fail_request(error: ErrorCode, subject: Subject, info: RequestInfo, serve: Serve) -> Response | None:
-    """Return the response to a request whose part about ``subject`` fails with ``error``."""
+async def fail_request(error: ErrorCode, entity: Entity, info: RequestInfo, serve: Serve) -> Response | None:
+    """Return the response to a request whose part about ``entity`` fails with ``error``."""
     request = info.request
     if isinstance(request, MetadataRequest):
         request = info.expanded
-    if isinstance(request, FetchRequest) and subject != ANYTHING and request.session_id != _NEW_SESSION:
+    if isinstance(request, FetchRequest) and entity != ANY_ENTITY and request.session_id != _NEW_SESSION:
         # An incremental Fetch names only some partitions: the error makes the client send a full one.
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-    rest, hit = split(request, subject, info.name_of)
+    rest, hit = split(request, entity, info.name_of)
     if isinstance(request, MetadataRequest) and rest is None:
         # A Metadata response must list the brokers even if all its topics fail.
         rest = MetadataRequest(topics=[], allow_auto_topic_creation=False)

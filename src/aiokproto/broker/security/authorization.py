@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aiokproto.broker.security.acls import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from aiokproto.broker.security.required_operations import INTER_BROKER, REQUIRED_OPERATIONS, RequiredOperations
-from aiokproto.codec.entities import NameOf, Subject, split, subjects
+from aiokproto.codec.entities import Entity, NameOf, entities, split
 from aiokproto.codec.refusal import refuse
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Role
@@ -83,17 +83,17 @@ def _transactional_ids(request: Request[Any], version: int) -> Iterator[str]:
 
 def _resources(
     request: Request[Any], rule: RequiredOperations, is_authorized: IsAuthorized, name_of: NameOf
-) -> Iterator[tuple[Subject, ErrorCode, bool]]:
+) -> Iterator[tuple[Entity, ErrorCode, bool]]:
     """Yield the groups and topics that a request names, with the error code of a refusal and whether it is
     authorized."""
-    named = list(subjects(request, name_of))
+    named = list(entities(request, name_of))
     if rule.group is not None:
         for group in dict.fromkeys(each.group for each in named if each.group is not None):
             allowed = is_authorized(rule.group, ResourceType.GROUP, group)
-            yield Subject(group=group), REFUSALS[ResourceType.GROUP], allowed
+            yield Entity(group=group), REFUSALS[ResourceType.GROUP], allowed
     if rule.topic is None:
         return
     if rule.all_topics is not None and is_authorized(rule.all_topics, ResourceType.CLUSTER, CLUSTER_NAME):
         return
     for topic in dict.fromkeys(each.topic for each in named if each.topic is not None):
-        yield Subject(topic=topic), REFUSALS[ResourceType.TOPIC], is_authorized(rule.topic, ResourceType.TOPIC, topic)
+        yield Entity(topic=topic), REFUSALS[ResourceType.TOPIC], is_authorized(rule.topic, ResourceType.TOPIC, topic)
