@@ -77,7 +77,7 @@ kafka:  ## fetch the jars of real Kafka (`python -m tests.kafka` then runs a clu
 	@$(SETUP) kafka
 
 schema-check:  ## compare the messages declared here with those of Kafka (JARS="kafka-clients.jar ..." takes these instead)
-	@$(SETUP) schema-check -- $(BIN)/python -m tools.schema_check $(JARS)
+	@$(SETUP) schema-check -- $(BIN)/python -m tools.schema check $(JARS)
 
 clean:  ## remove everything that was made here
 	rm -rf .venv .cache build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

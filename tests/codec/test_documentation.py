@@ -26,7 +26,7 @@ from aiokproto.codec.schema import (
     int32,
 )
 from aiokproto.codec.wire import ZERO_UUID
-from tools.codegen.texts import fields_without_text, messages, missing
+from tools.schema.texts import fields_without_text, messages, missing
 
 
 class Documented(Payload, versions="0"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
 from pathlib import Path
 
@@ -14,15 +13,12 @@ from aiokproto.broker.security.required_operations import REQUIRED_OPERATIONS
 from aiokproto.codec import registry
 from aiokproto.codec.registry_table import APIS
 from aiokproto.codec.schema import Request, Route
+from tools.schema.names import snake
 
 MESSAGES = Path(registry.__file__).parent / "messages"
 HANDLERS = Path(import_module("aiokproto.broker.handlers").__file__ or "").parent
 
 each_api = pytest.mark.parametrize("key", APIS, ids=lambda key: APIS[key][1])
-
-
-def snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def test_every_module_of_messages_is_in_the_registry() -> None:

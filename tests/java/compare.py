@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aiokproto.codec.schema import FieldSpec, Message, Struct
-from tools.codegen.generate import snake
+from tools.schema.names import snake
 
 
 class Comparison:

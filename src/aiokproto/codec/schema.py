@@ -552,9 +552,11 @@ class Request(Message, Generic[R_co]):
     header_client_id: ClassVar[Versions]
 
     def __init_subclass__(
-        cls, key: int = -1, route: Route = Route.ANY, header_client_id: str = "0+", **rest: Any
+        cls, key: int = -1, route: Route | None = None, header_client_id: str = "0+", **rest: Any
     ) -> None:
         super().__init_subclass__(**rest)
+        if not isinstance(route, Route):
+            raise TypeError(f"{cls.__name__} has no route: say which broker it goes to, such as route=Route.ANY")
         cls.api_key = key
         cls.route = route
         cls.header_client_id = Versions.parse(header_client_id)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from aiokproto.codec.documentation import describe, describe_field
 from aiokproto.codec.registry import api_keys, lookup, payload_names, request, response
-from aiokproto.codec.schema import FieldSpec, Message, Request, Response, Role, Route, Struct
+from aiokproto.codec.schema import Message, Request, Response, Role, Route, Struct
 
 BLANK = "…"
 """Placeholder of a text in a draft."""
@@ -38,10 +38,10 @@ DESTINATIONS: dict[Route, tuple[str, ...]] = {
 """Route → words of which one is in the sentence about who sends the request, so that text and route agree."""
 
 
-def explains_itself(spec: FieldSpec) -> bool:
-    """Return whether a field needs no text: its name or role says it all, or it is a struct, which has texts."""
-    plain_name = spec.name in SELF_EXPLAINING_NAMES and spec.tag is None
-    return plain_name or spec.role in SELF_EXPLAINING_ROLES or spec.struct is not None
+def needs_text(name: str, role: Role | None, *, tagged: bool, struct: bool) -> bool:
+    """Return whether a field needs a text: neither its name nor its role says it all, nor is it a struct with texts."""
+    self_explaining = name in SELF_EXPLAINING_NAMES and not tagged
+    return not (self_explaining or role in SELF_EXPLAINING_ROLES or struct)
 
 
 def messages() -> Iterator[type[Message]]:
@@ -87,7 +87,8 @@ def _of_struct(struct: type[Struct]) -> Iterator[str]:
         yield f"{where}: end the first paragraph of the docstring with a full stop, begin it with a capital"
     for spec in struct.fields():
         text = describe_field(spec)
-        if BLANK in text or not (text or explains_itself(spec)):
+        needed = needs_text(spec.name, spec.role, tagged=spec.tag is not None, struct=spec.struct is not None)
+        if BLANK in text or (needed and not text):
             yield f"{where}.{spec.name}: {_NO_FIELD_TEXT}"
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from aiokproto.codec.schema import FieldSpec, Struct, Versions
 from aiokproto.codec.wire import ZERO_UUID
-from tools.codegen.generate import snake
-from tools.schema_check.definitions import Definition
+from tools.schema.definitions import Definition
+from tools.schema.names import snake
 
 INTEGERS = {"int8", "int16", "int32", "int64", "uint16", "uint32"}
 STRUCT = "a struct"
@@ -81,16 +81,16 @@ def _kafka_view(definition: Definition, field: dict[str, Any], version: int, fle
     return View(
         type=f"list of {kind}" if array else kind,
         nullable=version in Versions.parse(field.get("nullableVersions", "none")),
-        tag=field["tag"] if tagged else None,
-        default=_kafka_default(kind, array, field.get("default")),
+        tag=int(field["tag"]) if tagged else None,
+        default=kafka_default(kind, array, field.get("default")),
         flexible=not flexible or version in Versions.parse(field.get("flexibleVersions", "0+")),
         entity=field.get("entityType"),
         inner=inner,
     )
 
 
-def _kafka_default(kind: str, array: bool, text: Any) -> Any:
-    """The default which a definition gives as text or as JSON's own value, or the zero that Kafka takes."""
+def kafka_default(kind: str, array: bool, text: Any) -> Any:
+    """Return a field's default: the definition has it as text or as a JSON value; without one it is Kafka's zero."""
     if text == "null":
         return None
     if array:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from aiokproto.codec import registry
 from aiokproto.codec.schema import Message, Request, Response, Struct
-from tools.schema_check.definitions import Definition
-from tools.schema_check.views import View, differences, is_true, kafka_views, our_views
+from tools.schema.definitions import Definition
+from tools.schema.views import View, differences, is_true, kafka_views, our_views
 
 KNOWN: dict[str, str] = {
     "ShareGroupPartitionMetadataValue 0": "early access in 3.9, redefined under the same number in 4.0, then removed",
@@ -23,7 +23,7 @@ class Report(NamedTuple):
     """The keys of `KNOWN` whose difference is still there."""
     compared: set[tuple[str, int]]
     """Names and versions of the messages that were compared."""
-    unjudged: set[str]
+    uncovered: set[str]
     """Messages declared here that no jar defines."""
 
 
@@ -32,11 +32,11 @@ def check(messages: list[list[Definition]]) -> Report:
     report = Report([], [], set(), {message.__name__ for message in _all_ours()})
     for definitions in messages:
         newest = definitions[0]
-        ours = _ours(newest)
+        ours = declared(newest)
         if ours is None:
             report.findings.append(f"MISSING {newest.name} {newest.versions} (Kafka {newest.release})")
             continue
-        report.unjudged.discard(ours.__name__)
+        report.uncovered.discard(ours.__name__)
         # Until 4.0 the version of a coordinator's key was its record type, which now stands before it.
         report.findings.extend(_check_stability(ours, newest))
         usable = definitions[:1] if newest.json["type"] == "coordinator-key" else definitions
@@ -50,7 +50,8 @@ def _all_ours() -> Iterator[type[Message]]:
     yield from map(registry.lookup, registry.payload_names())
 
 
-def _ours(definition: Definition) -> type[Message] | None:
+def declared(definition: Definition) -> type[Message] | None:
+    """Return the message declared here that a definition defines; None if it is new."""
     try:
         found = registry.lookup(definition.name)
     except KeyError:
@@ -75,7 +76,7 @@ def _check_versions(ours: type[Message], definitions: list[Definition], report: 
     for version, definition in sorted(tells.items()):
         where = f"{ours.__name__} {version}"
         if version in ours.versions:
-            found = list(_check_message(ours, definition, version))
+            found = list(check_message(ours, definition, version))
             report.compared.add((ours.__name__, version))
         else:
             found = [f"MISSING {where}"]
@@ -89,7 +90,8 @@ def _check_versions(ours: type[Message], definitions: list[Definition], report: 
             report.findings.append(f"EXTRA {ours.__name__} {version}")
 
 
-def _check_message(ours: type[Message], definition: Definition, version: int) -> Iterator[str]:
+def check_message(ours: type[Message], definition: Definition, version: int) -> Iterator[str]:
+    """Yield what is missing, too much or different in one version of a declaration."""
     flexible = version in definition.flexible
     if flexible != (version in ours.flexible):
         yield f"DIFFERS {ours.__name__} {version}: flexible is {not flexible}, Kafka's {flexible}"

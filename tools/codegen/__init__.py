@@ -1,1 +1,0 @@
-"""Drafting message declarations from protocol facts."""
