@@ -149,8 +149,8 @@ def test_one_jar_can_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr("common/message/HeartbeatResponse.json", text)
     assert json.loads(definitions.strip_comments(text))["fields"][0]["about"] == "see http://x"
-    assert main([str(jar)]) == 1
+    assert main(["check", str(jar)]) == 1
     assert capsys.readouterr().out.startswith("MISSING HeartbeatResponse 5 (Kafka 9.8.7)\n")
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr("common/message/HeartbeatResponse.json", text.replace('"0-5"', '"0-4"'))
-    assert main([str(jar)]) == 0
+    assert main(["check", str(jar)]) == 0
