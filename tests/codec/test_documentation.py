@@ -91,6 +91,22 @@ def test_texts_are_read_from_the_source() -> None:
     )
 
 
+def test_a_field_that_is_a_struct_has_its_own_text_or_that_of_the_struct() -> None:
+    topics, cursor = (
+        next(spec for spec in lookup("DescribeTopicPartitionsResponse").fields() if spec.name == name)
+        for name in ("topics", "next_cursor")
+    )
+    assert topics.struct is not None
+    assert describe_field(topics) == describe(topics.struct) != ""
+    assert cursor.struct is not None
+    assert describe_field(cursor) not in ("", describe(cursor.struct))
+    shown = meaning(lookup("DescribeTopicPartitionsResponse"), 0)
+    assert f"  topics[]: {describe(topics.struct)}\n" in shown
+    exported = reference()["apis"]
+    fields = next(api for api in exported if api["name"] == "DescribeTopicPartitions")["response"]["fields"]
+    assert next(one for one in fields if one["python"] == "topics")["about"] == describe(topics.struct)
+
+
 def test_a_field_without_its_struct_has_no_text() -> None:
     assert describe_field(FieldSpec("name", "string", None)) == ""
 

@@ -190,7 +190,7 @@ def _fields(definition: Definition, struct: DraftedStruct, names: dict[tuple[str
         elif role is not None:
             annotation = role.value
         yield _field(one, struct.versions, annotation.replace("records", "recordset"), struct=inner)
-        if needs_text(name, role, tagged="tag" in one, struct=inner):
+        if not inner and needs_text(name, role, tagged="tag" in one):
             yield f'"""{BLANK}"""'
 
 

@@ -38,10 +38,9 @@ DESTINATIONS: dict[Route, tuple[str, ...]] = {
 """Route → words of which one is in the sentence about who sends the request, so that text and route agree."""
 
 
-def needs_text(name: str, role: Role | None, *, tagged: bool, struct: bool) -> bool:
-    """Return whether a field needs a text: neither its name nor its role says it all, nor is it a struct with texts."""
-    self_explaining = name in SELF_EXPLAINING_NAMES and not tagged
-    return not (self_explaining or role in SELF_EXPLAINING_ROLES or struct)
+def needs_text(name: str, role: Role | None, *, tagged: bool) -> bool:
+    """Return whether a field needs a text, because neither its name nor its role says it all."""
+    return role not in SELF_EXPLAINING_ROLES and (tagged or name not in SELF_EXPLAINING_NAMES)
 
 
 def messages() -> Iterator[type[Message]]:
@@ -86,10 +85,11 @@ def _of_struct(struct: type[Struct]) -> Iterator[str]:
     elif not summary.endswith(".") or summary[0].islower():
         yield f"{where}: end the first paragraph of the docstring with a full stop, begin it with a capital"
     for spec in struct.fields():
-        text = describe_field(spec)
-        needed = needs_text(spec.name, spec.role, tagged=spec.tag is not None, struct=spec.struct is not None)
-        if BLANK in text or (needed and not text):
-            yield f"{where}.{spec.name}: {_NO_FIELD_TEXT}"
+        # A field that is a struct has the struct's text, which is checked there.
+        if spec.struct is None:
+            text = describe_field(spec)
+            if BLANK in text or (not text and needs_text(spec.name, spec.role, tagged=spec.tag is not None)):
+                yield f"{where}.{spec.name}: {_NO_FIELD_TEXT}"
 
 
 def _of_message(message: type[Message]) -> Iterator[str]:

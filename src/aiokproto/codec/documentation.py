@@ -21,10 +21,13 @@ def describe(struct: type[Struct]) -> str:
 
 
 def describe_field(spec: FieldSpec) -> str:
-    """Return a field's meaning, unit and sentinel values on one line, or ``""`` if it has no text."""
-    if spec.owner is None:
-        return ""
-    return " ".join(_texts(spec.owner.__module__).get((spec.owner.__name__, spec.name), "").split())
+    """Return a field's meaning, unit and sentinel values on one line, or ``""`` if it has no text.
+
+    The text of a struct stands for that of a field which is one and has none of its own.
+    """
+    own = _texts(spec.owner.__module__).get((spec.owner.__name__, spec.name), "") if spec.owner is not None else ""
+    text = own or (describe(spec.struct) if spec.struct is not None else "")
+    return " ".join(text.split())
 
 
 @cache
