@@ -20,15 +20,17 @@ HEAVY = {"cramjam", "crc32c", "lz4", "numpy", "pyarrow", "pyspark", "snappy", "z
 
 # Sync and free of I/O, so that they can be tested by value and reused without an event loop.
 PURE = (
+    "accelerator",
+    "_version",
     "errors",
     "error_codes",
     "types",
     "config",
+    "foreign_options",
     "failures",
     "codec",
     "records",
     "net.protocol",
-    "net.sasl",
     "net.throttle",
     "net.versions",
     "cluster.backoff",
@@ -38,21 +40,31 @@ PURE = (
     "cluster.division",
     "cluster.snapshot",
     "group.assignors",
+    "group.changes",
+    "group.config",
     "group.membership",
-    "group.next_gen",
+    "group.protocol",
     "producer.partitioner",
     "producer.accumulator",
     "producer.batch",
+    "producer.outcome",
+    "producer.config",
+    "producer.record",
+    "producer.summary",
     "producer.queue",
     "producer.encoded_batches",
     "consumer.subscription",
     "consumer.buffer",
+    "consumer.chunk",
+    "consumer.decompressed",
+    "consumer.delivery",
     "consumer.cursor",
     "consumer.fetch_request",
     "consumer.fetch_state",
-    "consumer.session",
+    "consumer.fetch_session",
     "consumer.start_lookup",
     "spark.offsets",
+    "spark.options_values",
 )
 
 # Spelled so that this file does not break its own rule.
@@ -128,10 +140,29 @@ def module_level(tree: ast.AST) -> Iterator[ast.AST]:
         yield from module_level(child)
 
 
+def module_name(path: Path) -> str:
+    """Return the name below the package: `codec.wire`."""
+    return ".".join(path.relative_to(SRC).with_suffix("").parts[1:]).removesuffix(".__init__")
+
+
 def is_pure(path: Path) -> bool:
-    parts = path.relative_to(SRC).with_suffix("").parts[1:]
-    module = ".".join(parts).removesuffix(".__init__")
-    return any(module == pure or module.startswith(f"{pure}.") for pure in PURE)
+    return pure(module_name(path))
+
+
+def pure(module: str) -> bool:
+    # A `__main__` is a program, which does I/O whatever its package does.
+    parents = any(module == name or module.startswith(f"{name}.") for name in PURE)
+    return parents and not module.endswith(".__main__")
+
+
+def impure_imports(path: Path) -> set[str]:
+    """Return the modules of this package that are imported and are not pure. Those for annotations do not count."""
+    sources = {
+        node.module.removeprefix("aiokproto.")
+        for node in module_level(parsed(path))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("aiokproto.")
+    }
+    return {source for source in sources if not pure(source)}
 
 
 def too_long(path: Path) -> dict[str, int]:
@@ -221,8 +252,14 @@ def test_heavy_libraries_are_imported_on_first_use() -> None:
 
 
 def test_pure_modules_know_no_event_loop() -> None:
-    pure = (path for path in python_files("src") if is_pure(path))
-    assert not offenders(pure, lambda path: {"asyncio"} & imported(ast.walk(parsed(path))))
+    modules = (path for path in python_files("src") if is_pure(path))
+    assert not offenders(modules, lambda path: {"asyncio"} & imported(ast.walk(parsed(path))))
+
+
+def test_pure_modules_import_only_pure_ones() -> None:
+    modules = {module_name(path) for path in python_files("src")}
+    assert not set(PURE) - modules
+    assert not offenders((path for path in python_files("src") if is_pure(path)), impure_imports)
 
 
 def test_tests_do_not_sleep() -> None:
