@@ -100,7 +100,7 @@ def test_items_lie_one_after_the_other(binary_array: Any, items: list[bytes | No
 def test_a_place_outside_of_the_data_is_not_looked_at(binary_array: Any, start: int, end: int) -> None:
     places = np.array([0, start]), np.array([3, end])
     assert binary_array(b"abc", *places, np.array([True, False])).to_pylist() == [b"abc", None]
-    with pytest.raises(IndexError, match=f"^item 1 is from {start} to {end} of 3 bytes$"):
+    with pytest.raises(IndexError, match=f"^item 1 spans {start} to {end} of 3 bytes$"):
         binary_array(b"abc", *places, np.array([True, True]))
 
 

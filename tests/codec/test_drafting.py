@@ -172,7 +172,7 @@ def test_a_draft_of_a_new_api(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_blanks_of_a_draft_are_refused_or_found(load: Load) -> None:
-    with pytest.raises(TypeError, match="BrewRequest has no route: say which broker it goes to"):
+    with pytest.raises(TypeError, match="BrewRequest has no route: declare the broker that it goes to"):
         load(DRAFT)
     routed = DRAFT.replace("route=...", "route=Route.GROUP")
     drafted = load(routed)

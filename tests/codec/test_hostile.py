@@ -205,7 +205,7 @@ def test_a_string_longer_than_the_protocol_allows_is_refused() -> None:
 
 
 def test_a_str_is_no_list_of_strings() -> None:
-    with pytest.raises(EncodeError, match="topic_names: a list is needed, not str 'flights'"):
+    with pytest.raises(EncodeError, match="topic_names: expected a list, got str 'flights'"):
         DeleteTopicsRequest(topic_names="flights", timeout_ms=1).encode(1)  # type: ignore[arg-type]
 
 

@@ -87,7 +87,7 @@ def test_null_only_where_the_version_allows_it() -> None:
 def test_an_encode_error_names_the_path_and_leaves_the_buffer_alone() -> None:
     bad = MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host="a", port="9092")], topics=[])  # type: ignore[arg-type]
     out = bytearray(b"before")
-    with pytest.raises(EncodeError, match=r"MetadataResponse v12: brokers\[0\]\.port: str '9092' is no int32"):
+    with pytest.raises(EncodeError, match=r"MetadataResponse v12: brokers\[0\]\.port: str '9092' does not fit int32"):
         bad.encode_into(out, 12)
     assert out == b"before"
 

@@ -181,7 +181,7 @@ def test_no_work_is_done_for_a_column_that_is_not_named() -> None:
 
 def test_columns_that_there_are_not() -> None:
     columns = to_columns(decode(encode(simple_records(1))))
-    with pytest.raises(ValueError, match="there is no column vaule: there are key, value, topic"):
+    with pytest.raises(ValueError, match="no column vaule: the columns are key, value, topic"):
         columns.to_arrow("t", 0, columns=["key", "vaule"])
     with pytest.raises(ValueError, match="a column is named twice: key, key"):
         columns.to_arrow("t", 0, columns=["key", "key"])

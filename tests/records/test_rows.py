@@ -144,7 +144,7 @@ def test_chosen_rows_are_written_in_the_order_they_are_named_in(append_rows: Any
 def test_a_row_that_is_not_there(append_rows: Any, place: int) -> None:
     rows = only(pa.table({"value": ["a", "b"]}))
     builder = BatchBuilder()
-    with pytest.raises(IndexError, match=f"there is no row {place} among 2"):
+    with pytest.raises(IndexError, match=f"row {place} of 2 does not exist"):
         append_rows(builder, rows, np.array([0, place]))
     assert builder.count == 1
 
@@ -159,7 +159,7 @@ def test_content_that_is_not_there(append_rows: Any, place: tuple[int, int]) -> 
         columns: dict[str, Any] = {"key": sound, "value": sound, "headers": None}
         columns[name] = BytesColumn(b"abc", start, end, np.array([True]))
         rows = Rows(timestamp=np.array([NOW]), partition=None, **columns)
-        with pytest.raises(IndexError, match=f"the {name} of row 0 lies outside of its column"):
+        with pytest.raises(IndexError, match=f"the {name} of row 0 exceeds its column's data"):
             append_rows(builder, rows, rows.places())
     assert builder.count == 0
 
@@ -191,19 +191,19 @@ def test_a_record_batch_is_taken_too() -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"key": ["a"]}, "a table has a value column"),
-        ({"value": ["a"], "vaule": ["b"]}, "records have no vaule: a table may have key, value, headers"),
-        ({"value": [1]}, "column value is of type int64: binary or string are taken"),
-        ({"value": pa.array(["a"]).dictionary_encode()}, "column value is of type dictionary"),
-        ({"value": ["a"], "key": [1.5]}, "column key is of type double"),
-        ({"value": ["a"], "timestamp": ["x"]}, "column timestamp is of type string: integers are taken"),
+        ({"key": ["a"]}, "a table needs a value column"),
+        ({"value": ["a"], "vaule": ["b"]}, "unknown columns vaule: a table may have key, value, headers"),
+        ({"value": [1]}, "column value is int64: cast it to binary or string"),
+        ({"value": pa.array(["a"]).dictionary_encode()}, "column value is dictionary"),
+        ({"value": ["a"], "key": [1.5]}, "column key is double"),
+        ({"value": ["a"], "timestamp": ["x"]}, "column timestamp is string: cast it to an integer"),
         ({"value": ["a"] * 2, "timestamp": [1, -2]}, "the timestamp of row 1 is -2"),
         ({"value": ["a"], "timestamp": pa.array([2**63], pa.uint64())}, "column timestamp: .*not in range"),
         ({"value": ["a"], "timestamp": pa.array([2**60], pa.timestamp("s"))}, "column timestamp: .*out of bounds"),
-        ({"value": ["a"], "timestamp": [datetime.date(2026, 1, 1)]}, "column timestamp is of type date32"),
+        ({"value": ["a"], "timestamp": [datetime.date(2026, 1, 1)]}, "column timestamp is date32"),
         ({"value": ["a"] * 3, "partition": [0, None, -1]}, "the partition of row 2 is -1"),
-        ({"value": ["a"], "partition": [0.5]}, "column partition is of type double"),
-        ({"value": ["a"], "headers": ["x"]}, "column headers is of type string: list<"),
+        ({"value": ["a"], "partition": [0.5]}, "column partition is double"),
+        ({"value": ["a"], "headers": ["x"]}, "column headers is string: cast it to list<"),
         ({"value": ["a"] * 2, "headers": pa.array([[], [{"key": None}]], HEADERS)}, "a header of row 1 has no key"),
     ],
 )
@@ -235,7 +235,7 @@ def test_headers_are_encoded_as_in_records(encode_lists: Any, lists: list[tuple[
 def test_headers_that_are_not_there(encode_lists: Any, place: tuple[int, int]) -> None:
     start, end = (np.array([0, edge]) for edge in place)
     end[0] = 0
-    with pytest.raises(IndexError, match=f"the headers of row 1 are {place[0]} to {place[1]} of 1"):
+    with pytest.raises(IndexError, match=f"row 1 has headers {place[0]} to {place[1]} of 1"):
         encode_lists(start, end, column([b"key"]), column([b"value"]))
 
 

@@ -121,9 +121,9 @@ async def _serve(cluster: Cluster, topics: Sequence[tuple[str, int]], until_stdi
     if until_stdin_closes:
         await loop.connect_read_pipe(lambda: _Parent(end), sys.stdin)
     async with cluster:
-        there = await cluster.topics()
+        existing = await cluster.topics()
         for name, partitions in topics:
-            if name not in there:
+            if name not in existing:
                 await cluster.create_topic(name, partitions)
         sys.stdout.write(f"{cluster.bootstrap_servers}\n")
         sys.stdout.flush()

@@ -18,11 +18,11 @@ _TOOLS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a tool; returns its exit code, 2 if there is no such tool."""
-    # JSON is UTF-8, whatever the locale says.
+    # JSON is UTF-8, whatever the locale.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     options = _parser().parse_args(argv)
-    # Each is imported when it is asked for: the codec does not wait for the broker.
+    # Imported on use: starting the codec does not wait for the broker's imports.
     tool = import_module(_TOOLS[options.tool][0])
     code: int = tool.main(options.arguments)
     return code
@@ -33,10 +33,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="aiokproto",
         description="Tools of the Kafka protocol.",
-        epilog=f"tools:\n{tools}\n\n`aiokproto TOOL --help` tells more.",
+        epilog=f"tools:\n{tools}\n\n`aiokproto TOOL --help` lists the options of a tool.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"aiokproto {__version__}")
     parser.add_argument("tool", choices=_TOOLS, metavar="TOOL", help=", ".join(_TOOLS))
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what goes to the tool")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the tool")
     return parser

@@ -1,9 +1,9 @@
-"""From a message and a version to a function: the one performance seam.
+"""Generates the encoder and decoder of a message version.
 
 For every (message, version) that is used, one flat Python function is generated: nested structs are inlined, adjacent
-fixed-size fields share one ``unpack_from``, and only lengths are checked. The functions raise anything at all on bad
-input; ``explain`` walks the same schema slowly to say what was wrong. ``Message.source(version)`` prints the code, and
-:mod:`linecache` shows it in tracebacks.
+fixed-size fields share one ``unpack_from``, and only lengths are checked. On bad input the functions may raise any
+exception; ``explain`` then walks the same schema slowly to find the field. ``Message.source(version)`` prints the code,
+and :mod:`linecache` shows it in tracebacks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def compile_decoder(message: type[Message], version: int) -> tuple[Callable[[Any, int], tuple[Any, int]], int]:
-    """``decode(data, pos) -> (message, end)`` of one version, and the most memory per byte that it can take."""
+    """Return ``decode(data, pos) -> (message, end)`` of a version, and the most memory per byte that it can take."""
     writer = DecoderWriter(version, version in message.flexible)
     title = f"{message.__name__} v{version} decode"
     decode: Callable[[Any, int], tuple[Any, int]] = _build(writer.function(message), "decode", writer.names, title)
@@ -31,7 +31,7 @@ def compile_decoder(message: type[Message], version: int) -> tuple[Callable[[Any
 
 @lru_cache(maxsize=256)
 def compile_counting_decoder(message: type[Message], version: int) -> Callable[[Any, int, int], tuple[Any, int]]:
-    """``decode(data, pos, memory) -> (message, end)``, which raises before it takes more memory (see ``limits``)."""
+    """Return ``decode(data, pos, memory) -> (message, end)``, which raises before it takes more memory."""
     writer = DecoderWriter(version, version in message.flexible, counting=True)
     title = f"{message.__name__} v{version} decode, counting"
     decode: Callable[[Any, int, int], tuple[Any, int]] = _build(writer.function(message), "decode", writer.names, title)
@@ -39,7 +39,7 @@ def compile_counting_decoder(message: type[Message], version: int) -> Callable[[
 
 
 def compile_encoder(message: type[Message], version: int) -> Callable[[Any, bytearray], None]:
-    """``encode(message, out)`` of one version."""
+    """Return ``encode(message, out)`` of a version."""
     writer = EncoderWriter(version, version in message.flexible)
     title = f"{message.__name__} v{version} encode"
     encode: Callable[[Any, bytearray], None] = _build(writer.function(message), "encode", writer.names, title)
@@ -47,7 +47,7 @@ def compile_encoder(message: type[Message], version: int) -> Callable[[Any, byte
 
 
 def compile_init(struct: type[Struct]) -> Callable[..., None]:
-    """The keyword-only ``__init__`` of a struct."""
+    """Return the keyword-only ``__init__`` of a struct."""
     names: dict[str, Any] = {}
     parameters, body = [], []
     for spec in struct.fields():
@@ -74,7 +74,7 @@ def compile_init(struct: type[Struct]) -> Callable[..., None]:
 
 
 def source(message: type[Message], version: int) -> str:
-    """The generated code of a version, encoder and decoder."""
+    """Return the generated code of a version's encoder and decoder."""
     flexible = version in message.flexible
     encoder = EncoderWriter(version, flexible).function(message)
     decoder = DecoderWriter(version, flexible).function(message)

@@ -1,4 +1,4 @@
-"""What was wrong, and where: the slow, careful reading of a schema that a compiled function could not follow.
+"""Find the field that a compiled encoder or decoder failed on, by a slow walk over the schema.
 
 The compiled codecs check just enough to be safe. When one fails, the same bytes or values are walked once more here,
 field by field, to name the first field that does not fit. Nothing is decoded for use.
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from aiokproto.codec.schema import FieldSpec, Message, Struct
 
 
-class _Bad(Exception):
+class _Mismatch(Exception):
+    """The first field that does not match the schema."""
+
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)
         self.path = path
@@ -28,18 +30,20 @@ class _Bad(Exception):
 def explain_decode(
     message: type[Message], data: Any, pos: int, version: int, limits: wire.Limits, cause: Exception
 ) -> DecodeError:
-    """The error that names message, version, field path and position for bytes which a decoder refused."""
+    """Return the error that names message, version, field path and position of the bytes that a decoder rejected."""
     walker = _Walker(memoryview(data).cast("B"), pos, version, version in message.flexible, limits.memory)
     title = f"{message.__name__} v{version}"
     try:
         walker.struct(message, "")
-    except _Bad as bad:
-        return DecodeError(f"{title}: {bad.path.lstrip('.') or 'body'} at byte {walker.pos} of {len(data)}: {bad.why}")
+    except _Mismatch as found:
+        return DecodeError(
+            f"{title}: {found.path.lstrip('.') or 'body'} at byte {walker.pos} of {len(data)}: {found.why}"
+        )
     return DecodeError(f"{title}: cannot be decoded: {cause!r}")
 
 
 class _Walker:
-    """Follows a schema through bytes without building anything."""
+    """Walks a schema over bytes without building objects."""
 
     def __init__(self, data: memoryview, pos: int, version: int, flexible: bool, memory: int) -> None:
         self.data = data
@@ -65,7 +69,7 @@ class _Walker:
             count = self.length(path, compact, short=False, nullable=self.version in spec.nullable)
             left = len(self.data) - self.pos
             if count > left:
-                raise _Bad(path, f"a count of {count}, more than the {left} bytes left")
+                raise _Mismatch(path, f"a count of {count}, more than the {left} bytes left")
             self.spend(count * item_cost(spec), f"{count} items", path)
             if spec.kind in FORMATS:
                 self.take(count * packer(FORMATS[spec.kind]).size, path, f"{count} {spec.kind}")
@@ -87,32 +91,32 @@ class _Walker:
             nullable = self.version in spec.nullable or spec.kind == "recordset"
             size = self.length(path, self.flexible and spec.flexible, short=short, nullable=nullable)
             if short and size > wire.MAX_STRING:
-                raise _Bad(path, f"a string of {size} bytes; the protocol allows {wire.MAX_STRING}")
+                raise _Mismatch(path, f"a string of {size} bytes; the protocol allows {wire.MAX_STRING}")
             start = self.pos
             self.take(size, path, spec.kind)
             if short:
                 try:
                     str(self.data[start : self.pos], "utf-8")
                 except UnicodeDecodeError as error:
-                    raise _Bad(path, f"not UTF-8: {error.reason}") from None
+                    raise _Mismatch(path, f"not UTF-8: {error.reason}") from None
 
     def spend(self, cost: int, what: str, path: str) -> None:
         """Count as a counting decoder does (see ``limits``)."""
         self.memory -= cost
         if self.memory < 0:
-            raise _Bad(path, f"{what} would bring the memory taken above the limit of {self.limit} bytes")
+            raise _Mismatch(path, f"{what} would bring the memory taken above the limit of {self.limit} bytes")
 
     def marker(self, spec: FieldSpec, path: str) -> bool:
-        """The byte that says whether a nullable struct is there."""
+        """Read the byte in front of a nullable struct; returns whether the struct follows."""
         value = self.data[self.take(1, path, "null marker")]
         if value not in (1, 255 if spec.tag is None else 0):
-            raise _Bad(path, f"null marker {value}")
+            raise _Mismatch(path, f"null marker {value}")
         return value == 1
 
     def take(self, size: int, path: str, what: str) -> int:
         left = len(self.data) - self.pos
         if size > left:
-            raise _Bad(path, f"{what} needs {size} bytes, {left} are left")
+            raise _Mismatch(path, f"{what} needs {size} bytes, {left} are left")
         start = self.pos
         self.pos += size
         return start
@@ -121,26 +125,26 @@ class _Walker:
         try:
             value, self.pos = wire.read_uvarint(self.data, self.pos)
         except IndexError:
-            raise _Bad(path, "the data ends inside a varint") from None
+            raise _Mismatch(path, "the data ends inside a varint") from None
         except ValueError:
-            raise _Bad(path, "a varint of more than 32 bits") from None
+            raise _Mismatch(path, "a varint of more than 32 bits") from None
         return value
 
     def length(self, path: str, compact: bool, *, short: bool, nullable: bool) -> int:
-        """A length or count; 0 for null."""
+        """Read a length or count; 0 for null."""
         if compact:
             value = self.uvarint(path) - 1
         else:
             form = packer("h" if short else "i")
             (value,) = form.unpack_from(self.data, self.take(form.size, path, "length"))
         if value < -1 or (value == -1 and not nullable):
-            raise _Bad(path, "null, which this field cannot be" if value == -1 else f"length {value}")
+            raise _Mismatch(path, "null, but the field is not nullable" if value == -1 else f"length {value}")
         return max(value, 0)
 
     def tag_section(self, struct: type[Struct], path: str) -> None:
         count = self.uvarint(f"{path}.tags")
         if count * 2 > len(self.data) - self.pos:
-            raise _Bad(f"{path}.tags", f"{count} tagged fields in {len(self.data) - self.pos} bytes")
+            raise _Mismatch(f"{path}.tags", f"{count} tagged fields in {len(self.data) - self.pos} bytes")
         if not count:
             return
         self.spend(TAGS + TAG * count, f"{count} tagged fields", f"{path}.tags")
@@ -149,7 +153,7 @@ class _Walker:
         for _ in range(count):
             tag = self.uvarint(f"{path}.tags")
             if tag <= last:
-                raise _Bad(f"{path}.tags", f"tag {tag} after tag {last}")
+                raise _Mismatch(f"{path}.tags", f"tag {tag} after tag {last}")
             last = tag
             size = self.uvarint(f"{path}.tags")
             start = self.pos
@@ -160,16 +164,16 @@ class _Walker:
                 stop, self.pos = self.pos, start
                 self.field(spec, where)
                 if self.pos != stop:
-                    raise _Bad(where, f"takes {self.pos - start} bytes, its tag says {size}")
+                    raise _Mismatch(where, f"takes {self.pos - start} bytes, but its tagged field has {size}")
 
 
 def explain_encode(message: Message, version: int, cause: Exception) -> EncodeError:
-    """The error that names message, version and field path for values which an encoder refused."""
+    """Return the error that names message, version and field path of the value that an encoder rejected."""
     title = f"{type(message).__name__} v{version}"
     try:
         _check_struct(message, version, version in type(message).flexible, "")
-    except _Bad as bad:
-        return EncodeError(f"{title}: {bad.path.lstrip('.') or 'body'}: {bad.why}")
+    except _Mismatch as found:
+        return EncodeError(f"{title}: {found.path.lstrip('.') or 'body'}: {found.why}")
     return EncodeError(f"{title}: cannot be encoded: {cause!r}")
 
 
@@ -178,33 +182,35 @@ def _check_struct(value: Struct, version: int, flexible: bool, path: str) -> Non
     for spec in type(value).fields():
         where = f"{path}.{spec.name}"
         if not hasattr(value, spec.name):
-            raise _Bad(where, "not set")
+            raise _Mismatch(where, "not set")
         item = getattr(value, spec.name)
         if version in spec.versions:
             known.add(spec.tag)
             _check_field(spec, item, version, flexible, where)
         elif not spec.ignorable and item != spec.default_value():
-            raise _Bad(where, f"{_brief(item)} cannot be said in this version (the field is in {spec.versions})")
+            raise _Mismatch(
+                where, f"{_brief(item)} would be lost: this version lacks the field (versions {spec.versions})"
+            )
     tags = value.unknown_tags
     if tags and not flexible:
-        raise _Bad(f"{path}.unknown_tags", "this version has no tagged fields")
+        raise _Mismatch(f"{path}.unknown_tags", "this version has no tagged fields")
     for tag in tags or {}:
         if tag in known:
-            raise _Bad(f"{path}.unknown_tags", f"tag {tag} is a field of this version")
+            raise _Mismatch(f"{path}.unknown_tags", f"tag {tag} is a field of this version")
 
 
 def _check_field(spec: FieldSpec, value: Any, version: int, flexible: bool, path: str) -> None:
     if value is None:
         if version not in spec.nullable and spec.kind != "recordset":
-            raise _Bad(path, "None, which this field cannot be in this version")
+            raise _Mismatch(path, "None, but the field is not nullable in this version")
     elif spec.array:
         if isinstance(value, (str, bytes, bytearray, memoryview)) or not hasattr(value, "__len__"):
-            raise _Bad(path, f"a list is needed, not {_brief(value)}")
+            raise _Mismatch(path, f"expected a list, got {_brief(value)}")
         for index, item in enumerate(value):
             _check_field(spec.item, item, version, flexible, f"{path}[{index}]")
     elif spec.struct is not None:
         if not isinstance(value, spec.struct):
-            raise _Bad(path, f"a {spec.struct.__name__} is needed, not {_brief(value)}")
+            raise _Mismatch(path, f"expected {spec.struct.__name__}, got {_brief(value)}")
         _check_struct(value, version, flexible, path)
     else:
         _check_basic(spec.kind, value, path)
@@ -213,23 +219,23 @@ def _check_field(spec: FieldSpec, value: Any, version: int, flexible: bool, path
 def _check_basic(kind: str, value: Any, path: str) -> None:
     if kind == "string":
         if not isinstance(value, str):
-            raise _Bad(path, f"a str is needed, not {_brief(value)}")
+            raise _Mismatch(path, f"expected str, got {_brief(value)}")
         try:
             size = len(value.encode())
         except UnicodeEncodeError as error:
-            raise _Bad(path, f"cannot be written as UTF-8: {error.reason}") from None
+            raise _Mismatch(path, f"cannot be written as UTF-8: {error.reason}") from None
         if size > wire.MAX_STRING:
-            raise _Bad(path, f"a string of {size} bytes; the protocol allows {wire.MAX_STRING}")
+            raise _Mismatch(path, f"a string of {size} bytes; the protocol allows {wire.MAX_STRING}")
     elif kind in ("bytes", "recordset", "uuid"):
         if not isinstance(value, (bytes, bytearray, memoryview)):
-            raise _Bad(path, f"bytes are needed, not {_brief(value)}")
+            raise _Mismatch(path, f"expected bytes, got {_brief(value)}")
         if kind == "uuid" and len(value) != 16:
-            raise _Bad(path, f"a uuid is 16 bytes, not {len(value)}")
+            raise _Mismatch(path, f"a uuid is 16 bytes, not {len(value)}")
     else:
         try:
             packer(FORMATS[kind]).pack(value)
         except (struct_error, TypeError, OverflowError):
-            raise _Bad(path, f"{_brief(value)} is no {kind}") from None
+            raise _Mismatch(path, f"{_brief(value)} does not fit {kind}") from None
 
 
 def _brief(value: object) -> str:

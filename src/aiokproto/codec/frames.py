@@ -1,4 +1,4 @@
-"""Frames: a 4-byte length, a header, a body. What goes over a connection."""
+"""Frames, the unit of a connection: a 4-byte length, a header, a body."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RequestFrame(NamedTuple):
 
 
 def encode_request(request: Request[R], version: int, correlation_id: int, client_id: str | None) -> bytearray:
-    """A whole request: length, header, body.
+    """Return a whole request frame: length, header, body.
 
     Raises:
         EncodeError: The version does not exist or cannot carry the request; names the field.
@@ -54,7 +54,7 @@ def encode_request(request: Request[R], version: int, correlation_id: int, clien
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> bytearray:
-    """A whole response: length, header, body. Raises as :func:`encode_request`."""
+    """Return a whole response frame: length, header, body. Raises as :func:`encode_request`."""
     out = bytearray(4)
     ResponseHeader(correlation_id=correlation_id).encode_into(out, response.header_version(version))
     response.encode_into(out, version)
@@ -63,16 +63,16 @@ def encode_response(response: Response, version: int, correlation_id: int) -> by
 
 
 def decode_request_header(frame: Buffer) -> RequestFrame:
-    """The header of a request frame (without its length), and where the body begins.
+    """Decode the header of a request frame without its length.
 
-    The header of a version that this package does not know is read in the form that ApiVersions requests of the future
-    keep: key, version, correlation id and client id stand still, so that they can be answered at all.
+    The header of an unknown version is read in the form that future ApiVersions requests will keep (KIP-511): key,
+    version, correlation id and client id stay in place, so that a broker can answer UNSUPPORTED_VERSION.
 
     Raises:
         DecodeError: The frame is too short, its ApiKey is unknown, or it still begins with its length.
     """
     if len(frame) < _KEY_VERSION_ID.size:
-        raise DecodeError(f"a request frame of {len(frame)} bytes has no room for its header")
+        raise DecodeError(f"a request frame of {len(frame)} bytes is too short for its header")
     api_key, version, _ = _KEY_VERSION_ID.unpack_from(frame)
     if api_key << 16 | version & 0xFFFF == len(frame) - _LENGTH.size and not _may_be_header(api_key, version):
         raise DecodeError(f"the request frame still begins with its length, {len(frame) - _LENGTH.size}")
@@ -83,15 +83,15 @@ def decode_request_header(frame: Buffer) -> RequestFrame:
 
 
 def _may_be_header(api_key: int, version: int) -> bool:
-    """Whether a key and version that are also the frame's length can be a key and version after all.
+    """Whether four bytes that equal the rest of the frame's length can still be a key and version.
 
-    Those of Produce cannot: the length would be its version, and no Produce request is that short.
+    Not with the key of Produce, 0: the length would equal the version, and no Produce request is that short.
     """
     return api_key != _PRODUCE and api_key in APIS and version in request_type(api_key).versions
 
 
 def decode_response(frame: Buffer, response: type[R], version: int, *, limits: Limits = DEFAULT_LIMITS) -> R:
-    """The body of a response frame (without its length).
+    """Decode the body of a response frame without its length.
 
     Raises:
         DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field.
@@ -101,7 +101,7 @@ def decode_response(frame: Buffer, response: type[R], version: int, *, limits: L
 
 
 def _body_at(frame: Buffer, header_version: int) -> int:
-    """Where a response's body begins."""
+    """Return the position of a response's body."""
     # No broker sends tagged fields in the header today, and reading the header costs as much as a small body.
     if header_version == 1 and len(frame) > _LENGTH.size and frame[_LENGTH.size] == 0:
         return _LENGTH.size + 1
@@ -110,33 +110,33 @@ def _body_at(frame: Buffer, header_version: int) -> int:
 
 
 def decode_api_versions(frame: Buffer, version: int) -> ApiVersionsResponse:
-    """An answer to ApiVersions asked in ``version`` (without its length).
+    """Decode the response to an ApiVersions request of ``version``, a frame without its length.
 
-    A broker that does not have the version answers UNSUPPORTED_VERSION in the form of version 0, naming since 2.4 the
-    versions of ApiVersions that it has (KIP-511).
+    A broker without that version answers UNSUPPORTED_VERSION in the form of version 0; from 2.4 on, it lists the
+    versions of ApiVersions that it supports (KIP-511).
 
     Raises:
         DecodeError: As :func:`decode_response`.
     """
-    # Whatever the version, the error code is what follows the correlation id.
+    # In every version, the error code follows the correlation id.
     code = int.from_bytes(bytes(frame[4:6]), "big", signed=True)
     form = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
     return decode_response(frame, ApiVersionsResponse, form)
 
 
 def response_correlation_id(frame: Buffer) -> int:
-    """The correlation id of a response frame (without its length)."""
+    """Return the correlation id of a response frame without its length."""
     if len(frame) < 4:
-        raise DecodeError(f"a response frame of {len(frame)} bytes has no room for its correlation id")
+        raise DecodeError(f"a response frame of {len(frame)} bytes is too short for its correlation id")
     (correlation_id,) = _LENGTH.unpack_from(frame)
     return int(correlation_id)
 
 
 @twin
 def frame_buffer(size: int) -> memoryview:
-    """A buffer for a frame that is announced with ``size`` bytes: all of it is written before any is read.
+    """Return a buffer for a frame of ``size`` bytes, whose contents are undefined until they are written.
 
-    A large one takes memory as it is written: a peer that announces much and sends little must cost little.
+    A large buffer takes memory only as it is filled, so that a peer that announces much and sends little costs little.
 
     Raises:
         ValueError: The size is negative.

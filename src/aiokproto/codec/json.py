@@ -1,8 +1,8 @@
-"""Messages as JSON, in the form that Kafka's own generated converters write and read.
+"""Messages as JSON, in the form of Kafka's generated converters.
 
 Field names are Kafka's in camelCase, bytes are base64, a uuid is Kafka's url-safe base64 of 22 characters, int64 is a
-number, and a tagged field at its default is left out. Tagged fields that the schema does not know, which Kafka drops
-here, are kept under ``_unknownTaggedFields``, base64 by tag, so that a message comes back as it was.
+number, and a tagged field at its default is left out. Unknown tagged fields, which Kafka drops here, are kept under
+``_unknownTaggedFields``, base64 by tag, so that a message survives the round trip.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from aiokproto.errors import DecodeError, EncodeError
 M = TypeVar("M", bound=Message)
 
 RecordsForm: TypeAlias = Callable[[str, Buffer], tuple[str, Any]]
-"""How a record set is shown: field name and bytes → key and value in the JSON."""
+"""How a record set is written: field name and bytes → key and value in the JSON."""
 
 RecordsReader: TypeAlias = Callable[[object], bytes]
-"""How what was shown for a record set is read back. Raises DecodeError, whose text goes on from the field's path."""
+"""How a record set is read back. Raises DecodeError; its text follows the field's path in the final error."""
 
 UNKNOWN_TAGS = "_unknownTaggedFields"
 
@@ -35,22 +35,22 @@ _TAG_MAX = 0xFFFF_FFFF
 
 
 def records_as_base64(name: str, data: Buffer) -> tuple[str, Any]:
-    """The whole record set: what :func:`from_json` can read back."""
+    """Write a record set as base64, which :func:`from_json` reads back."""
     return name, b64encode(data).decode()
 
 
 def records_as_size(name: str, data: Buffer) -> tuple[str, Any]:
-    """Its size only, under ``<name>SizeInBytes``, as brokers write it to their request log."""
+    """Write only the size, under ``<name>SizeInBytes``, as brokers do in their request log."""
     return name + _SIZE_SUFFIX, len(data)
 
 
 def to_json(message: Message, version: int, *, records: RecordsForm = records_as_base64) -> dict[str, Any]:
-    """The fields that the version has, as what :func:`json.dumps` takes.
+    """Return a message as JSON data for :func:`json.dumps`, with the fields of one version.
 
     Args:
         message: Any request, response, header or payload.
         version: One of its versions.
-        records: How record sets are shown.
+        records: How record sets are written; by default as base64.
 
     Raises:
         EncodeError: The version does not exist, or cannot carry a field's value; names the field.
@@ -62,16 +62,16 @@ def to_json(message: Message, version: int, *, records: RecordsForm = records_as
 
 
 def from_json(message: type[M], data: object, version: int, *, records: RecordsReader | None = None) -> M:
-    """The message that JSON tells, as :func:`json.loads` gave it.
+    """Return the message of JSON data that :func:`json.loads` returned.
 
-    Fields with a default may be missing. Those that the version lacks may be there: encoding will ignore or refuse
-    them by the same rules as always.
+    Fields with a default may be missing. Fields that the version lacks are accepted; encoding then ignores or rejects
+    them as usual.
 
     Args:
-        message: What it is.
-        data: The JSON.
-        version: One of its versions.
-        records: Reads record sets that are not base64; by default there are none.
+        message: The message class.
+        data: The JSON data.
+        version: One of the message's versions.
+        records: Reads record sets that are not base64; by default these are errors.
 
     Raises:
         DecodeError: The version does not exist, a field is missing, unknown, or does not fit; names the field.
@@ -84,14 +84,14 @@ def from_json(message: type[M], data: object, version: int, *, records: RecordsR
 
 @cache
 def json_name(name: str) -> str:
-    """A field's name in JSON: ``throttle_time_ms`` → ``throttleTimeMs``."""
-    # Kafka writes KRaft with two capitals; it is the only word whose inner letters say more than our names keep.
+    """Return a field's name in JSON: ``throttle_time_ms`` → ``throttleTimeMs``."""
+    # KRaft is the only word with a capital inside, which snake case does not keep.
     first, *rest = (word.replace("kraft", "KRaft") for word in name.split("_"))
     return first[:1].lower() + first[1:] + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
 def default_json(spec: FieldSpec) -> Any:
-    """A field's default; for a struct ``{}``, which stands for all of its defaults."""
+    """Return a field's default; ``{}`` for a struct, meaning all of its defaults."""
     value = spec.default_value()
     if value is None or spec.array or spec.struct is not None:
         return None if value is None else [] if spec.array else {}
@@ -104,7 +104,7 @@ def _basic_to_json(kind: str, value: Any) -> Any:
     if kind == "bytes":
         return b64encode(value).decode()
     if kind == "float64" and not math.isfinite(value):
-        # JSON has no such numbers; Kafka's converter puts the names in quotes.
+        # JSON has no such numbers; Kafka's converter writes the names as strings.
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
 
@@ -123,7 +123,9 @@ class _Writer:
             where = f"{path}.{name}"
             if self.version not in spec.versions:
                 if not spec.ignorable and value != spec.default_value():
-                    raise self.bad(where, f"cannot be said in this version (the field is in {spec.versions})")
+                    raise self.bad(
+                        where, f"{brief(value)} would be lost: this version lacks the field (versions {spec.versions})"
+                    )
             elif spec.tag is None or value != spec.default_value():
                 key, shown = self.field(spec, name, value, where)
                 out[key] = shown
@@ -134,7 +136,7 @@ class _Writer:
     def field(self, spec: FieldSpec, name: str, value: Any, path: str) -> tuple[str, Any]:
         if value is None:
             if self.version not in spec.nullable and spec.kind != "recordset":
-                raise self.bad(path, "None, which this field cannot be in this version")
+                raise self.bad(path, "None, but the field is not nullable in this version")
             return name, None
         try:
             if spec.kind == "recordset":
@@ -160,7 +162,7 @@ class _Reader:
 
     def struct(self, struct: type[Struct], data: object, path: str) -> Any:
         if not isinstance(data, dict):
-            raise self.bad(path, f"an object is needed, not {brief(data)}")
+            raise self.bad(path, f"expected an object, got {brief(data)}")
         left = dict(data)
         values: dict[str, Any] = {}
         for spec in struct.fields():
@@ -180,12 +182,12 @@ class _Reader:
         if data is None:
             can_be_null = self.version in spec.nullable or spec.kind == "recordset" or spec.default is None
             if not can_be_null and self.version in spec.versions:
-                raise self.bad(path, "null, which this field cannot be in this version")
+                raise self.bad(path, "null, but the field is not nullable in this version")
             return None
         if not spec.array:
             return self.single(spec, data, path)
         if not isinstance(data, list):
-            raise self.bad(path, f"an array is needed, not {brief(data)}")
+            raise self.bad(path, f"expected an array, got {brief(data)}")
         return [self.single(spec, item, f"{path}[{index}]") for index, item in enumerate(data)]
 
     def single(self, spec: FieldSpec, data: Any, path: str) -> Any:
@@ -203,19 +205,19 @@ class _Reader:
         if spec.kind == "float64" and isinstance(data, str):
             data = _NOT_FINITE.get(data, data)
         if not _is_a(spec.kind, data):
-            raise self.bad(path, f"a {spec.kind} is needed, not {brief(data)}")
+            raise self.bad(path, f"expected {spec.kind}, got {brief(data)}")
         if spec.kind in FORMATS:
             try:
                 packer(FORMATS[spec.kind]).pack(data)
             except (StructError, OverflowError):
-                raise self.bad(path, f"{brief(data)} is no {spec.kind}") from None
+                raise self.bad(path, f"{brief(data)} does not fit {spec.kind}") from None
         return float(data) if spec.kind == "float64" else data
 
     def base64(self, data: object, path: str) -> bytes:
         try:
             return b64decode(data, validate=True)  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            raise self.bad(path, f"base64 is needed, not {brief(data)}") from None
+            raise self.bad(path, f"expected base64, got {brief(data)}") from None
 
     def uuid(self, data: object, path: str) -> bytes:
         try:
@@ -223,16 +225,16 @@ class _Reader:
         except ValueError:
             value = b""
         if len(value) != 16:
-            raise self.bad(path, f"a uuid of 22 characters of url-safe base64 is needed, not {brief(data)}")
+            raise self.bad(path, f"expected a uuid as 22 characters of URL-safe base64, got {brief(data)}")
         return value
 
     def tags(self, data: object, path: str) -> dict[int, bytes] | None:
         if not isinstance(data, dict):
-            raise self.bad(path, f"an object is needed, not {brief(data)}")
+            raise self.bad(path, f"expected an object, got {brief(data)}")
         tags: dict[int, bytes] = {}
         for key, value in data.items():
             if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= _TAG_MAX):
-                raise self.bad(path, f"{brief(key)} is no tag")
+                raise self.bad(path, f"{brief(key)} is not a tag")
             tags[int(key)] = self.base64(value, f"{path}.{key}")
         return dict(sorted(tags.items())) or None
 
@@ -242,12 +244,12 @@ class _Reader:
 
 def _is_a(kind: str, data: object) -> bool:
     wanted = _JSON_TYPES.get(kind, (int,))
-    # A bool is an int to Python, but true is no number in JSON.
+    # A bool is an int in Python, but true is not a number in JSON.
     return isinstance(data, wanted) and (kind == "bool" or not isinstance(data, bool))
 
 
 def brief(value: object) -> str:
-    """A value out of JSON, as an error quotes it."""
+    """Return a JSON value as error messages quote it."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "an array"
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from aiokproto.codec.schema import FieldSpec, Message, Struct
 
 CONTENT = 6
-"""Memory per byte of text or bytes: the copy that is read from, at worst 4 bytes a character, and room to widen."""
+"""Memory per byte of strings and bytes: the copied input, up to 4 bytes a character, and room to widen."""
 
 TAGS = 256
 """A struct's dict of unknown tags, empty."""
 
 TAG = 192
-"""One of its entries: its share of a dict that grows, an int, and a bytes object."""
+"""One entry of that dict: its share of a growing table, an int, and a bytes object."""
 
 _ITEM = 24
-"""A place in a list that grows."""
+"""One slot of a growing list."""
 
 _FIXED_ITEM = 16
-"""A place in a tuple, and one in the list made of it."""
+"""One slot of a tuple, and one of the list made from it."""
 
 _STRUCT = 48
 _SLOT = 8
@@ -48,12 +48,12 @@ _VALUES = dict.fromkeys(FORMATS, 32) | {
 
 
 class OverLimit(Exception):
-    """Raised by a counting decoder; ``explain`` says where."""
+    """Raised by a counting decoder; ``explain`` finds the field."""
 
 
 @lru_cache(maxsize=4096)
 def struct_cost(struct: type[Struct]) -> int:
-    """Bytes in memory of an instance, without contents and items. Fields that a version lacks take room, too."""
+    """Return the memory of an instance in bytes, without contents and items. Fields that a version lacks count, too."""
     cost = _STRUCT + _SLOT
     for spec in struct.fields():
         cost += _SLOT + (_LIST if spec.array else _single(spec))
@@ -61,7 +61,7 @@ def struct_cost(struct: type[Struct]) -> int:
 
 
 def item_cost(spec: FieldSpec) -> int:
-    """Bytes in memory of one item of an array."""
+    """Return the memory of one array item in bytes."""
     return _single(spec) + (_FIXED_ITEM if spec.kind in FORMATS else _ITEM)
 
 
@@ -71,7 +71,7 @@ def _single(spec: FieldSpec) -> int:
 
 @lru_cache(maxsize=4096)
 def minimal_size(struct: type[Struct], version: int, flexible: bool) -> int:
-    """The fewest bytes an instance takes: what bounds a hostile count."""
+    """Return the fewest encoded bytes of an instance, which bound a hostile count."""
     size = 1 if flexible else 0
     for spec in struct.fields():
         if version in spec.versions and spec.tag is None:
@@ -86,7 +86,7 @@ def minimal_size(struct: type[Struct], version: int, flexible: bool) -> int:
 
 
 def minimal_item(spec: FieldSpec, version: int, flexible: bool) -> int:
-    """The fewest bytes that an item of an array takes."""
+    """Return the fewest encoded bytes of an array item."""
     if spec.struct is not None:
         return minimal_size(spec.struct, version, flexible)
     if spec.kind in FORMATS:
@@ -95,12 +95,12 @@ def minimal_item(spec: FieldSpec, version: int, flexible: bool) -> int:
 
 
 def worst(message: type[Message], version: int) -> int:
-    """The most memory per byte that decoding any bytes as this message can take, beyond a first kilobyte or so."""
+    """Return the most memory per input byte that decoding this message can take, beyond the first kilobyte or so."""
     return _worst(message, version, version in message.flexible)
 
 
 def _worst(struct: type[Struct], version: int, flexible: bool) -> int:
-    # Whoever writes the bytes spends each on one thing: contents, items, or tags. The dearest thing bounds the mix.
+    # Each input byte is contents, an item, or a tag. The most expensive of the three bounds every mix of them.
     found = max(CONTENT, -(-TAG // 2) if flexible else 0)
     for spec in struct.fields():
         if version not in spec.versions:

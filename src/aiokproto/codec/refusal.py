@@ -1,4 +1,4 @@
-"""The answer to a request that is not served: the response's own form, with an error wherever it has room for one."""
+"""Refusing a request: its response, with an error code in each place for one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiokproto.error_codes import ErrorCode
 
 _ERRORS = frozenset({"error_code", "partition_error_code"})
 _OF_PARTS = frozenset({FetchRequest.api_key, MetadataRequest.api_key})
-"""APIs whose error on top is about something else than the parts: the fetch session, the whole cluster."""
+"""APIs whose top-level error is not about the parts, but about the fetch session or the whole cluster."""
 _OF_SESSION = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -24,21 +24,21 @@ _OF_SESSION = frozenset(
 )
 
 Names = dict["Role | int", Any]
-"""What a part of a request is about: by role, or the place among the keys of its item."""
+"""The entities that a part of a request names: by role, or by position among the item's key fields."""
 _NOTHING = ("", ZERO_UUID)
 
 
 def refuse(request: Request[Any], version: int, error: ErrorCode, message: str | None = None) -> Response | None:
-    """The response which refuses all that is in a request.
+    """Return the response that refuses everything in a request.
 
     Args:
         request: The request.
-        version: Its version; only what the response has in it is filled in.
-        error: The code, in each place for one.
-        message: The text that goes with it, where the response has room.
+        version: Its version; fields that the version lacks keep their default.
+        error: The error code.
+        message: The error message, for responses that have one.
 
     Returns:
-        The response; None if it has no place for an error, and the connection has to say it by being closed.
+        The response; None if it has no field for an error, so that only closing the connection can report it.
     """
     response: Response = request.response()
     _fill_numbers(response, version)
@@ -52,7 +52,7 @@ def refuse(request: Request[Any], version: int, error: ErrorCode, message: str |
 
 
 def _put(part: Struct, version: int, error: ErrorCode, message: str | None) -> bool:
-    """Write the error, if there is a place for it here."""
+    """Write the error into a struct; returns whether it has a field for it."""
     filled = False
     for spec in part.fields():
         if version not in spec.versions or spec.array:
@@ -68,12 +68,12 @@ def _put(part: Struct, version: int, error: ErrorCode, message: str | None) -> b
 def _fill_lists(
     request: Struct, response: Struct, above: Names, version: int, error: ErrorCode, message: str | None
 ) -> bool:
-    """Make an item of the response for each of the request; returns whether any has the error."""
+    """Add an item to the response for each of the request; returns whether any has the error."""
     filled = False
     about = above | _names(request)
     sources, targets = list(_sources(request, version)), list(_targets(response, version))
     if len(targets) == 1:
-        # What the request has in several lists, the answer has in one.
+        # The request has several lists, the response one for all of them.
         sources = [source for source in sources if _item_names(source) == _item_names(sources[0])]
         targets *= len(sources)
     for source, target in zip(sources, targets, strict=False):
@@ -125,7 +125,7 @@ def _item_names(source: FieldSpec) -> set[Role | int | None]:
 
 
 def _naming(part: Struct | type[Struct]) -> Iterator[tuple[Role | int, str]]:
-    """The fields that say what a part is about."""
+    """Yield the fields that identify a part."""
     keys = 0
     for spec in part.fields():
         if spec.key:
@@ -136,7 +136,7 @@ def _naming(part: Struct | type[Struct]) -> Iterator[tuple[Role | int, str]]:
 
 
 def _name(item: Struct, names: Names) -> None:
-    """Say in the response's item which part of the request it is about."""
+    """Copy the identity of the request's part into the item of the response."""
     for by, name in _naming(item):
         if by in names:
             setattr(item, name, names[by])

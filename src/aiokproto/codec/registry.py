@@ -1,4 +1,4 @@
-"""ApiKey or name → message class; modules are imported when asked for."""
+"""ApiKey or name → message class. A message's module is imported on first use."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _KEYS = {name: key for key, (_, name) in APIS.items()}
 
 
 def api_keys() -> list[int]:
-    """Every ApiKey, ascending."""
+    """Return all ApiKeys, ascending."""
     return list(APIS)
 
 
 def api_name(api_key: int) -> str:
-    """Kafka's name of an API; ``ApiKey(n)`` where it is unknown."""
+    """Return Kafka's name of an API; ``ApiKey(n)`` if it is unknown."""
     return APIS[api_key][1] if api_key in APIS else f"ApiKey({api_key})"
 
 
 @cache
 def request(api_key: int) -> type[Request[Any]]:
-    """The request class of an ApiKey.
+    """Return the request class of an ApiKey.
 
     Raises:
-        DecodeError: No such ApiKey is known.
+        DecodeError: The ApiKey is unknown.
     """
     found: type[Request[Any]] = _load(api_key, "Request")
     return found
@@ -40,16 +40,16 @@ def request(api_key: int) -> type[Request[Any]]:
 
 @cache
 def response(api_key: int) -> type[Response]:
-    """The response class of an ApiKey. Raises as :func:`request`."""
+    """Return the response class of an ApiKey. Raises as :func:`request`."""
     found: type[Response] = _load(api_key, "Response")
     return found
 
 
 def lookup(name: str) -> type[Message]:
-    """Any message by Kafka's own name: ``"MetadataRequest"``, ``"OffsetCommitKey"``, ``"EndTxnMarker"``.
+    """Return a message class by Kafka's name: ``"MetadataRequest"``, ``"OffsetCommitKey"``, ``"EndTxnMarker"``.
 
     Raises:
-        KeyError: There is no message of that name; says which has the most similar one.
+        KeyError: There is no message of that name; suggests the most similar one.
     """
     for suffix in ("Request", "Response"):
         api = name.removesuffix(suffix)
@@ -66,14 +66,14 @@ def _suggestion(name: str) -> str:
     from difflib import get_close_matches
 
     names = [api + suffix for api in _KEYS for suffix in ("Request", "Response")] + list(PAYLOADS)
-    # Case is what is mistaken most, and what a comparison of letters counts as much as any other mistake.
+    # Wrong case is the most common mistake, and difflib would count it as much as a wrong letter.
     by_letters = {each.lower(): each for each in names}
     nearest = get_close_matches(name.lower(), by_letters, 1)
     return f": did you mean {by_letters[nearest[0]]}?" if nearest else ""
 
 
 def payload_names() -> list[str]:
-    """The names of all messages that are neither request nor response."""
+    """Return the names of all messages that are neither request nor response."""
     return list(PAYLOADS)
 
 

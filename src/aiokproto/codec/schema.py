@@ -1,8 +1,8 @@
 """Declaring messages: the class body is the schema.
 
-A message is one class for all its versions. An annotation names the wire type, or the :class:`Role` of what stands
-there, which has one wire type. Every field has a default, that of Kafka's generated classes; :func:`field` adds what
-differs from "in every version, never null"::
+A message is one class for all its versions. A field's annotation names its wire type, or its :class:`Role`, which has
+one wire type. Every field has the default of Kafka's generated classes; :func:`field` adds what differs from "in every
+version, never null"::
 
     class MetadataRequestTopic(Struct):
         topic_id: TopicId = field("10+", default=ZERO_UUID, ignorable=True)
@@ -15,10 +15,10 @@ differs from "in every version, never null"::
 Ranges are written as Kafka writes them: ``"3"``, ``"0-2"``, ``"4+"``, ``"none"``. The annotations stay text until a
 codec is compiled from them, and ``__init__`` is made on first use: importing the whole protocol costs next to nothing.
 
-Bytes can claim what they like: a message is refused if a count or length is more than the bytes left, if it is longer
-than :attr:`~aiokproto.codec.wire.Limits.size`, or if its objects would take more than
-:attr:`~aiokproto.codec.wire.Limits.memory` (1 GiB unless told otherwise). Below that, objects take at most 189 times
-the message's bytes (see ``limits``): ``MetadataResponse.decode(data, 12, limits=Limits(memory=64 << 20))``.
+Input is not trusted: a message is rejected if a count or length is more than the bytes left, if it is longer than
+:attr:`~aiokproto.codec.wire.Limits.size`, or if its objects would take more than
+:attr:`~aiokproto.codec.wire.Limits.memory` (1 GiB by default). Below that, objects take at most 189 times the message's
+bytes (see ``limits``): ``MetadataResponse.decode(data, 12, limits=Limits(memory=64 << 20))``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from types import GenericAlias
 from aiokproto.codec.wire import DEFAULT_LIMITS, FORMATS, Limits
 from aiokproto.errors import DecodeError, EncodeError
 
-# The name is what type checkers go by. Importing typing would take longer than all that is here.
+# Type checkers recognize the name alone. Importing typing would take longer than this whole module.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ else:
         return lambda cls: cls
 
     class Generic:
-        """What :class:`Request` needs of ``typing.Generic``."""
+        """The part of ``typing.Generic`` that :class:`Request` needs."""
 
         __slots__ = ()
         __class_getitem__ = classmethod(GenericAlias)
@@ -140,8 +140,8 @@ NEVER = Versions(0, -1)
 class Route(Enum):
     """Which broker a request goes to.
 
-    One that is about several groups, or transactional ids, or partitions where LEADERS is said, is divided among those
-    that it concerns; so are not what belongs to a session with one broker, or to one transaction.
+    A request for several groups, transactional ids or (with LEADERS) partitions is divided among their brokers. One of
+    a session with a broker, or of one transaction, is not.
     """
 
     ANY = "any broker"
@@ -158,8 +158,8 @@ class Route(Enum):
 
 
 class Role(Enum):
-    """What a field names. The value is how an annotation says so, and the name that Kafka's definitions have for it as
-    ``entityType``, if they have one: for topic ids, partitions and the keys of coordinators they do not."""
+    """The kind of entity that a field names. The value is the annotation, and the ``entityType`` of Kafka's definitions
+    where these have one: they have none for topic ids, partitions and the keys of coordinators."""
 
     TOPIC_NAME = "TopicName"
     TOPIC_ID = "TopicId"
@@ -195,7 +195,7 @@ MISSING: Any = _Missing()
 
 @dataclass(slots=True)
 class Field:
-    """What :func:`field` was given."""
+    """The arguments of :func:`field`."""
 
     versions: str
     nullable: str | None
@@ -222,23 +222,22 @@ def field(
     key: bool = False,
     refused: Any = MISSING,
 ) -> Any:
-    """Say more of a field than its type and default.
+    """Declare a field for which type and default are not enough.
 
     Args:
-        versions: The versions that have it.
+        versions: The versions that have the field.
         nullable: The versions in which it can be null; by default all, if the annotation has ``| None``.
-        tag: Its number, if it is a tagged field.
-        default: Its value when not given, and in versions without it.
-        factory: Makes that value each time (lists, structs); a field has either this or a default.
+        tag: The tag, if it is a tagged field.
+        default: The value where none is given, and in versions without the field.
+        factory: Makes the default each time (lists, structs). A field has either this or a default.
         ignorable: Whether a value other than the default is silently left out of versions without the field, instead
             of being an error.
-        flexible: False if it keeps its old form in flexible versions.
-        mentioned: Whether the topics, partitions and groups in it are only mentioned: a subscription, partitions that a
-            session forgets. A message is about all others that it names, and can be divided by them.
-        key: Whether it says which item of its list this is, where it has no role that does: the items of an answer have
-            the same keys as those of the request, in the same order.
-        refused: What it is in the answer to a request that is refused, where that is not the default: -1 for an offset
-            that is not known.
+        flexible: False if the field keeps its non-compact form in flexible versions.
+        mentioned: Whether the request does not act on the topics, partitions or groups in this field: a subscription,
+            partitions that a session forgets. A message can be divided by all other entities that it names.
+        key: Whether the field identifies an item of its list and no role does: the items of a response have the same
+            keys as those of the request, in the same order.
+        refused: The value in the response to a refused request, where it is not the default: -1 for an unknown offset.
     """
     return Field(versions, nullable, tag, default, factory, ignorable, flexible, mentioned, key, refused)
 
@@ -270,11 +269,11 @@ class FieldSpec:
 
     @property
     def item(self) -> FieldSpec:
-        """What an array has: the same, alone, never null, without a default."""
+        """Return the spec of an array's items: never null, without a default."""
         return FieldSpec(self.name, self.kind, self.struct, versions=self.versions, flexible=self.flexible)
 
     def default_value(self) -> Any:
-        """Its default, made for the caller alone."""
+        """Return the default; a new object for each call if it is mutable."""
         return self.default if self.factory is None else self.factory()
 
 
@@ -283,7 +282,7 @@ BASIC_TYPES = frozenset({*FORMATS, "string", "bytes", "recordset"})
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class StructType(type):
-    """Turns annotations into slots; nothing else happens at import."""
+    """Turns annotations into slots. All other work waits for the first use, so that imports stay cheap."""
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> StructType:
         annotations: dict[str, str] = namespace.get("__annotations__", {})
@@ -341,7 +340,7 @@ class Struct(metaclass=StructType):
 
 
 def _resolve(cls: type[Struct], name: str, declared: Field) -> FieldSpec:
-    """Read an annotation's text: ``T``, ``list[T]``, each maybe ``| None``."""
+    """Resolve an annotation: ``T`` or ``list[T]``, optionally ``| None``."""
     text: str = cls.__annotations__[name]
     base = text.removesuffix(" | None")
     optional = base != text
@@ -381,7 +380,7 @@ def _has_records(spec: FieldSpec, version: int) -> bool:
 
 
 class _Codecs(dict[int, "Any"]):
-    """Version → compiled function, compiled when first asked for; a decoder comes with its worst memory per byte."""
+    """Version → compiled function, compiled on first use; a decoder comes with its worst memory per byte."""
 
     def __init__(self, message: type[Message], *, decode: bool) -> None:
         super().__init__()
@@ -401,7 +400,7 @@ class _Codecs(dict[int, "Any"]):
 
 
 class Message(Struct):
-    """A struct with versions of its own: what can stand alone as bytes."""
+    """A struct with versions of its own, which can be encoded by itself."""
 
     versions: ClassVar[Versions]
     flexible: ClassVar[Versions]
@@ -420,7 +419,7 @@ class Message(Struct):
         cls._decoders = _Codecs(cls, decode=True)
 
     def encode(self, version: int) -> bytes:
-        """The body in that version.
+        """Return the body in a version.
 
         Raises:
             EncodeError: The version does not exist, or cannot carry a field's value; names the field.
@@ -450,7 +449,7 @@ class Message(Struct):
         Args:
             data: The body, without header.
             version: The version it is in.
-            limits: What it may cost.
+            limits: The size and memory that decoding may take.
 
         Raises:
             DecodeError: Bytes are missing, wrong, left over, or over a limit; names the field and position.
@@ -466,7 +465,7 @@ class Message(Struct):
     @classmethod
     @cache
     def in_place(cls, version: int) -> bool:
-        """Whether the version has record sets, which are read where they lie."""
+        """Whether the version has record sets, which stay views of the input."""
         return any(_has_records(spec, version) for spec in cls.fields())
 
     @classmethod
@@ -488,7 +487,7 @@ class Message(Struct):
 
     @classmethod
     def _decode_within(cls, limits: Limits, data: Buffer, pos: int, version: int) -> tuple[Self, int]:
-        """Decode what could become too large, counting."""
+        """Decode with a memory count, for input that could exceed the limit."""
         from aiokproto.codec.compiler import compile_counting_decoder
 
         if len(data) - pos > limits.size:
@@ -498,7 +497,7 @@ class Message(Struct):
 
     @classmethod
     def source(cls, version: int) -> str:
-        """The generated Python of this version's encoder and decoder, for reading."""
+        """Return the generated Python code of a version's encoder and decoder, to read."""
         from aiokproto.codec.compiler import source
 
         return source(cls, version)
@@ -509,13 +508,13 @@ class Payload(Message):
 
 
 class Response(Message):
-    """A broker's answer.
+    """A broker's response.
 
     Attributes:
-        api_key: Its number.
-        header_tags: The versions whose header has tagged fields; those that are flexible, unless told otherwise.
-        client_throttles: The versions whose ``throttle_time_ms`` the client has to wait out; in those below, the broker
-            has itself waited before it answered (KIP-219). All, unless told otherwise.
+        api_key: The ApiKey.
+        header_tags: The versions whose header has tagged fields; by default the flexible ones.
+        client_throttles: The versions whose ``throttle_time_ms`` the client has to wait out; by default all. In older
+            versions, the broker has itself waited before it responded (KIP-219).
     """
 
     api_key: ClassVar[int]
@@ -532,18 +531,18 @@ class Response(Message):
 
     @classmethod
     def header_version(cls, version: int) -> int:
-        """The version of the response's header."""
+        """Return the version of the response header."""
         return int(version in cls.header_tags)
 
 
 class Request(Message, Generic[R_co]):
-    """A question to a broker. ``Request[R]`` is answered by an ``R`` of the same version.
+    """A request to a broker. The response to a ``Request[R]`` is an ``R`` of the same version.
 
     Attributes:
-        api_key: Its number.
-        response: The class of its answer.
-        route: Which broker it goes to.
-        header_client_id: The versions whose header has a client id; all, unless told otherwise.
+        api_key: The ApiKey.
+        response: The class of the response.
+        route: The broker that the request goes to.
+        header_client_id: The versions whose header has a client id; by default all.
     """
 
     api_key: ClassVar[int]
@@ -556,7 +555,7 @@ class Request(Message, Generic[R_co]):
     ) -> None:
         super().__init_subclass__(**rest)
         if not isinstance(route, Route):
-            raise TypeError(f"{cls.__name__} has no route: say which broker it goes to, such as route=Route.ANY")
+            raise TypeError(f"{cls.__name__} has no route: declare the broker that it goes to, such as route=Route.ANY")
         cls.api_key = key
         cls.route = route
         cls.header_client_id = Versions.parse(header_client_id)
@@ -564,5 +563,5 @@ class Request(Message, Generic[R_co]):
 
     @classmethod
     def header_version(cls, version: int) -> int:
-        """The version of the request's header."""
+        """Return the version of the request header."""
         return 2 if version in cls.flexible else int(version in cls.header_client_id)

@@ -1,7 +1,7 @@
-"""Wire primitives: fixed-size packers, varints, and the limits that hostile bytes meet.
+"""Wire primitives: fixed-size packers, varints, tagged fields, and the limits of decoding.
 
 The compiled codecs (see ``compiler``) inline the common short cases and call these for the rest. Everything here
-raises on bad input; ``explain`` then finds out which field it was.
+raises on bad input; ``explain`` then finds the field.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 ZERO_UUID = bytes(16)
-"""The uuid that means "none"."""
+"""The uuid that stands for "none"."""
 
 MAX_STRING = 0x7FFF
-"""Longest string in bytes of UTF-8; Kafka keeps this limit also where the length field could say more."""
+"""Longest string in bytes of UTF-8. Kafka keeps this limit where the length field would allow more, too."""
 
 UVARINT_BYTES_MAX = 5
 
 
 class Limits:
-    """What one message may cost to decode; one that would cost more is refused with :exc:`.DecodeError`.
+    """Limits of decoding one message; a message over a limit is rejected with :exc:`.DecodeError`.
 
     Counts need no limit of their own: one that claims more items than the bytes left could hold is refused before
     anything is made. Nor does nesting: no schema contains itself, and the deepest is six structs deep.
 
     Args:
-        size: Bytes that the message has. The default is what a frame's length can say.
+        size: Size of the message in bytes. The default is the largest length that a frame can have.
         memory: Bytes that the decoded structs, lists and values may take. The contents of strings and bytes fields
             come on top, at most six times the message's size; a record set is not copied at all. Without a limit,
             the most that any message can take is 189 times its size (ListGroupsResponse v3); a MetadataResponse
@@ -67,7 +67,7 @@ FORMATS = {
 
 @lru_cache(maxsize=1024)
 def packer(formats: str) -> Packer:
-    """The big-endian packer of a run of fixed-size fields."""
+    """Return the big-endian packer of a run of fixed-size fields."""
     return Packer(">" + formats)
 
 
@@ -116,14 +116,14 @@ def write_uuids(out: bytearray, values: list[bytes]) -> None:
 
 
 def write_uuid(out: bytearray, value: bytes) -> None:
-    """Append a uuid; :mod:`struct` would silently pad or cut one of another length."""
+    """Append a uuid. :mod:`struct` would silently pad or cut a value of another length."""
     if len(value) != 16:
         raise ValueError
     out += value
 
 
 def read_uvarint(data: Any, pos: int) -> tuple[int, int]:
-    """An unsigned 32-bit varint at ``pos``; returns it and the position after it."""
+    """Read an unsigned 32-bit varint at ``pos``; returns the value and the position after it."""
     value = data[pos]
     if value < 0x80:
         return value, pos + 1
@@ -151,7 +151,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_tag(data: Any, pos: int, last: int) -> tuple[int, int, int]:
-    """A tagged field's number, where it ends, and where it begins. Numbers ascend: ``last`` is the one before."""
+    """Read the head of a tagged field: its tag, its end and its start. Tags ascend; ``last`` is the previous one."""
     tag, pos = read_uvarint(data, pos)
     size, pos = read_uvarint(data, pos)
     if tag <= last:
@@ -162,7 +162,7 @@ def read_tag(data: Any, pos: int, last: int) -> tuple[int, int, int]:
 
 
 def read_tags(data: Any, pos: int, count: int) -> tuple[dict[int, bytes], int]:
-    """``count`` tagged fields that no schema knows."""
+    """Read ``count`` tagged fields that no schema knows."""
     tags: dict[int, bytes] = {}
     tag = -1
     for _ in range(count):

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The compiled form of `binary_array` of :mod:`aiokproto.records.columns`, and its columns for other compiled modules.
 
-The loops over items use no Python object, and release the GIL.
+The loops over items use no Python objects, and release the GIL.
 """
 
 cimport cython
@@ -45,7 +45,7 @@ cdef Column column_of(content, int64_t count):
 
 
 def binary_array(data, start, end, valid):
-    """A ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false: every item is copied once."""
+    """Return a ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false; items are copied once."""
     found = array_of(data, start, end, valid)
     if found is None:
         return pure_form("aiokproto.records.columns", "binary_array")(data, start, end, valid)
@@ -53,7 +53,7 @@ def binary_array(data, start, end, valid):
 
 
 cdef array_of(data, start, end, valid):
-    """The array; None where nothing is in it, or not all of it in the data, or too much."""
+    """Return the array; None if it is empty or too large, or an item exceeds the data."""
     from numpy import ascontiguousarray, bool_, int64
     from pyarrow import Array, allocate_buffer, binary
 
@@ -94,7 +94,7 @@ cdef int64_t measure(
     int32_t *offset,
     int64_t *missing,
 ) noexcept nogil:
-    """Fill the array's offsets, and count the nulls. The bytes of all items; -1 where they cannot be what is said."""
+    """Fill the array's offsets and count the nulls; returns the size of all items, -1 if one exceeds the data."""
     cdef int64_t total = 0
     cdef Py_ssize_t row
     for row in range(count):
@@ -123,13 +123,13 @@ cdef void gather(
     cdef int32_t length
     for row in range(count):
         length = offset[row + 1] - offset[row]
-        # Looked at again: without the lock, whoever shares the array may change it.
+        # Checked again: without the GIL, another thread that shares the array may change it.
         if length and 0 <= start[row] <= size - length:
             memcpy(room + offset[row], data + start[row], length)
 
 
 cdef void mark(const uint8_t *valid, Py_ssize_t count, View bits) noexcept:
-    """A bit for every item that is there, the first one lowest."""
+    """Set the validity bitmap: a bit for every item that is not null, the first one lowest."""
     cdef Py_ssize_t row
     memset(bits.at, 0, bits.size)
     for row in range(count):

@@ -8,12 +8,12 @@ from aiokproto.accelerator import pure_form
 cdef uint32_t POLYNOMIAL = 0x82F63B78
 cdef uint32_t ONE = <uint32_t> 1 << 31
 
-# x, its square, the square of that, and so on.
+# x, x^2, x^4, and so on, each the square of the one before.
 cdef uint32_t[64] squares
 
 
 cdef uint32_t multiply(uint32_t a, uint32_t b) noexcept nogil:
-    """The product of two polynomials, modulo that of the checksum."""
+    """Return the product of two polynomials, modulo that of the checksum."""
     cdef uint32_t product = 0
     while a:
         if a & ONE:
@@ -35,7 +35,7 @@ fill()
 
 
 def join(first, second, length):
-    """The checksum of two pieces of data, one after the other, of which only the checksums are known."""
+    """Return the checksum of two adjacent pieces of data from the checksums of the pieces."""
     if not (0 <= first < 1 << 32 and 0 <= second < 1 << 32 and 0 <= length < 1 << 60):
         return pure_form("aiokproto.records.crc", "join")(first, second, length)
     cdef uint64_t left = length

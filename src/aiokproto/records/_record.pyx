@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The compiled forms of :mod:`aiokproto.records.record`.
 
-Bytes that are not the records expected go to the pure reader, which finds what is wrong with them.
+Bytes that are not the expected records go to the pure reader, which finds the defect.
 """
 
 cimport cython
@@ -20,7 +20,7 @@ from aiokproto.accelerator.varints cimport read_unsigned
 from aiokproto.accelerator import Documentation, Signature, pure_form
 from aiokproto.errors import CorruptRecordError, DecodeError
 
-# Nearer to the ends of int64 than these, the pure reader checks every sum.
+# Beyond these bounds, near those of int64, the pure reader checks every sum.
 cdef int64_t SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 cdef int64_t SAFE_OFFSET = INT64_MAX - (<int64_t> 1 << 31)
 
@@ -73,7 +73,7 @@ cdef class BatchRecord:
 
 cdef inline BatchRecord new_batch_record(int64_t offset, int64_t timestamp, object key, object value, object headers):
     cdef BatchRecord record = BatchRecord.__new__(BatchRecord)
-    # As for `new_record`: nothing in it can refer back to it.
+    # As for `new_record`: its content cannot refer back to it.
     PyObject_GC_UnTrack(record)
     record.offset = offset
     record.timestamp = timestamp
@@ -137,7 +137,7 @@ def read_records(data, int64_t count, int64_t base_offset, int64_t base_timestam
 
 
 cdef list made_of(list records, make):
-    """What anybody's own ``make`` makes of them. It may find damage in what they hold."""
+    """Return the results of a custom ``make``, which may reject a record as damaged."""
     cdef BatchRecord one
     cdef list made = []
     try:
@@ -157,7 +157,7 @@ cdef list read_all(
     append_time,
     RecordMaker maker,
 ):
-    """The records, as `BatchRecord` without a maker; None if the bytes are not so many records."""
+    """Return the records, as `BatchRecord` without a maker; None if the bytes are not ``count`` records."""
     cdef const uint8_t *stop = at + size
     cdef const uint8_t *end
     cdef Fields fields
@@ -187,9 +187,9 @@ cdef list read_all(
 
 
 cdef inline bint add(int64_t base, int64_t delta, bint appended, int64_t *timestamp) noexcept nogil:
-    """False if the sum does not fit 64 bits, which is damage also where the broker's time takes its place."""
+    """Return false if the sum overflows, which is damage even if LogAppendTime replaces the timestamp."""
     cdef int64_t total = <int64_t> (<uint64_t> base + <uint64_t> delta)
-    # Two numbers of one sign whose sum has the other: it went around.
+    # Two numbers of one sign whose sum has the other: it overflowed.
     if ((base ^ total) & (delta ^ total)) < 0:
         return False
     if not appended:
@@ -202,9 +202,9 @@ cdef inline object content(Bytes *field):
 
 
 cdef tuple read_headers(const uint8_t *at, const uint8_t *end):
-    """The headers that fill the bytes, None if they do not.
+    """Return the headers that fill the bytes, None if they do not.
 
-    The garbage collector would find out by itself that tuples of such content need not be walked over.
+    The tuples are not tracked by the garbage collector, which would untrack tuples of such content by itself later.
     """
     cdef uint64_t raw
     cdef Bytes field

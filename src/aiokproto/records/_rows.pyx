@@ -14,7 +14,7 @@ from aiokproto.accelerator import pure_form
 
 
 def append_rows(writer, rows, places):
-    """Write some rows, one after the other, as far as there is room in the batch. Returns how many were written."""
+    """Write rows in order, until the batch is full; returns the number of rows written."""
     cdef int64_t written = 0
     cdef bint full = False
     if isinstance(writer, RecordWriter):
@@ -26,7 +26,7 @@ def append_rows(writer, rows, places):
 
 
 cdef int64_t append_all(RecordWriter writer, rows, places, bint *full) except -1:
-    """How many were written before there was no room, which is told, or something is not what it should be."""
+    """Return the number of rows written until the batch was full, which is flagged, or a row was invalid."""
     from numpy import ascontiguousarray, int64
 
     cdef View chosen = view_of(ascontiguousarray(places, int64))
@@ -57,13 +57,13 @@ cdef int64_t append_all(RecordWriter writer, rows, places, bint *full) except -1
 
 
 def encode_lists(start, end, keys, values):
-    """Headers as records hold them, their count first."""
+    """Return headers in wire format, their count first."""
     found = encode_all(start, end, keys, values)
     return pure_form("aiokproto.records.rows", "encode_lists")(start, end, keys, values) if found is None else found
 
 
 cdef encode_all(start, end, keys, values):
-    """None where a row has a header that there is not."""
+    """Return None if a row refers to a header that does not exist."""
     from numpy import ascontiguousarray, bool_, empty, int64, ones
 
     from aiokproto.records.columns import BytesColumn
@@ -98,7 +98,7 @@ cdef int64_t measure(
     int64_t count,
     int64_t *edges,
 ) noexcept:
-    """Fill in where each row's headers start and end; the bytes of all, or -1 where some cannot be."""
+    """Fill in start and end of each row's headers; returns the size of all, -1 if one is invalid."""
     cdef int64_t row, at
     cdef int64_t size = 0
     cdef Bytes key, value
@@ -118,7 +118,7 @@ cdef int64_t measure(
 cdef void write(
     const int64_t *start, const int64_t *end, int64_t rows, Column keys, Column values, uint8_t *to
 ) noexcept:
-    """Write what was measured: nothing can change between, as the interpreter's lock is held."""
+    """Write the measured headers: they cannot have changed, because the GIL is held throughout."""
     cdef int64_t row, at
     cdef Bytes key, value
     for row in range(rows):

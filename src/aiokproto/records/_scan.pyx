@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The compiled forms of :mod:`aiokproto.records.scan`.
 
-The loops over records use no Python object, and release the GIL.
+The loops over records use no Python objects, and release the GIL.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
@@ -12,9 +12,9 @@ from aiokproto.accelerator.views cimport View, room_in, view_of
 
 from aiokproto.accelerator import pure_form
 
-# A byte each for length, attributes, timestamp, offset, two lengths and the header count.
+# At least a byte each for length, attributes, timestamp, offset, two lengths and the header count.
 cdef int64_t SMALLEST_RECORD = 7
-# A length of 32 bits takes no more.
+# The longest varint of 32 bits.
 cdef int64_t LONGEST_LENGTH = 5
 
 
@@ -32,7 +32,7 @@ cdef struct Rows:
 
 
 def whole_records(data, pos, size, most):
-    """How many whole records there are from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``."""
+    """Count the whole records from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``."""
     found = None
     cdef View view = view_of(data)
     if 0 <= pos <= view.size and 0 <= size <= INT64_MAX and 0 <= most <= INT64_MAX:
@@ -41,7 +41,7 @@ def whole_records(data, pos, size, most):
 
 
 cdef count_whole(View view, int64_t pos, int64_t size, int64_t most):
-    """What `whole_records` finds; None where a length makes no sense, or is not all there."""
+    """Return the result of `whole_records`; None if a length is invalid or incomplete."""
     cdef int64_t count = 0
     cdef int64_t end = 0
     cdef int64_t stop = pos + min(size, view.size - pos)
@@ -72,7 +72,7 @@ def scan(data, spans):
 
 
 cdef scan_all(data, spans):
-    """What `scan` finds; None where the bytes are not what the spans say."""
+    """Return the result of `scan`; None if the bytes at a span are not its records."""
     from numpy import bool_, empty, int64
 
     from aiokproto.records.scan import Fields as Found
@@ -83,7 +83,7 @@ cdef scan_all(data, spans):
     cdef bint appended, well
     cdef Rows rows
     for start, stop, count, *_ in spans:
-        # Also keeps what is allocated in proportion to what was sent.
+        # This also keeps allocations in proportion to the input.
         if not 0 <= start <= stop <= view.size or not 0 <= count <= (stop - start) // SMALLEST_RECORD:
             return None
         total += count
@@ -106,7 +106,7 @@ cdef scan_all(data, spans):
 
 
 cdef Rows rows_of(View numbers, View valid, int64_t total) noexcept:
-    """The columns' first rows. The arrays stay where they are without the views: numpy does not move them."""
+    """Point to the columns' first rows. The pointers outlive the views, since numpy does not move its arrays."""
     cdef int64_t *first = <int64_t *> numbers.at
     cdef Rows rows
     rows.offset = first
@@ -133,7 +133,7 @@ cdef bint scan_span(
     int64_t newest,
     Rows *rows,
 ) noexcept nogil:
-    """Fill ``count`` rows, and go on to the next ones. False where the bytes are not so many records."""
+    """Fill ``count`` rows and advance; returns false if the bytes are not ``count`` records."""
     cdef Fields fields
     cdef int64_t row
     for row in range(count):
@@ -164,9 +164,9 @@ cdef bint scan_span(
 
 
 cdef inline bint add(int64_t base, int64_t delta, int64_t *total) noexcept nogil:
-    """False if the sum does not fit 64 bits."""
+    """Return false if the sum overflows."""
     total[0] = <int64_t> (<uint64_t> base + <uint64_t> delta)
-    # Two numbers of one sign whose sum has the other: it went around.
+    # Two numbers of one sign whose sum has the other: it overflowed.
     return ((base ^ total[0]) & (delta ^ total[0])) >= 0
 
 

@@ -43,7 +43,7 @@ cdef class RecordWriter:
             self._based = True
 
     def append(self, timestamp, key, value, headers=()):
-        """Write a record. Returns its place in the batch, None if it does not fit."""
+        """Write a record; returns its index in the batch, None if it does not fit."""
         cdef Bytes encoded = NO_HEADERS
         cdef Py_ssize_t index
         cdef int64_t when
@@ -91,15 +91,15 @@ cdef class RecordWriter:
         return index
 
     cdef int64_t base_for(self, int64_t timestamp) except -2:
-        """What the timestamp is to be relative to."""
+        """Return the base of the timestamp delta."""
         cdef int64_t base = self.base_timestamp if self.count or self._based else timestamp
-        # Neither is less than -1: only one difference does not fit 64 bits.
+        # Neither is less than -1, so that only one difference overflows.
         if timestamp < -1 or (base < 0 and timestamp == INT64_MAX):
             raise refused(timestamp)
         return base
 
     cdef int reserve(self, Py_ssize_t size) except -1:
-        """Make room for a batch of ``size`` bytes, and for more, but not for more than it may get."""
+        """Grow the buffer for a batch of ``size`` bytes and more, up to the batch's limit."""
         cdef Py_ssize_t room = PyByteArray_GET_SIZE(self._buffer)
         if size <= room:
             return 0
@@ -109,7 +109,7 @@ cdef class RecordWriter:
         return PyByteArray_Resize(self._buffer, max(size, room))
 
     def take(self):
-        """Give out the bytes, and take no more records."""
+        """Close the batch and return its bytes."""
         cdef bytearray batch = self._buffer
         if not self.count:
             raise InvalidRecordError("the batch has no records")
@@ -123,7 +123,7 @@ cdef class RecordWriter:
 
 
 def encode_headers(headers):
-    """Headers as a record holds them, their count first."""
+    """Return headers in wire format, their count first."""
     cdef tuple pairs
     cdef Py_ssize_t length
     cdef Py_ssize_t size
@@ -147,7 +147,7 @@ def encode_headers(headers):
 
 
 cdef bint all_plain(tuple pairs):
-    """Whether each is a tuple of a string and bytes or None."""
+    """Whether each header is a tuple of a string and bytes or None."""
     for pair in pairs:
         if type(pair) is not tuple or len(<tuple> pair) != 2:
             return False
@@ -158,13 +158,13 @@ cdef bint all_plain(tuple pairs):
 
 
 def plain(content):
-    """The bytes of any bytes-like, whatever its items are."""
+    """Return the bytes of any bytes-like object, whatever its item size."""
     if type(content) is bytes:
         return content
     try:
         return bytes(memoryview(content))
     except TypeError:
-        raise TypeError(f"bytes or None are wanted, not {type(content).__name__}") from None
+        raise TypeError(f"expected bytes or None, got {type(content).__name__}") from None
 
 
 cdef refused(timestamp):

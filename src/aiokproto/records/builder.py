@@ -153,12 +153,12 @@ def encode(
     base_sequence: int = -1,
     is_transactional: bool = False,
 ) -> bytes:
-    """Write ``records`` as one batch, numbered from ``base_offset``; offsets they may have are not looked at.
+    """Write ``records`` as one batch, numbered from ``base_offset``; their own offsets are ignored.
 
     Args:
         records: At least one.
-        magic: The format: 2, or 0 or 1 for a message set as Kafka before 0.11 has it. Those have no headers and no
-            producers, magic 0 no timestamps either.
+        magic: The format: 2, or 0 or 1 for a message set of Kafka before 0.11. Those have no headers and no
+            producers, and magic 0 has no timestamps.
         compression: none, gzip, snappy, lz4 or (magic 2 only) zstd.
         level: The codec's level; None for its default.
         base_offset: Offset of the first record; brokers set their own.

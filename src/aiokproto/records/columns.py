@@ -1,6 +1,6 @@
 """Batches as columns, without a Python object per record. Needs numpy, and for Arrow pyarrow: the ``arrow`` extra.
 
-All batches given, such as those of a partition in one Fetch response, are read in a single pass.
+All given batches, such as those of a partition in one Fetch response, are read in a single pass.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ class BytesColumn:
         return bytes(self.data[self.start[index] : self.end[index]]) if self.valid[index] else None
 
     def take(self, keep: Bools) -> BytesColumn:
-        """The items where ``keep`` is true."""
+        """Return the items for which ``keep`` is true."""
         return BytesColumn(self.data, self.start[keep], self.end[keep], self.valid[keep])
 
     def to_arrow(self) -> Any:
-        """The column as a ``pyarrow.BinaryArray``, its bytes copied once."""
+        """Return the column as a ``pyarrow.BinaryArray``; its bytes are copied once."""
         return binary_array(self.data, self.start, self.end, self.valid)
 
 
 @twin
 def binary_array(data: Bytes, start: Int64s, end: Int64s, valid: Bools) -> Any:
-    """A ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false: every item is copied once.
+    """Return a ``pyarrow.BinaryArray`` of ``data[start:end]``, null where ``valid`` is false; items are copied once.
 
     Raises:
-        IndexError: An item is not within the data, which Arrow would not notice.
+        IndexError: An item exceeds the data, which Arrow would not notice.
     """
     import numpy as np
     import pyarrow as pa
@@ -71,8 +71,8 @@ def binary_array(data: Bytes, start: Int64s, end: Int64s, valid: Bools) -> Any:
         return pa.nulls(count, pa.binary())
     if outside := (valid & ((start < 0) | (end < start) | (end > len(data)))).nonzero()[0].tolist():
         row = outside[0]
-        raise IndexError(f"item {row} is from {start[row]} to {end[row]} of {len(data)} bytes")
-    # Start and end of every item are the offsets of an array that has what lies between items as items too: taking
+        raise IndexError(f"item {row} spans {start[row]} to {end[row]} of {len(data)} bytes")
+    # Starts and ends of all items are the offsets of an array in which the gaps between items are items, too: taking
     # every second one is a single copy in C++.
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[0:-1:2] = np.where(valid, start, 0)
@@ -88,12 +88,12 @@ class Columns:
 
     Attributes:
         offset: Offsets, int64.
-        timestamp: Milliseconds since the epoch, int64; -1 where there is none.
-        timestamp_type: 0 for CreateTime, 1 for LogAppendTime, -1 where there is none (magic 0), int32.
+        timestamp: Milliseconds since the epoch, int64; -1 for none.
+        timestamp_type: 0 for CreateTime, 1 for LogAppendTime, -1 for none (magic 0), int32.
         key: The keys.
         value: The values.
-        header_start: Where in ``value.data`` the headers lie, int64; read when asked for.
-        header_end: Where they must end.
+        header_start: Position of the headers in ``value.data``, int64; they are parsed by :meth:`headers` alone.
+        header_end: The position where they must end.
     """
 
     offset: Int64s
@@ -108,7 +108,7 @@ class Columns:
         return len(self.offset)
 
     def between(self, start: int, end: int) -> Columns:
-        """The records from offset ``start`` up to, and without, ``end``: a fetch answers with whole batches."""
+        """Return the records from offset ``start`` up to, but excluding, ``end``: Fetch returns whole batches."""
         keep = (self.offset >= start) & (self.offset < end)
         if keep.all():
             return self
@@ -123,10 +123,10 @@ class Columns:
         )
 
     def headers(self) -> list[tuple[Header, ...]]:
-        """The headers of every record; an empty tuple where there are none.
+        """Return the headers of every record; an empty tuple for none.
 
         Raises:
-            CorruptRecordError: They are damaged, which nothing else here notices.
+            CorruptRecordError: Headers are damaged; no other method detects this.
         """
         found: list[tuple[Header, ...]] = [()] * len(self)
         for row in (self.header_end - self.header_start > 1).nonzero()[0].tolist():
@@ -142,19 +142,19 @@ class Columns:
     def to_arrow(
         self, topic: str, partition: int, *, headers: bool = False, columns: Sequence[str] | None = None
     ) -> Any:
-        """A ``pyarrow.RecordBatch`` with the schema of Spark's own Kafka source, see :func:`arrow_schema`.
+        """Return a ``pyarrow.RecordBatch`` with the schema of Spark's Kafka source, see :func:`arrow_schema`.
 
-        A timestamp beyond what microseconds in 64 bits can express, the year 294247, becomes null.
+        A timestamp after the year 294247, which microseconds in 64 bits cannot express, becomes null.
 
         Args:
-            topic: What the topic column says.
-            partition: What the partition column says.
-            headers: Whether to have the headers column.
-            columns: The only columns to have, by name, in this order; None for all. No work is done for others.
+            topic: The value of the topic column.
+            partition: The value of the partition column.
+            headers: Whether to include the headers column.
+            columns: The columns to include, by name, in this order; None for all. Others cost nothing.
 
         Raises:
-            CorruptRecordError: Headers are asked for and damaged.
-            ValueError: There is no column of such a name, or 2 GiB of the topic's.
+            CorruptRecordError: The headers are included and damaged.
+            ValueError: A column is unknown, or the topic column would take 2 GiB.
         """
         import numpy as np
         import pyarrow as pa
@@ -173,7 +173,7 @@ class Columns:
             "headers": lambda: pa.array([found or None for found in self.headers()], _headers_type()),
         }
         if not schema.names:
-            # Of no columns Arrow makes no rows, but there are as many as of any column.
+            # Arrow gives a batch without columns no rows, but its row count must be that of the records.
             return pa.RecordBatch.from_arrays([make["offset"]()], ["offset"]).select([])
         return pa.RecordBatch.from_arrays([make[name]() for name in schema.names], schema=schema)
 
@@ -190,7 +190,7 @@ class Columns:
 
 
 def _repeated(text: str, count: int) -> Any:
-    """A ``pyarrow.StringArray`` of one text, so many times."""
+    """Return a ``pyarrow.StringArray`` of ``count`` copies of a text."""
     import numpy as np
     import pyarrow as pa
 
@@ -202,10 +202,10 @@ def _repeated(text: str, count: int) -> Any:
 
 
 def arrow_schema(*, headers: bool = False, columns: Sequence[str] | None = None) -> Any:
-    """The ``pyarrow.Schema`` of :meth:`Columns.to_arrow`: what Spark makes of the schema of its own Kafka source.
+    """Return the ``pyarrow.Schema`` of :meth:`Columns.to_arrow`, that of Spark's own Kafka source.
 
     Raises:
-        ValueError: ``columns`` names one that there is not, or one twice.
+        ValueError: ``columns`` has an unknown name, or one twice.
     """
     import pyarrow as pa
 
@@ -223,7 +223,7 @@ def arrow_schema(*, headers: bool = False, columns: Sequence[str] | None = None)
     if columns is not None:
         named = {field.name: field for field in fields}
         if unknown := [name for name in columns if name not in named]:
-            raise ValueError(f"there is no column {', '.join(unknown)}: there are {', '.join(named)}")
+            raise ValueError(f"no column {', '.join(unknown)}: the columns are {', '.join(named)}")
         if len(set(columns)) < len(columns):
             raise ValueError(f"a column is named twice: {', '.join(columns)}")
         fields = [named[name] for name in columns]
@@ -237,17 +237,17 @@ def _headers_type() -> Any:
 
 
 def to_columns(batches: Iterable[RecordBatch]) -> Columns:
-    """The records of all ``batches`` as columns; control batches, too, if they are among them.
+    """Return the records of all ``batches`` as columns, including control records.
 
-    With batches of magic 0 or 1 among them, each record is read by itself, which takes many times as long.
+    If a batch has magic 0 or 1, all records are read one by one, which takes many times as long.
 
     Raises:
-        CorruptRecordError: A batch is damaged. Headers are looked at only when they are asked for.
+        CorruptRecordError: A batch is damaged. Damaged headers are only detected by :meth:`Columns.headers`.
         UnsupportedCompressionError: A codec is unknown or its library is missing.
         ValueError: The records take 2 GiB or more, which Arrow's binary columns cannot hold: give fewer batches.
     """
-    # Of legacy batches none is empty, and asking for their count could mean to decompress them. What compaction has
-    # emptied is left out; if there are bytes where there is no record, the reading says so.
+    # Legacy batches are never empty, and their count may need decompression. Batches that compaction has emptied are
+    # left out; bytes after the last record are an error of the scan.
     chosen = [batch for batch in batches if batch.magic < 2 or batch.count or len(batch.body())]
     if any(batch.magic < 2 for batch in chosen):
         return _read_each(chosen)
@@ -255,11 +255,11 @@ def to_columns(batches: Iterable[RecordBatch]) -> Columns:
 
 
 def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ()) -> Columns:
-    """The records of batches of magic 2 as columns.
+    """Return the records of batches of magic 2 as columns.
 
     Args:
         batches: The batches.
-        bodies: What each of them holds, where that is decompressed already.
+        bodies: Their decompressed records sections, if the caller has them.
 
     Raises:
         CorruptRecordError: A batch is damaged.
@@ -269,17 +269,17 @@ def read_together(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None]
     try:
         return read_spans(*_gather(batches, bodies))
     except (DecodeError, IndexError) as error:
-        # Reading one by one finds the very record, for the message.
+        # Reading one by one finds the damaged record, for the message.
         for batch in batches:
             batch.records(lambda *_: None)
         raise CorruptRecordError(f"record batches from offset {batches[0].base_offset}: {error}") from None
 
 
 def read_spans(data: Bytes, spans: Sequence[Span]) -> Columns:
-    """The records that lie in ``data`` where ``spans`` say.
+    """Return the records of ``data`` at ``spans``.
 
     Raises:
-        CorruptRecordError, DecodeError, IndexError: They do not.
+        CorruptRecordError, DecodeError, IndexError: The bytes at a span are not the records that it describes.
     """
     import numpy as np
 
@@ -308,19 +308,19 @@ def _read_each(batches: Sequence[RecordBatch]) -> Columns:
 
 
 def row(*fields: Any) -> Row:
-    """A record that :func:`columns_of` takes."""
+    """A record that :func:`columns_of` accepts."""
     return fields
 
 
 def columns_of(rows: Sequence[Row], kinds: Sequence[int]) -> Columns:
-    """Columns of records, laid out by column: all keys, all values, and behind these the headers.
+    """Return records as columns, stored by column: all keys, all values, then the headers.
 
     Args:
         rows: The records, one or more.
         kinds: The timestamp type of each.
 
     Raises:
-        ValueError: They take 2 GiB or more.
+        ValueError: The records take 2 GiB or more.
     """
     import numpy as np
 
@@ -342,7 +342,7 @@ def columns_of(rows: Sequence[Row], kinds: Sequence[int]) -> Columns:
 
 
 def _laid_out(items: Sequence[bytes | None]) -> BytesColumn:
-    """A column of its own, the items one after the other."""
+    """Return a column with a buffer of its own, its items adjacent."""
     import numpy as np
 
     sizes = np.array([len(item) if item else 0 for item in items], np.int64)
@@ -352,9 +352,9 @@ def _laid_out(items: Sequence[bytes | None]) -> BytesColumn:
 
 
 def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ()) -> tuple[Bytes, list[Span]]:
-    """One buffer that holds the records of all batches, and where those of each are.
+    """Return one buffer with the records of all batches, and the span of each batch.
 
-    Batches of one record set, none of them compressed, lie in one buffer already, and nothing is copied.
+    Uncompressed batches of one record set share a buffer already; then nothing is copied.
     """
     source = batches[0].source if batches else memoryview(b"")
     if len(source) <= _MAX_DATA and all(batch.source is source and not batch.attributes & 7 for batch in batches):
@@ -368,6 +368,6 @@ def _gather(batches: Sequence[RecordBatch], bodies: Sequence[Bytes | None] = ())
 
 
 def span_of(batch: RecordBatch, start: int, size: int) -> Span:
-    """The records of ``batch``, which take ``size`` bytes from ``start`` on."""
+    """Return the span of a batch whose records take ``size`` bytes from ``start`` on."""
     append_time = batch.max_timestamp if batch.attributes & TIMESTAMP_TYPE else None
     return Span(start, start + size, batch.count, batch.base_offset, batch.base_timestamp, append_time)

@@ -238,7 +238,7 @@ def _compress_snappy(data: Bytes) -> bytes:
 
 
 def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes]:
-    """Java writes blocks in the framing of the xerial library, C clients write one bare block; both are read."""
+    """Java writes blocks in the framing of the xerial library, C clients write one bare block; both are accepted."""
     if bytes(data[:8]) != _XERIAL_MAGIC:
         yield _snappy_block(data, max_size, max_size, max_block)
         return
@@ -251,7 +251,7 @@ def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes
         (length,) = _LENGTH.unpack_from(view, pos)
         pos += 4
         if not 0 <= length <= len(view) - pos:
-            raise _corrupt(Compression.SNAPPY, f"a block of {length} bytes where {len(view) - pos} are left")
+            raise _corrupt(Compression.SNAPPY, f"a block of {length} bytes, but {len(view) - pos} are left")
         block = _snappy_block(view[pos : pos + length], room, max_size, max_block)
         yield block
         room -= len(block)
@@ -260,8 +260,8 @@ def _unpack_snappy(data: Bytes, max_size: int, max_block: int) -> Iterator[Bytes
 
 def _snappy_block(block: Bytes, room: int, max_size: int, max_block: int) -> bytes:
     snappy = _library("snappy", "python-snappy", Compression.SNAPPY)
-    # A block starts with its decompressed length. The library allocates that much before it looks further, so a lie
-    # has to be found here: three bytes of snappy never become more than 64.
+    # A block starts with its decompressed length, which the library allocates before it reads on. A false length has
+    # to be found here: three bytes of snappy never decompress to more than 64.
     declared = 0
     for index, byte in enumerate(block[:5]):
         declared |= (byte & 127) << 7 * index
@@ -270,7 +270,7 @@ def _snappy_block(block: Bytes, room: int, max_size: int, max_block: int) -> byt
     if declared > room:
         raise _too_large(Compression.SNAPPY, max_size)
     if declared > 22 * len(block):
-        raise _corrupt(Compression.SNAPPY, f"{len(block)} bytes say they hold {declared}")
+        raise _corrupt(Compression.SNAPPY, f"{len(block)} bytes declare a decompressed size of {declared}")
     if declared > max_block:
         why = f"a block of {declared} bytes, which cannot be read in pieces, is over the limit of {max_block} bytes"
         raise _corrupt(Compression.SNAPPY, why)

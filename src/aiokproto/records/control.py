@@ -168,7 +168,7 @@ def batch_control_type(batch: RecordBatch) -> ControlType:
     """
     records = batch.records(lambda _offset, _timestamp, key, _value, _headers: key)
     if not records:
-        raise CorruptRecordError(f"control batch at offset {batch.base_offset} has no record")
+        raise CorruptRecordError(f"control batch at offset {batch.base_offset} has no records")
     return control_type(records[0])
 
 
@@ -222,7 +222,7 @@ def _encode_value(record: ControlRecord) -> bytes:
     if isinstance(value, EndTxnMarker):
         return _VERSION.pack(version) + value.encode(version)
     if value.version != version:
-        raise InvalidRecordError(f"{value!r} says another version than {version}, that of its control record")
+        raise InvalidRecordError(f"{value!r} has another version than its control record, {version}")
     return value.encode(version)
 
 

@@ -19,7 +19,7 @@ _X = 1 << 30
 
 
 def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """The CRC-32C of ``data``. Long data is computed with the GIL released."""
+    """Return the CRC-32C of ``data``. The GIL is released for long data."""
     global _compute
     if _compute is None:
         _compute = _load()
@@ -27,8 +27,10 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
 
 
 def _load() -> Compute:
-    """The library's function, without the library's package: that imports what its command line needs, which takes
-    tens of milliseconds, in the event loop as likely as not."""
+    """Return the library's compiled function without importing its package, which loads a command line.
+
+    That import takes tens of milliseconds, which the first produced batch would spend in the event loop.
+    """
     package = PathFinder.find_spec("crc32c")
     if package is not None:
         extension = PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
@@ -37,7 +39,7 @@ def _load() -> Compute:
             extension.loader.exec_module(module)
             direct: Compute = module.crc32c
             return direct
-    # It is laid out in another way, or not there: then this says so.
+    # Another layout of the package, or none: the plain import then works, or raises the proper error.
     from crc32c import crc32c as compute
 
     return compute
@@ -45,12 +47,12 @@ def _load() -> Compute:
 
 @twin
 def join(first: int, second: int, length: int) -> int:
-    """The checksum of two pieces of data, one after the other, of which only the checksums are known.
+    """Return the checksum of two adjacent pieces of data from the checksums of the pieces.
 
     Args:
         first: The checksum of the first piece.
         second: The checksum of the second piece.
-        length: The bytes of the second piece, up to 2**60.
+        length: Size of the second piece in bytes, up to 2**60.
     """
     power = _ONE
     for bit in range(length.bit_length()):
@@ -61,7 +63,7 @@ def join(first: int, second: int, length: int) -> int:
 
 
 def _multiply(a: int, b: int) -> int:
-    """The product of two polynomials, modulo that of the checksum."""
+    """Return the product of two polynomials, modulo that of the checksum."""
     product = 0
     while a:
         if a & _ONE:
@@ -75,7 +77,7 @@ _powers: list[int] = []
 
 
 def _squares() -> list[int]:
-    """x, its square, the square of that, and so on."""
+    """Return x, x^2, x^4, and so on, each the square of the one before."""
     if not _powers:
         power = _X
         for _ in range(64):

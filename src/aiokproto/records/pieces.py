@@ -1,7 +1,7 @@
-"""Batches as columns, a piece at a time: what is held does not depend on how far a batch grows when decompressed.
+"""Batches as columns, one piece at a time: memory does not depend on how much a batch grows when decompressed.
 
-Records are cut where they end, while their batch is decompressed. Small batches are read together, as
-:func:`~aiokproto.records.columns.to_columns` does; a batch that is more than a piece has pieces of its own.
+Batches are decompressed in steps and cut at record boundaries. Small batches are read together, as
+:func:`~aiokproto.records.columns.to_columns` does; a batch larger than a piece becomes several pieces.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from aiokproto.records.record import read_records
 from aiokproto.records.scan import Span, whole_records
 
 _BEFORE_RECORDS = HEADER.size - LOG_OVERHEAD
-"""How much of what a batch's length counts."""
+"""Bytes of the header that a batch's length field counts."""
 
 _PACKED_WEIGHT = 8
 
 
 def in_pieces(batches: Iterable[RecordBatch], size: int, most: int, *, check_crc: bool = False) -> Iterator[Columns]:
-    """The records of ``batches``, in order, as columns of at most ``size`` bytes and ``most`` records.
+    """Yield the records of ``batches``, in order, as columns of at most ``size`` bytes and ``most`` records.
 
-    A record that takes more than ``size`` is a piece by itself. What is held is about four times ``size``, or three
-    times such a record; and what the codec needs: for snappy a block, for zstd a window, of up to 128 MiB.
+    A record larger than ``size`` is a piece by itself. Memory is about four times ``size``, or three times such a
+    record, plus that of the codec: a snappy block, or a zstd window, of up to 128 MiB.
 
     Raises:
-        CorruptRecordError: A batch is damaged. The pieces before the damage have been handed out by then.
+        CorruptRecordError: A batch is damaged. The pieces before the damage have been yielded.
         UnsupportedCompressionError: A codec is unknown or its library is missing.
     """
     for magic, run in groupby(batches, attrgetter("magic")):
@@ -58,7 +58,7 @@ def _together(batches: Iterable[RecordBatch], size: int, most: int, check_crc: b
         if packed:
             unpacked = chunks(batch.compression, batch.raw[HEADER.size :])
             begun, taken = _begun(batch, unpacked, size)
-        # Of compressed batches fewer are taken together: processors read best what has just been decompressed.
+        # Fewer compressed batches are read together: decompressed data should still be in the processor's cache.
         weight = max(taken, _PACKED_WEIGHT * batch.length) if packed else taken
         if weight > room or count > records:
             if group:
@@ -77,7 +77,7 @@ def _together(batches: Iterable[RecordBatch], size: int, most: int, check_crc: b
 
 
 def _begun(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[list[Bytes], int]:
-    """The first chunks, and how many bytes they have: all there are, or more than ``size``."""
+    """Take chunks until they have more than ``size`` bytes or end; returns them and their size."""
     begun: list[Bytes] = []
     taken = 0
     try:
@@ -92,7 +92,7 @@ def _begun(batch: RecordBatch, unpacked: Iterator[Bytes], size: int) -> tuple[li
 
 
 def _given_away(begun: list[Bytes]) -> Iterator[Bytes]:
-    """The chunks, none of them held any longer than needed."""
+    """Yield the chunks and drop each from the list, so that it can be freed."""
     begun.reverse()
     while begun:
         yield begun.pop()
@@ -103,7 +103,7 @@ def _alone(batch: RecordBatch, unpacked: Iterator[Bytes], size: int, most: int) 
     try:
         for data, count in cut(unpacked, size, most, whole_records):
             if done + count > batch.count:
-                raise CorruptRecordError(f"there are more records than the {batch.count} of the header")
+                raise CorruptRecordError(f"more records than the {batch.count} in the header")
             yield _read_piece(data, span_of(batch, 0, len(data))._replace(records=count), done)
             done += count
             del data
@@ -121,7 +121,7 @@ def _read_piece(data: Bytes, span: Span, done: int) -> Columns:
 
 
 def _fault(data: Bytes, span: Span) -> CodecError | None:
-    """Reading one by one finds the very record, for the message."""
+    """Find the damaged record by reading one by one, for the message."""
     try:
         read_records(data, span.records, span.base_offset, span.base_timestamp, span.append_time, lambda *_: None)
     except CodecError as error:
@@ -134,7 +134,7 @@ def _named(batch: RecordBatch, error: CodecError) -> CorruptRecordError:
 
 
 def _legacy(batches: Iterable[RecordBatch], size: int, most: int, check_crc: bool) -> Iterator[Columns]:
-    """Decode the records, and put those of many message sets into one piece."""
+    """Decode records one by one, and join those of several message sets in one piece."""
     rows: list[Row] = []
     kinds: list[int] = []
     room = size

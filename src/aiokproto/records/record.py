@@ -13,23 +13,23 @@ from aiokproto.types import Header, Record, TimestampType
 T = TypeVar("T")
 
 Make = Callable[[int, int, bytes | None, bytes | None, tuple[Header, ...]], T]
-"""Called with offset, timestamp, key, value and headers of each record; what it returns is what the reader returns."""
+"""Builds a record: called with offset, timestamp, key, value and headers."""
 
-# Up to these, no delta of two bytes (timestamps) or 32 bits (offsets) can lead out of int64.
+# Within these bounds, no two-byte timestamp delta or 32-bit offset delta can overflow int64.
 _SAFE_TIMESTAMP = INT64_MAX - (1 << 13)
 _SAFE_OFFSET = INT64_MAX - (1 << 31)
 
 
 @twin
 class BatchRecord:
-    """A record as its batch holds it.
+    """A record as stored in its batch.
 
     Attributes:
-        offset: Its offset in the partition.
-        timestamp: Milliseconds since the epoch; -1 when it has none.
+        offset: The offset in the partition.
+        timestamp: Milliseconds since the epoch; -1 for none.
         key: The key, or None.
         value: The value, or None (a tombstone).
-        headers: The headers in order, repeated keys kept; empty when there are none.
+        headers: The headers in order, with repeated keys; empty if there are none.
     """
 
     __slots__ = ("headers", "key", "offset", "timestamp", "value")
@@ -70,12 +70,12 @@ class BatchRecord:
 
 @twin
 class RecordMaker:
-    """Makes the records of one batch of a partition: a `Make`, for :func:`read_records`."""
+    """A `Make` for :func:`read_records` that builds :class:`~aiokproto.types.Record` objects of one batch."""
 
     __slots__ = ("_leader_epoch", "_partition", "_timestamp_type", "_topic")
 
     def __init__(self, topic: str, partition: int, timestamp_type: TimestampType, leader_epoch: int) -> None:
-        """The arguments are what all records of a batch have alike, see :class:`~aiokproto.types.Record`."""
+        """Take the attributes that all records of the batch share, see :class:`~aiokproto.types.Record`."""
         self._topic = topic
         self._partition = partition
         self._timestamp_type = timestamp_type
@@ -84,7 +84,7 @@ class RecordMaker:
     def __call__(
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]
     ) -> Record:
-        """The record."""
+        """Return a record."""
         return Record(
             self._topic,
             self._partition,
@@ -111,11 +111,11 @@ def read_records(
 
     Args:
         data: The records; any bytes-like.
-        count: How many there must be.
-        base_offset: What offset deltas add to.
-        base_timestamp: What timestamp deltas add to.
-        append_time: The timestamp of every record where the broker sets it (LogAppendTime), else None.
-        make: Builds what is returned for a record.
+        count: The number of records.
+        base_offset: The base of the offset deltas.
+        base_timestamp: The base of the timestamp deltas (ms).
+        append_time: The timestamp of every record if the broker sets it (LogAppendTime), else None.
+        make: Builds each returned record.
 
     Raises:
         CorruptRecordError: The bytes are not ``count`` records.
@@ -157,10 +157,10 @@ def _read_fields(
             raw, pos = raw + (high << 7) - 128, pos + 2
         else:
             raw, pos = read_unsigned(data, pos)
-        # An odd number is a negative length: with it, the record cannot end where it should.
+        # An odd number is a negative length, with which the record cannot end at the right position.
         end = -1 if raw & 1 else pos + (raw >> 1)
 
-        pos += 1  # the record's attributes, of which no bit has a meaning yet
+        pos += 1  # the record's attributes, in which no bit is defined yet
         if (raw := data[pos]) < 128:
             pos += 1
         elif (high := data[pos + 1]) < 128:
@@ -198,7 +198,7 @@ def _read_fields(
             headers, pos = read_headers(data, pos)
         else:
             pos += 1
-        # Lengths inside the record need no check of their own: where one is wrong, this is not its end.
+        # Lengths inside the record need no check of their own: a wrong one leads to another end.
         if pos != end:
             raise CorruptRecordError(f"it ends at byte {pos} but should end at {end}")
         records.append(make(offset, timestamp if append_time is None else append_time, key, value, headers))
@@ -214,7 +214,7 @@ def _read_far_timestamp(data: bytes, pos: int, base_timestamp: int) -> tuple[int
 
 
 def _checked(make: Make[T]) -> Make[T]:
-    """``make`` for a batch so near to the ends of int64 that even a short delta may lead beyond them."""
+    """Wrap ``make`` for a batch so near to the bounds of int64 that a short delta may overflow."""
 
     def checked(offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> T:
         if not (abs(offset) <= INT64_MAX and abs(timestamp) <= INT64_MAX):
@@ -225,9 +225,9 @@ def _checked(make: Make[T]) -> Make[T]:
 
 
 def read_headers(data: bytes, pos: int) -> tuple[tuple[Header, ...], int]:
-    """Read a record's headers at ``pos``; returns them and the position after them, maybe past the end of ``data``.
+    """Read a record's headers at ``pos``; returns them and the position after them, which may exceed ``data``.
 
-    Keys that are no valid UTF-8 get the replacement character, as in the Java client.
+    Invalid UTF-8 in keys becomes the replacement character, as in the Java client.
     """
     headers: list[Header] = []
     try:
@@ -235,7 +235,7 @@ def read_headers(data: bytes, pos: int) -> tuple[tuple[Header, ...], int]:
         if count < 0:
             raise CorruptRecordError(f"header count {count}")
         for _ in range(count):
-            # Nearly all sizes take a byte, which is read in line.
+            # Nearly all sizes take one byte, which is read inline.
             if (raw := data[pos]) < 128 and not raw & 1:
                 key = data[pos + 1 : (pos := pos + 1 + (raw >> 1))].decode("utf-8", "replace")
             else:

@@ -1,4 +1,4 @@
-"""From Arrow to records: the way back of :mod:`~aiokproto.records.columns`. Needs the ``arrow`` extra.
+"""Arrow tables to records, the reverse of :mod:`~aiokproto.records.columns`. Needs the ``arrow`` extra.
 
 ::
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
 
 COLUMNS = ("key", "value", "headers", "timestamp", "partition")
-"""What a table to be written may have; ``value`` it must have."""
+"""The columns that a table to be written may have; ``value`` is required."""
 
 NO_PARTITION = -1
-"""Stands for null in :attr:`Rows.partition`."""
+"""Represents null in :attr:`Rows.partition`."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Records to be written, as columns over the memory of Arrow: nothing is copied before it is written.
+    """Records to be written, as columns that view Arrow's memory; nothing is copied until it is written.
 
     Attributes:
-        timestamp: Milliseconds since the epoch, int64; none is less than -1.
+        timestamp: Milliseconds since the epoch, int64; -1 for none.
         key: The keys.
         value: The values.
-        headers: The headers of each as a record holds them, their count first; None where no record has any.
-        partition: What the partition column says, int64; ``NO_PARTITION`` where that is null, None where there is none.
+        headers: Each record's headers in wire format, their count first; None if no record has any.
+        partition: The partition column, int64, with ``NO_PARTITION`` for null; None if there is no such column.
     """
 
     timestamp: Int64s
@@ -55,13 +55,13 @@ class Rows:
         return len(self.timestamp)
 
     def places(self) -> Int64s:
-        """The number of every row, in order."""
+        """Return the number of every row, in order."""
         import numpy as np
 
         return np.arange(len(self), dtype=np.int64)
 
     def sizes(self) -> Int64s:
-        """An upper bound of the bytes that each row adds to a batch, before compression: see `estimate_size`."""
+        """Return an upper bound of the bytes that each row adds to a batch, before compression: see `estimate_size`."""
         import numpy as np
 
         size: Int64s = np.full(len(self), RECORD_OVERHEAD, np.int64)
@@ -73,23 +73,23 @@ class Rows:
 
 @twin
 def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
-    """Write some rows, one after the other, as far as there is room in the batch.
+    """Write rows in order, until the batch is full.
 
     Args:
-        writer: The open batch. The first record always fits: compare its :meth:`Rows.sizes`.
+        writer: The open batch. The first record always fits: check :meth:`Rows.sizes` first if it has a limit.
         rows: The rows.
-        places: The numbers of those to write, int64.
+        places: The numbers of the rows to write, int64.
 
     Returns:
-        How many were written.
+        The number of rows written.
 
     Raises:
-        IndexError: There is no row of such a number, or its content is not where the columns say. Those before it are
-            written then.
+        IndexError: There is no row of that number, or its content exceeds the column's data. The rows before it are
+            written.
     """
     for written, place in enumerate(map(int, places)):
         if not 0 <= place < len(rows):
-            raise IndexError(f"there is no row {place} among {len(rows)}")
+            raise IndexError(f"row {place} of {len(rows)} does not exist")
         encoded = None if rows.headers is None else _content(rows.headers, place, "headers")
         headers = read_headers(encoded, 0)[0] if encoded else ()
         key, value = _content(rows.key, place, "key"), _content(rows.value, place, "value")
@@ -100,32 +100,32 @@ def append_rows(writer: RecordWriter, rows: Rows, places: Int64s) -> int:
 
 def _content(column: BytesColumn, place: int, name: str) -> bytes | None:
     if column.valid[place] and not 0 <= column.start[place] <= column.end[place] <= len(column.data):
-        raise IndexError(f"the {name} of row {place} lies outside of its column")
+        raise IndexError(f"the {name} of row {place} exceeds its column's data")
     return column[place]
 
 
 def from_arrow(table: Any, now: int) -> Iterator[Rows]:
-    """The rows of a ``pyarrow`` ``Table`` or ``RecordBatch``, a piece of contiguous memory at a time.
+    """Return the rows of a ``pyarrow`` ``Table`` or ``RecordBatch``, split where its memory is not contiguous.
 
-    Its columns are ``value`` and, where they are wanted, ``key`` (each binary or string, also their large forms),
-    ``headers`` (a list of structs of ``key`` and ``value``), ``timestamp`` (a timestamp, or int64 milliseconds since
-    the epoch) and ``partition`` (an integer). Null is no key, no value, no headers, ``now``, no particular partition.
+    Its columns are ``value`` and optionally ``key`` (each binary or string, or their large forms), ``headers`` (a list
+    of structs of ``key`` and ``value``), ``timestamp`` (a timestamp, or int64 milliseconds since the epoch) and
+    ``partition`` (an integer). Null means no key, no value, no headers, ``now``, any partition.
 
     Args:
         table: The table.
-        now: The timestamp (ms) of rows that have none.
+        now: The timestamp (ms) of rows without one.
 
     Raises:
-        InvalidRecordError: A column is of another type or name, ``value`` is missing, or a timestamp, partition or
-            header cannot be that of a record. Nothing was given out then.
+        InvalidRecordError: A column has a wrong type or name, ``value`` is missing, or a timestamp, partition or
+            header is invalid. Nothing is returned then.
     """
     import pyarrow as pa
 
     names = table.schema.names
     if unknown := [name for name in names if name not in COLUMNS]:
-        raise InvalidRecordError(f"records have no {', '.join(unknown)}: a table may have {', '.join(COLUMNS)}")
+        raise InvalidRecordError(f"unknown columns {', '.join(unknown)}: a table may have {', '.join(COLUMNS)}")
     if "value" not in names or len(set(names)) < len(names):
-        raise InvalidRecordError(f"a table has a value column, and each column once: here are {', '.join(names)}")
+        raise InvalidRecordError(f"a table needs a value column, and each column only once; it has {', '.join(names)}")
     pieces = table.to_batches() if isinstance(table, pa.Table) else [table]
     found: list[Rows] = []
     first = 0
@@ -136,7 +136,7 @@ def from_arrow(table: Any, now: int) -> Iterator[Rows]:
 
 
 def _rows(piece: Any, first: int, now: int) -> Rows:
-    """Those of a record batch, whose first row is number ``first`` of the table."""
+    """Return the rows of a record batch, whose first row is number ``first`` of the table."""
     import numpy as np
 
     column = dict(zip(piece.schema.names, piece.columns, strict=True))
@@ -172,25 +172,25 @@ def _bytes_column(name: str, column: Any) -> BytesColumn:
         return _nulls(len(column))
     large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
     if not (large or pa.types.is_binary(kind) or pa.types.is_string(kind)):
-        raise InvalidRecordError(f"column {name} is of type {kind}: binary or string are taken, cast it")
+        raise InvalidRecordError(f"column {name} is {kind}: cast it to binary or string")
     _, offsets, data = column.buffers()
     if not len(column):
         return _nulls(0)
     edges = np.frombuffer(offsets, np.int64 if large else np.int32)[column.offset : column.offset + len(column) + 1]
     edges = edges.astype(np.int64)
-    # A column without any byte may be without the buffer, too.
+    # A column without any bytes may lack the buffer, too.
     content = b"" if data is None else memoryview(data)
     return BytesColumn(content, edges[:-1], edges[1:], column.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _milliseconds(column: Any) -> Any:
-    """A timestamp column as integers, rounded down; any other as it is."""
+    """Return a timestamp column as integers, rounded down; any other unchanged."""
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):
         return column
     try:
-        # What is finer than a millisecond is dropped; what is too far for milliseconds is not to pass unnoticed.
+        # Sub-millisecond digits are dropped; a timestamp that milliseconds in 64 bits cannot express is an error.
         times = column.cast(pa.timestamp("ms", column.type.tz), safe=column.type.unit == "s")
     except pa.ArrowInvalid as error:
         raise InvalidRecordError(f"column timestamp: {error}") from None
@@ -201,7 +201,7 @@ def _numbers(name: str, column: Any, first: int, null: int, least: int) -> Int64
     import pyarrow as pa
 
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
-        raise InvalidRecordError(f"column {name} is of type {column.type}: integers are taken, cast it")
+        raise InvalidRecordError(f"column {name} is {column.type}: cast it to an integer")
     try:
         whole = column.cast(pa.int64())
     except pa.ArrowInvalid as error:
@@ -222,7 +222,7 @@ def _headers(column: Any, first: int) -> BytesColumn | None:
     try:
         lists = column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        raise InvalidRecordError(f"column headers is of type {column.type}: {wanted} is taken, cast it") from None
+        raise InvalidRecordError(f"column headers is {column.type}: cast it to {wanted}") from None
     lengths = lists.value_lengths().fill_null(0).to_numpy()
     ends = lengths.cumsum(dtype=np.int64)
     keys, values = lists.flatten().flatten()
@@ -238,23 +238,23 @@ def _headers(column: Any, first: int) -> BytesColumn | None:
 
 @twin
 def encode_lists(start: Int64s, end: Int64s, keys: BytesColumn, values: BytesColumn) -> BytesColumn:
-    """Headers as records hold them, their count first.
+    """Return headers in wire format, their count first.
 
     Args:
         start: The number of the first header of each row.
-        end: The number after the last one's.
+        end: The number after its last header.
         keys: All keys, in UTF-8.
         values: All values.
 
     Raises:
-        IndexError: A row has a header that there is not.
+        IndexError: A row refers to a header that does not exist.
     """
     import numpy as np
 
     encoded: list[bytes] = []
     for row, (first, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         if not 0 <= first <= stop <= len(keys):
-            raise IndexError(f"the headers of row {row} are {first} to {stop} of {len(keys)}")
+            raise IndexError(f"row {row} has headers {first} to {stop} of {len(keys)}")
         headers = ((_content(keys, at, "key") or b"", _content(values, at, "value")) for at in range(first, stop))
         encoded.append(encode_headers([(key.decode(), value) for key, value in headers]))
     edges = np.array([0, *accumulate(map(len, encoded))], np.int64)

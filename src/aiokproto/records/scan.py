@@ -1,6 +1,6 @@
-"""Where the fields of many records lie, found in one pass that makes no Python object of any record. Needs numpy.
+"""Positions of the fields of many records, found in one pass without Python objects per record. Needs numpy.
 
-A walk finds where each record starts, then each field is read for all records at once. Positions are never trusted:
+A walk finds the start of each record, then each field is read for all records at once. Positions are never trusted:
 numpy checks each index, and every record has to end where the next one starts.
 """
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     Bytes8 = npt.NDArray[np.uint8]
     Bools = npt.NDArray[np.bool_]
 
-# Attributes, timestamp and offset delta, two lengths and the header count take a byte each.
+# Attributes, timestamp and offset delta, two lengths and the header count take at least a byte each.
 _SMALLEST_RECORD = 6
-# A length of 32 bits takes no more.
+# The longest varint of 32 bits.
 _LONGEST_LENGTH = 5
-# So many records of one size in a row make it worth to look for more of them with numpy.
+# After this many records of one size, searching for more of that size with numpy pays.
 _STREAK = 16
 
 
@@ -35,12 +35,12 @@ class Span(NamedTuple):
     """The records of a batch.
 
     Attributes:
-        start: Where the first one starts.
-        stop: Where the last one must end.
-        records: How many there must be.
-        base_offset: What offset deltas add to.
-        base_timestamp: What timestamp deltas add to (ms).
-        append_time: The timestamp (ms) of every record where the broker sets it (LogAppendTime), else None.
+        start: Position of the first record.
+        stop: The position where the last record must end.
+        records: The number of records.
+        base_offset: The base of the offset deltas.
+        base_timestamp: The base of the timestamp deltas (ms).
+        append_time: The timestamp (ms) of every record if the broker sets it (LogAppendTime), else None.
     """
 
     start: int
@@ -52,19 +52,19 @@ class Span(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """What the records hold, and where: an array each, with an item for each record.
+    """The fields of records and their positions, as arrays with an item for each record.
 
     Attributes:
         offset: Offsets.
         timestamp: Milliseconds since the epoch.
-        key_start: Where the keys start.
-        key_end: Where they end.
-        key_valid: Whether there is one.
-        value_start: Where the values start.
-        value_end: Where they end.
-        value_valid: Whether there is one.
-        header_start: Where the headers start, their count first; they are not looked into.
-        header_end: Where they must end.
+        key_start: Start of each key.
+        key_end: End of each key.
+        key_valid: Whether the record has a key.
+        value_start: Start of each value.
+        value_end: End of each value.
+        value_valid: Whether the record has a value.
+        header_start: Start of each record's headers, their count first; they are not parsed.
+        header_end: The position where they must end.
     """
 
     offset: Int64s
@@ -81,14 +81,14 @@ class Fields(NamedTuple):
 
 @twin
 def whole_records(data: Bytes, pos: int, size: int, most: int) -> tuple[int, int, int]:
-    """How many whole records there are from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``.
+    """Count the whole records from ``pos`` on, ``most`` at most, in ``size`` bytes of ``data``.
 
     Returns:
-        Their number; where they end; and where the one after them ends, which may be beyond the data. Where not even
-        its length is all there, that is a byte beyond.
+        Their number; the position after them; and the end of the next record, which may be beyond the data. If not
+        even its length is complete, that is the position one byte after the data.
 
     Raises:
-        CorruptRecordError: The length of a record makes no sense.
+        CorruptRecordError: The length of a record is invalid.
     """
     count = 0
     stop = min(len(data), pos + size)
@@ -113,7 +113,7 @@ def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
     """Find the fields of all records of magic 2 in ``data``.
 
     Raises:
-        CorruptRecordError, DecodeError, IndexError: The bytes are not the records that the spans say.
+        CorruptRecordError, DecodeError, IndexError: The bytes at a span are not the records that it describes.
     """
     import numpy as np
 
@@ -122,7 +122,7 @@ def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
     starts = np.frombuffer(_walk(data, buffer, spans), np.int64)
 
     raw, pos = _varints(buffer, starts)
-    # The walk has refused negative lengths.
+    # The walk has rejected negative lengths.
     ends = pos + (raw >> np.uint64(1)).view(np.int64)
     delta, pos = _varints(buffer, pos + 1, 64)
     timestamp = _add(np.array([span.base_timestamp for span in spans], np.int64).repeat(counts), _zigzag(delta))
@@ -145,7 +145,7 @@ def scan(data: Bytes, spans: Sequence[Span]) -> Fields:
 
 
 def _walk(data: Bytes, buffer: Bytes8, spans: Sequence[Span]) -> array[int]:
-    """Where each record of each batch starts in ``data``. They are as many as said, and end where the batch does."""
+    """Return the start of each record of each batch. Checks that the count is right, and that they fill the batch."""
     starts = array("q")
     add = starts.append
     for pos, stop, count, *_ in spans:
@@ -173,7 +173,7 @@ def _walk(data: Bytes, buffer: Bytes8, spans: Sequence[Span]) -> array[int]:
                 streak = 0
                 pos = _skip_run(buffer, starts, at, pos, stop)
         if pos != stop or len(starts) != whole:
-            raise CorruptRecordError(f"{count} records in the header, other ones in the batch")
+            raise CorruptRecordError(f"the header has {count} records, the batch has not")
     return starts
 
 
@@ -204,7 +204,7 @@ def _skip_run(buffer: Bytes8, starts: array[int], at: int, pos: int, stop: int) 
 
 
 def _varints(buffer: Bytes8, pos: Int64s, bits: int = 32) -> tuple[npt.NDArray[np.uint64], Int64s]:
-    """The unsigned varints at each position, and the positions after them."""
+    """Return the unsigned varints at each position, and the positions after them."""
     import numpy as np
 
     byte = buffer[pos]
@@ -219,7 +219,7 @@ def _varints(buffer: Bytes8, pos: Int64s, bits: int = 32) -> tuple[npt.NDArray[n
         if shift >= bits:
             raise CorruptRecordError(f"varint of more than {bits} bits")
         byte = buffer[pos[rows]]
-        # The last byte has room for some bits only: four of 32, one of 64.
+        # The last byte carries few bits: four of 32, one of 64.
         if bits - shift < 7 and (byte >> (bits - shift)).any():
             raise CorruptRecordError(f"varint of more than {bits} bits")
         raw[rows] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
@@ -238,7 +238,7 @@ def _zigzag(raw: npt.NDArray[np.uint64]) -> Int64s:
 
 
 def _bytes(buffer: Bytes8, pos: Int64s) -> tuple[Int64s, Int64s, Bools]:
-    """Where the keys or values start and end whose lengths are at each position, and whether they are not null."""
+    """Return start and end of the keys or values whose lengths are at each position, and whether they are not null."""
     import numpy as np
 
     raw, start = _varints(buffer, pos)
@@ -248,7 +248,7 @@ def _bytes(buffer: Bytes8, pos: Int64s) -> tuple[Int64s, Int64s, Bools]:
 
 def _add(base: Int64s, delta: Int64s) -> Int64s:
     total = base + delta
-    # Two numbers of one sign whose sum has the other: it went around.
+    # Two numbers of one sign whose sum has the other: it overflowed.
     if (((base ^ total) & (delta ^ total)) < 0).any():
         raise CorruptRecordError("an offset or timestamp does not fit 64 bits")
     return total

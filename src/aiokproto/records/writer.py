@@ -1,4 +1,4 @@
-"""Records to the bytes of their batch, each written once, to where it stays."""
+"""Writing records into the buffer of their batch; each byte is written once, in its final place."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RecordWriter:
     Attributes:
         count: Number of records so far.
         size: Bytes of the batch so far, including its header; 0 once :meth:`take` has returned them.
-        base_timestamp: The timestamps are stored relative to it (ms): the first record's, unless it was given.
+        base_timestamp: The base of the timestamp deltas (ms): the first record's timestamp by default.
         max_timestamp: The greatest timestamp (ms); -1: none.
         max_bytes: Largest size of the batch, which only the first record may exceed.
     """
@@ -29,7 +29,7 @@ class RecordWriter:
     __slots__ = ("_based", "_buffer", "base_timestamp", "count", "max_bytes", "max_timestamp")
 
     def __init__(self, max_bytes: int | None = None, base_timestamp: int | None = None) -> None:
-        """Begin a batch; ``max_bytes`` None is for no limit.
+        """Begin a batch; ``max_bytes`` None means no limit.
 
         Raises:
             InvalidRecordError: The base timestamp is negative (and not -1), or has more than 64 bits.
@@ -58,12 +58,12 @@ class RecordWriter:
             headers: Keys and values, in order; keys may repeat.
 
         Returns:
-            The record's place in the batch, from 0; None if it does not fit or the batch was given out, and then
-            nothing was written. The first record always fits: where it has a limit too, compare its `estimate_size`.
+            The record's index in the batch, from 0; None if it does not fit or the batch is closed: then nothing is
+            written. The first record always fits: check its `estimate_size` first if it has a limit, too.
 
         Raises:
             InvalidRecordError: The timestamp is negative (and not -1), or has more than 64 bits.
-            TypeError: The key, the value or a header is not of its type; nothing was written then.
+            TypeError: The key, the value or a header has a wrong type; nothing is written.
         """
         index = self.count
         if index or self._based:
@@ -108,10 +108,10 @@ class RecordWriter:
         return index
 
     def take(self) -> bytearray:
-        """Give out the bytes, and take no more records.
+        """Close the batch and return its bytes.
 
         Raises:
-            InvalidRecordError: There is no record, or they were given out before.
+            InvalidRecordError: There are no records, or the batch is closed already.
         """
         batch = self._buffer
         if not self.count:
@@ -125,15 +125,15 @@ class RecordWriter:
 
 @twin
 def encode_headers(headers: Sequence[Header]) -> bytes:
-    """Headers as a record holds them, their count first.
+    """Return headers in wire format, their count first.
 
     Raises:
-        TypeError: A key is no string, or a value neither bytes-like nor None.
+        TypeError: A key is not a string, or a value neither bytes-like nor None.
     """
     parts = [varint.encode(len(headers))]
     for key, value in headers:
         if not isinstance(key, str):
-            raise TypeError(f"the key of a header is a string, not {type(key).__name__}")
+            raise TypeError(f"a header key must be a string, not {type(key).__name__}")
         name = key.encode()
         parts += (varint.encode(len(name)), name)
         if value is None:
@@ -146,17 +146,17 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
 
 @twin
 def plain(content: bytes) -> bytes:
-    """The bytes of any bytes-like, whatever its items are.
+    """Return the bytes of any bytes-like object, whatever its item size.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The object is not bytes-like.
     """
     if content.__class__ is bytes:
         return content
     try:
         return bytes(memoryview(content))
     except TypeError:
-        raise TypeError(f"bytes or None are wanted, not {type(content).__name__}") from None
+        raise TypeError(f"expected bytes or None, got {type(content).__name__}") from None
 
 
 def _check_timestamp(timestamp: int, delta: int = 0) -> None:

@@ -114,15 +114,15 @@ def test_a_control_record_of_a_later_version_keeps_its_end() -> None:
 
 UNREADABLE: list[tuple[str, bytes, str]] = [
     ("metadata", one_record(None, None), "a metadata record has a value"),
-    ("metadata", one_record(None, b"\x00\x02\x00"), "frame version 0, where 1 is the only one there is"),
+    ("metadata", one_record(None, b"\x00\x02\x00"), "frame version 0 is unknown: expected 1"),
     ("metadata", one_record(None, b"\x01\x0d\x00"), "record type 13 is unknown"),
     ("metadata", one_record(None, b"\x01\x02\x09"), "TopicRecord has versions 0, not 9"),
     ("metadata", one_record(None, b"\x01\x02\x00\x05"), "TopicRecord v0: name at byte 1 of 1: "),
     ("metadata", one_record(None, b"\x01\xff"), "bytes end at position 2, within a varint"),
-    ("metadata", one_record(None, b"\x81\x00\x14\x00\x00"), "it is written in a way of its own"),
+    ("metadata", one_record(None, b"\x81\x00\x14\x00\x00"), "its encoding is not canonical"),
     ("consumer-offsets", one_record(b"\0", b""), "a coordinator's record has its type in the key, which is b'\\x00'"),
     ("consumer-offsets", one_record(b"\0\x63", b""), "record type 99 is unknown"),
-    ("transaction-state", one_record(b"\0\0\0\x01t", b"\0"), "TransactionLogValue: 1 bytes are no room"),
+    ("transaction-state", one_record(b"\0\0\0\x01t", b"\0"), "TransactionLogValue: 1 bytes are too few"),
     ("plain", control_batch(9, b"\0\0"), "control record type UNKNOWN"),
     ("plain", control_batch(1, b"\0"), "a control record of type COMMIT has no version in its value"),
 ]

@@ -226,7 +226,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["@missing"], "error: [Errno 2] No such file or directory: 'missing'\n"),
     ([METADATA[:20].hex()], "error: frame: its length is 38, but only 16 bytes are there\n"),
     ([(METADATA + METADATA[:9]).hex()], "error: frame 2 at byte 46: its length is 38, but only 5 bytes are there\n"),
-    ([(METADATA + b"\0\0").hex()], "error: frame 2 at byte 42: 2 bytes are no room for its length\n"),
+    ([(METADATA + b"\0\0").hex()], "error: frame 2 at byte 42: 2 bytes are too few for its length\n"),
     ([(METADATA + bytes(4)).hex()], "error: frame 2 at byte 46: its length cannot be 0\n"),
     ([METADATA[4:20].hex()], "error: MetadataRequest v12: topics"),
     (["0000000a7fff0000000000000000"], "error: ApiKey 32767 is unknown\n"),
@@ -234,19 +234,19 @@ WRONG: list[tuple[list[str], str]] = [
     (["--response", "--as", "7=Metadata:8", ANSWER.hex()], "error: MetadataResponse v8: "),
     (["--response", "--requests", METADATA[:-1].hex(), "00"], "error: request frame 1 at byte 4: its length is 38"),
     (["--response", "--requests", "00000001ff", "00"], "error: request frame 1 at byte 4: a request frame of 1 bytes"),
-    (["--as", "OffsetCommitKey", "00"], "error: OffsetCommitKey: 1 bytes are no room for the two in front\n"),
-    (["--as", "TopicRecord", "010300"], "error: record type 3, while TopicRecord has 2\n"),
+    (["--as", "OffsetCommitKey", "00"], "error: OffsetCommitKey: 1 bytes are too few for the two-byte prefix\n"),
+    (["--as", "TopicRecord", "010300"], "error: record type 3, but TopicRecord has 2\n"),
     (["--as", "OffsetCommitValue", "0009"], "error: OffsetCommitValue has versions 0-4, not 9\n"),
 ]
 USAGE: list[tuple[list[str], str]] = [
     (["--from", "binary", "abc"], "error: binary input comes from a @file or from - (standard input)\n"),
     (["--as", "Metadata:12", "00"], "error: a request's header says what it is"),
     (["--no-header", "00"], "error: without a header, --as NAME:VERSION must say what it is\n"),
-    (["--response", ANSWER.hex()], "error: nothing says what correlation id 7 answers"),
-    (["--response", "--as", "Metadata", "00"], "error: 'Metadata' lacks a version: Metadata:13, for example\n"),
-    (["--response", "--as", "x=Metadata:1", "00"], "error: 'x' is no correlation id\n"),
-    (["--response", "--as", "Metadata:x", "00"], "error: 'x' is no version\n"),
-    (["--response", "--as", "FetchRequest:1", ANSWER.hex()], "error: FetchRequest is no response\n"),
+    (["--response", ANSWER.hex()], "error: the request of correlation id 7 is unknown"),
+    (["--response", "--as", "Metadata", "00"], "error: 'Metadata' has no version: try Metadata:13\n"),
+    (["--response", "--as", "x=Metadata:1", "00"], "error: 'x' is not a correlation id\n"),
+    (["--response", "--as", "Metadata:x", "00"], "error: 'x' is not a version\n"),
+    (["--response", "--as", "FetchRequest:1", ANSWER.hex()], "error: FetchRequest is not a response\n"),
 ]
 
 

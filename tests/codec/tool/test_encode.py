@@ -93,8 +93,8 @@ WRONG = [
     (["-"], "error: the input is empty\n"),
     (["[" * 100_000], "error: not JSON: maximum recursion depth exceeded"),
     (["@missing"], "error: [Errno 2] No such file"),
-    (["--as", "Metadata:4", "[]"], "error: MetadataRequest v4: body: an object is needed, not an array\n"),
-    (["--as", "Metadata:4", '{"topics": [{"name": 1}]}'], "error: MetadataRequest v4: topics[0].name: a string is"),
+    (["--as", "Metadata:4", "[]"], "error: MetadataRequest v4: body: expected an object, got an array\n"),
+    (["--as", "Metadata:4", '{"topics": [{"name": 1}]}'], "error: MetadataRequest v4: topics[0].name: expected string"),
     (
         ["--as", "Metadata:4", BODY + '{"topic": null}'],
         "error: document 2: MetadataRequest v4: topic: Metadata",
@@ -104,10 +104,13 @@ WRONG = [
         ["--as", "Metadata:0", '{"topics": [], "allowAutoTopicCreation": false}'],
         "error: MetadataRequest v0: allow_auto",
     ),
-    (['{"request": "Metadata", "body": {}}'], "error: '(none given)' is no version\n"),
+    (['{"request": "Metadata", "body": {}}'], "error: '(none given)' is not a version\n"),
     (['{"request": "Nothing", "version": 1, "body": {}}'], "error: no API or message is called 'Nothing'"),
-    (['{"request": "EndTxnMarker", "version": 0, "body": {}}'], "error: EndTxnMarker is no request\n"),
-    (['{"request": "Metadata", "version": 4, "bodi": 1, "body": {}}'], "error: a document has no bodi\n"),
+    (['{"request": "EndTxnMarker", "version": 0, "body": {}}'], "error: EndTxnMarker is not a request\n"),
+    (
+        ['{"request": "Metadata", "version": 4, "bodi": 1, "body": {}}'],
+        "error: the document has unknown members: bodi\n",
+    ),
     (
         [f'{{"request": "Metadata", "version": 5, {HEADER}, "body": {BODY}}}'],
         "error: the header says ApiKey 3 v4, the document MetadataRequest v5, which is ApiKey 3\n",
@@ -118,7 +121,7 @@ WRONG = [
     ),
     (
         ['{"payload": "EndTxnMarker", "version": 0, "prefix": "x", "body": {"coordinatorEpoch": 1}}'],
-        "error: prefix 'x' is no int16\n",
+        "error: prefix 'x' is not an int16\n",
     ),
     (
         [f'{{"request": "Metadata", "version": 4, "trailingBytes": 1, "body": {BODY}}}'],
@@ -128,14 +131,14 @@ WRONG = [
         ['{"payload": "EndTxnMarker", "version": 0, "frameVersion": 1, "body": {"coordinatorEpoch": 1}}'],
         "error: EndTxnMarker has no frame of version 1\n",
     ),
-    (['{"records": [{"value": 1}]}'], "error: records[0].value: base64 is needed, not 1\n"),
+    (['{"records": [{"value": 1}]}'], "error: records[0].value: expected base64, got 1\n"),
     (
         ["--as", "Produce:3", PRODUCE],
         "error: ProduceRequest v3: topicData[0].partitionData[0].records[0].records: missing\n",
     ),
 ]
 USAGE = [
-    (["{}"], "error: the JSON does not say which message it is (--as NAME:VERSION does)\n"),
+    (["{}"], "error: the JSON does not name its message: give --as NAME:VERSION\n"),
     (["--as", "OffsetCommitKey", "{}"], "error: OffsetCommitKey needs a version: --as OffsetCommitKey:0\n"),
 ]
 

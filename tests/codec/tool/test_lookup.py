@@ -237,7 +237,7 @@ def test_a_reference_knows_every_field_of_every_message(run: Run) -> None:
         (["show", "Metdata"], "error: no API or message is called 'Metdata'; did you mean Metadata or "),
         (["show", "9999"], "error: no API or message is called '9999'; `list` shows all\n"),
         (["show", "Metadata", "14"], "error: MetadataRequest has versions 0-13, not 14\n"),
-        (["show", "Metadata", "new"], "error: 'new' is no version\n"),
+        (["show", "Metadata", "new"], "error: 'new' is not a version\n"),
         (["diff", "OffsetCommitKey", "0", "1"], "error: OffsetCommitKey has versions 0, not 1\n"),
     ],
 )

@@ -186,7 +186,7 @@ BROKEN = WHOLE[:-1] + b"!"
 DAMAGED: list[tuple[str, bytes, int, str]] = [
     ("checksum", BROKEN + WHOLE, 0, "record batch at offset 0: checksum is "),
     ("cut short", WHOLE + WHOLE[:-1], 1, "the last batch is cut short: 97 of its 98 bytes are there"),
-    ("cut in its header", WHOLE + WHOLE[:5], 1, "the last batch is cut short: 5 bytes are no room for its size"),
+    ("cut in its header", WHOLE + WHOLE[:5], 1, "the last batch is cut short: 5 bytes are too few for its size"),
     ("zeros", WHOLE + bytes(20), 1, "record batch at offset 0: length 0 is too small"),
     ("magic", WHOLE + WHOLE[:16] + b"\x07" + WHOLE[17:], 1, "record batch at offset 0: magic 7 is unknown"),
     ("compression", patched(set_attributes(7)), 0, "unknown compression codec 7 in record batch"),
@@ -231,28 +231,28 @@ def spoilt(batch: bytes, where: int, byte: int) -> bytes:
 
 
 WRONG: list[tuple[Any, str]] = [
-    (5, ": base64 or an array of batches is needed, not 5"),
-    ([5], "[0]: an object is needed, not 5"),
+    (5, ": expected base64 or an array of batches, got 5"),
+    ([5], "[0]: expected an object, got 5"),
     ([{}], "[0].records: missing"),
-    ([{"raw": "!"}], "[0].raw: base64 is needed, not '!'"),
-    ([{"raw": "", "x": 1}], "[0].x: there is no such field here"),
-    ([{"records": {}}], "[0].records: an array is needed, not an object"),
+    ([{"raw": "!"}], "[0].raw: expected base64, got '!'"),
+    ([{"raw": "", "x": 1}], "[0].x: unknown field"),
+    ([{"records": {}}], "[0].records: expected an array, got an object"),
     ([{"records": [], "magic": 3}], "[0].magic: 3 is unknown"),
-    ([{"records": [], "magic": "2"}], "[0].magic: a number is needed, not '2'"),
-    ([{"records": [], "isControl": 1}], "[0].isControl: true or false is needed, not 1"),
+    ([{"records": [], "magic": "2"}], "[0].magic: expected a number, got '2'"),
+    ([{"records": [], "isControl": 1}], "[0].isControl: expected true or false, got 1"),
     (
         [{"records": [], "compression": "bz2"}],
-        "[0].compression: one of none, gzip, snappy, lz4, zstd is needed",
+        "[0].compression: expected one of none, gzip, snappy, lz4, zstd",
     ),
-    ([{"records": [], "unknownAttributes": 16}], "[0].unknownAttributes: 0x10 has bits that have names of their own"),
-    ([{"records": [], "producerEpoch": 1 << 15}], "[0].producerEpoch: 32768 is no int16"),
+    ([{"records": [], "unknownAttributes": 16}], "[0].unknownAttributes: 0x10 includes bits of named attributes"),
+    ([{"records": [], "producerEpoch": 1 << 15}], "[0].producerEpoch: 32768 does not fit int16"),
     ([{"records": [], "lastOffset": 1 << 31}], "[0].lastOffset: 2147483648 is too far from the batch's 0"),
-    ([{"records": [{"value": 5}]}], "[0].records[0].value: base64 is needed, not 5"),
-    ([{"records": [{}, {"valve": ""}]}], "[0].records[1].valve: there is no such field here"),
-    ([{"records": [{"headers": [{"value": ""}]}]}], "[0].records[0].headers[0].key: a string is needed, not null"),
+    ([{"records": [{"value": 5}]}], "[0].records[0].value: expected base64, got 5"),
+    ([{"records": [{}, {"valve": ""}]}], "[0].records[1].valve: unknown field"),
+    ([{"records": [{"headers": [{"value": ""}]}]}], "[0].records[0].headers[0].key: expected a string, got null"),
     (
         [{"records": [{"headers": [{"key": "\ud800"}]}]}],
-        "[0].records[0].headers[0].key: a string is needed",
+        "[0].records[0].headers[0].key: expected a string",
     ),
     (
         [{"baseOffset": 9, "records": [{"offset": -(1 << 40)}]}],
@@ -262,19 +262,19 @@ WRONG: list[tuple[Any, str]] = [
         [{"baseTimestamp": -9, "records": [{"timestamp": (1 << 63) - 1}]}],
         "[0].records[0].timestamp: 9223372036854775807",
     ),
-    ([{"records": [{"value": {"body": {}}}]}], "[0].records[0].value: a payload is needed"),
-    ([{"records": [{"value": {"payload": "NoOpRecord"}}]}], "[0].records[0].value: a document has a body"),
+    ([{"records": [{"value": {"body": {}}}]}], "[0].records[0].value: expected the document of a payload"),
+    ([{"records": [{"value": {"payload": "NoOpRecord"}}]}], "[0].records[0].value: a document needs a body"),
     (
         [{"records": [{"key": "AAAAAQ==", "controlType": "ABORT"}]}],
-        "[0].records[0].controlType: 'ABORT', while",
+        "[0].records[0].controlType: 'ABORT', but",
     ),
-    ([{"magic": 1, "records": []}], "[0].records: 0 of them, where a message that is not compressed is one"),
-    ([{"magic": 1, "records": [{"headers": []}]}], "[0].records[0].headers: there is no such field here"),
+    ([{"magic": 1, "records": []}], "[0].records: 0 records, but an uncompressed message has exactly one"),
+    ([{"magic": 1, "records": [{"headers": []}]}], "[0].records[0].headers: unknown field"),
     (
         [{"magic": 1, "compression": "zstd", "records": [{}]}],
-        "[0].compression: one of none, gzip, snappy, lz4 is",
+        "[0].compression: expected one of none, gzip, snappy, lz4, got",
     ),
-    ([{"magic": 0, "unknownAttributes": 8, "records": [{}]}], "[0].unknownAttributes: these bits have names"),
+    ([{"magic": 0, "unknownAttributes": 8, "records": [{}]}], "[0].unknownAttributes: includes bits of named"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""What keys and values of Kafka's own topics hold."""
+"""Keys and values of the records in Kafka's internal topics."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ _TRANSACTIONS = {0: "TransactionLog"}
 _SHARES = {0: "ShareSnapshot", 1: "ShareUpdate"}
 
 BY_KEY = {"consumer-offsets": _GROUPS, "transaction-state": _TRANSACTIONS, "share-state": _SHARES}
-"""Of a coordinator's records the key says which type they are; those of groups as of Kafka 4.4, and 9 of 3.9."""
+"""Record types by the number in the record's key; those of groups as of Kafka 4.4, and 9 of 3.9."""
 
-# Of metadata, the value says it.
+# Metadata records have their type in the value.
 _BY_VALUE = {"metadata": METADATA, "remote-log-metadata": REMOTE_LOG_METADATA}
 
 FORMS = (PLAIN, *_BY_VALUE, *BY_KEY)
-"""What records can be opened as."""
+"""The forms in which records can be opened."""
 
 _TOPICS = {
     "__cluster_metadata": "metadata",
@@ -69,7 +69,7 @@ _TOPICS = {
 
 
 class Contents(NamedTuple):
-    """A record's key and value as JSON: null, base64, or a document that becomes the same bytes again.
+    """A record's key and value as JSON: null, base64, or a document that encodes to the same bytes.
 
     Attributes:
         key: The key.
@@ -83,7 +83,7 @@ class Contents(NamedTuple):
 
 
 def form_of_folder(name: str) -> str:
-    """What the records in a partition's folder are: ``__consumer_offsets-3`` → ``consumer-offsets``."""
+    """Return the form of the records in a partition's folder: ``__consumer_offsets-3`` → ``consumer-offsets``."""
     return _TOPICS.get(name.rpartition("-")[0], PLAIN)
 
 
@@ -104,12 +104,12 @@ def _opened(record: BatchRecord, read: Callable[[BatchRecord], tuple[Any, Any]])
         key, value = read(record)
     except CodecError as error:
         return plain._replace(problem=str(error))
-    if _says_all(key, record.key) and _says_all(value, record.value):
+    if _round_trips(key, record.key) and _round_trips(value, record.value):
         return Contents(key, value)
-    return plain._replace(problem="it is written in a way of its own, which would be lost in a document")
+    return plain._replace(problem="its encoding is not canonical: a document would not encode to the same bytes")
 
 
-def _says_all(shown: Any, data: bytes | None) -> bool:
+def _round_trips(shown: Any, data: bytes | None) -> bool:
     return document_body(shown).data == data if isinstance(shown, dict) else shown == _base64(data)
 
 
@@ -143,7 +143,7 @@ def _control(record: BatchRecord) -> tuple[Any, Any]:
     version = min(parsed.version, message.versions.highest)
     front = {} if has_own_version(message) else {"prefix": parsed.version}
     document = {"payload": message.__name__, **front, "version": version, "body": to_json(parsed.value, version)}
-    # Later versions may add to the end, which is passed over.
+    # Later versions may append fields, which are kept as trailing bytes.
     value = record.value or b""
     rest = value[len(document_body(document).data) :]
     return key, document | ({"trailingBytes": b64encode(rest).decode()} if rest else {})

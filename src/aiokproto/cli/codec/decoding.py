@@ -1,4 +1,4 @@
-"""From frames to JSON documents: ``decode``."""
+"""The verb ``decode``: frames to JSON documents."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from aiokproto.errors import CodecError, KafkaError
 
 
 class Reading(NamedTuple):
-    """What bytes are to be read as.
+    """The message that bytes are decoded as.
 
     Attributes:
         target: The API or message.
-        version: Its version; None if it stands in front of a payload, or in a request's header.
+        version: Its version; None if a payload's prefix or a request's header has it.
     """
 
     target: Target
@@ -33,14 +33,14 @@ class Reading(NamedTuple):
 
 
 class Answers:
-    """Which request each response of a stream belongs to."""
+    """Matches the responses of a stream with their requests."""
 
     def __init__(self, readings: dict[int | None, Reading]) -> None:
         self._default = readings.get(None)
         self._by_id = {number: deque([reading]) for number, reading in readings.items() if number is not None}
 
     def sent(self, data: bytes) -> None:
-        """Take over the requests of a stream. Ids that come again are answered in the order they were sent."""
+        """Add the requests of a stream. Responses to a repeated correlation id come in the order of the requests."""
         for number, frame in enumerate(split(data, "length", lambda _: False), 1):
             with_place = f"request frame {number} at byte {frame.offset}"
             if frame.fault:
@@ -53,22 +53,22 @@ class Answers:
             self._by_id.setdefault(header.correlation_id, deque()).append(reading)
 
     def take(self, correlation_id: int) -> Reading:
-        """What the next response with that id is.
+        """Return how to decode the next response with that correlation id.
 
         Raises:
-            UsageError: Nothing says so.
+            UsageError: Neither an option nor a request defines it.
         """
         waiting = self._by_id.get(correlation_id)
         if waiting:
-            # The last one stays: who looks at a frame twice shall see the same.
+            # The last one stays, so that decoding a frame again gives the same document.
             return waiting.popleft() if len(waiting) > 1 else waiting[0]
         if self._default is None:
-            raise UsageError(f"nothing says what correlation id {correlation_id} answers (--as, --requests)")
+            raise UsageError(f"the request of correlation id {correlation_id} is unknown: give --as or --requests")
         return self._default
 
 
 def parse_reading(text: str) -> tuple[int | None, Reading]:
-    """``[ID=]NAME[:VERSION]``.
+    """Parse ``[ID=]NAME[:VERSION]``.
 
     Raises:
         UsageError: It has another form, or there is no such message or version.
@@ -79,18 +79,18 @@ def parse_reading(text: str) -> tuple[int | None, Reading]:
     try:
         correlation_id = int(number) if separator else None
     except ValueError:
-        raise UsageError(f"{number!r} is no correlation id") from None
+        raise UsageError(f"{number!r} is not a correlation id") from None
     if not version and target.api_key is not None:
-        raise UsageError(f"{text!r} lacks a version: {target.name}:{target.request().versions.highest}, for example")
+        raise UsageError(f"{text!r} has no version: try {target.name}:{target.request().versions.highest}")
     return correlation_id, Reading(target, checked_version(target.request(), version) if version else None)
 
 
 def documents(frames: Iterable[Frame], decode: Callable[[memoryview], dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """One document a frame; the first that is not whole, or wrong, ends it.
+    """Yield a document per frame, up to the first that is incomplete or invalid.
 
     Raises:
-        InputError: A frame is wrong; says which, and where it begins.
-        UsageError: Nothing says what a frame is.
+        InputError: A frame is invalid; names the frame and its position.
+        UsageError: No option says which message a frame is.
     """
     frames = list(frames)
     for number, frame in enumerate(frames, 1):
@@ -106,7 +106,7 @@ def documents(frames: Iterable[Frame], decode: Callable[[memoryview], dict[str, 
 
 
 def request_document(frame: memoryview, records: RecordsForm) -> dict[str, Any]:
-    """A request with its header, which says what it is."""
+    """Decode a request by its header."""
     head = decode_request_header(frame)
     message = request(head.api_key)
     header_version = message.header_version(head.api_version)
@@ -119,13 +119,13 @@ def request_document(frame: memoryview, records: RecordsForm) -> dict[str, Any]:
         "body": to_json(body, head.api_version, records=records),
     }
     if end < len(frame):
-        # Brokers do not look there, and some clients send such bytes.
+        # Brokers ignore trailing bytes, and some clients send them.
         document["trailingBytes"] = b64encode(frame[end:]).decode()
     return document
 
 
 def is_request(frame: memoryview) -> bool:
-    """Whether this can be a request without a length in front: its header names an API and a version of it."""
+    """Whether a frame can be a request without its length: its header has an ApiKey and one of its versions."""
     try:
         head = decode_request_header(frame)
     except CodecError:
@@ -134,17 +134,17 @@ def is_request(frame: memoryview) -> bool:
 
 
 def response_document(frame: memoryview, answers: Answers, records: RecordsForm) -> dict[str, Any]:
-    """A response with its header, which says only whose it is."""
+    """Decode a response; its header has only the correlation id."""
     reading = answers.take(response_correlation_id(frame))
     message, version = reading.target.response(), reading.version
     if not issubclass(message, Response) or version is None:
-        raise UsageError(f"{reading.target.name} is no response")
+        raise UsageError(f"{reading.target.name} is not a response")
     header_version = message.header_version(version)
     header, start = ResponseHeader.decode_from(frame, 0, header_version)
     body: Response
     if message is ApiVersionsResponse:
         body = decode_api_versions(frame, version)
-        # A broker that does not have the version answers in the one that everybody can read (KIP-511).
+        # A broker without that version answers in version 0 (KIP-511).
         version = 0 if body.error_code == ErrorCode.UNSUPPORTED_VERSION else version
     else:
         body = message.decode(frame[start:], version)
@@ -157,7 +157,7 @@ def response_document(frame: memoryview, answers: Answers, records: RecordsForm)
 
 
 def body_document(data: memoryview, reading: Reading, is_response: bool, records: RecordsForm) -> dict[str, Any]:
-    """A body without header, or a payload."""
+    """Decode a body without header, or a payload."""
     message = reading.target.response() if is_response else reading.target.request()
     version = reading.version
     if version is None:
@@ -167,7 +167,7 @@ def body_document(data: memoryview, reading: Reading, is_response: bool, records
 
 
 def fits(decode: Callable[[memoryview], object], data: memoryview) -> bool:
-    """Whether the bytes can be decoded that way."""
+    """Whether ``decode`` accepts the bytes."""
     try:
         decode(data)
     except (KafkaError, ToolError):

@@ -1,4 +1,4 @@
-"""What changes in a message from one version to another."""
+"""The verb ``diff``: changes of a message between two versions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Change(NamedTuple):
 
 
 def changes(message: type[Message], old: int, new: int) -> list[Change]:
-    """All differences, those of the whole message first, then in wire order."""
+    """Return all differences: first those of the whole message, then the fields' in wire order."""
     return list(_changes(message, old, new))
 
 
@@ -46,7 +46,7 @@ def _changes(message: type[Message], old: int, new: int) -> Iterator[Change]:
 
 
 def _form(line: Line, version: int) -> tuple[str, ...] | None:
-    """How the field is in a version, None where it is not. Compact or not is told of the whole message."""
+    """Return the form of a field in a version, None where it is missing. Compactness is the message's."""
     if version not in line.versions:
         return None
     parts = [type_name(line.spec)]

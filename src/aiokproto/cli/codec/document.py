@@ -1,9 +1,9 @@
-"""A document: a message as JSON, together with what says which message it is, and what stands in front of it.
+"""A document: a message as JSON with its name, its version, and what precedes it where it is stored.
 
-Payloads are stored behind a few bytes, of which there are three kinds. Values of coordinators have their version in
-two bytes, keys their record type (``prefix``). Metadata records have a frame: its version, the record's type and the
-record's version, each an unsigned varint (``frameVersion``). The records of KRaft's control batches begin with a
-field that is their version, so that nothing is in front of them.
+There are three kinds of payloads. Coordinators store values behind a two-byte version, and keys behind a two-byte
+record type (``prefix``). Metadata records have a frame: its version, the record type and the record version, each an
+unsigned varint (``frameVersion``). The records of KRaft's control batches have their version as first field, and no
+prefix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiokproto.errors import DecodeError
 from aiokproto.records.varint import encode_unsigned, read_unsigned
 
 KINDS = ("request", "response", "payload")
-"""The names under which a document says which message it is."""
+"""The members of a document that can name its message."""
 
 METADATA = {
     0: "RegisterBrokerRecord",
@@ -54,7 +54,7 @@ METADATA = {
     28: "ClearElrRecord",
     29: "UnregisterControllerRecord",
 }
-"""Types of the records in the metadata log; 6 and 16 are of Kafka before 3.3."""
+"""Record types of the metadata log; 6 and 16 are of Kafka before 3.3."""
 
 REMOTE_LOG_METADATA = {
     0: "RemoteLogSegmentMetadataRecord",
@@ -62,7 +62,7 @@ REMOTE_LOG_METADATA = {
     2: "RemotePartitionDeleteMetadataRecord",
     3: "RemoteLogSegmentMetadataSnapshotRecord",
 }
-"""Types of the records in the topic of tiered storage, which have the same frame (KIP-405)."""
+"""Record types of the remote log metadata topic, which have the same frame (KIP-405)."""
 
 _TYPES = {name: number for table in (METADATA, REMOTE_LOG_METADATA) for number, name in table.items()}
 _KEYS = {*KINDS, "version", "prefix", "frameVersion", "header", "body", "trailingBytes"}
@@ -71,7 +71,7 @@ _INT16 = Packer(">h")
 
 
 class Frame(NamedTuple):
-    """What stands in front of a metadata record: its type and version, and where it begins."""
+    """The frame of a metadata record: its type, its version, and the position of its body."""
 
     type: int
     version: int
@@ -79,7 +79,7 @@ class Frame(NamedTuple):
 
 
 class Body(NamedTuple):
-    """The bytes that a document's body stands for, with what is in front of and behind it."""
+    """The bytes of a document's body, with prefix and trailing bytes."""
 
     message: type[Message]
     version: int
@@ -87,7 +87,7 @@ class Body(NamedTuple):
 
 
 def kind_of(message: type[Message]) -> dict[str, Any]:
-    """How documents name a message."""
+    """Return the member that names a message in documents."""
     if issubclass(message, Request):
         return {"request": api_name(message.api_key)}
     if issubclass(message, Response):
@@ -102,21 +102,21 @@ def has_own_version(message: type[Message]) -> bool:
 
 
 def read_frame(data: Buffer) -> Frame:
-    """What stands in front of a metadata record.
+    """Read the frame of a metadata record.
 
     Raises:
-        DecodeError: It is not there, or is one of another time.
+        DecodeError: The frame is cut short, or of an unknown version.
     """
     frame_version, pos = read_unsigned(data, 0)
     if frame_version != _FRAME_VERSION:
-        raise DecodeError(f"frame version {frame_version}, where {_FRAME_VERSION} is the only one there is")
+        raise DecodeError(f"frame version {frame_version} is unknown: expected {_FRAME_VERSION}")
     number, pos = read_unsigned(data, pos)
     version, pos = read_unsigned(data, pos)
     return Frame(number, version, pos)
 
 
 def payload_document(message: type[Message], data: Buffer) -> dict[str, Any]:
-    """A payload with what it has in front where it is stored.
+    """Decode a stored payload, with its prefix or frame.
 
     Raises:
         DecodeError: Bytes are missing, wrong or left over; names the field.
@@ -131,30 +131,30 @@ def _front(message: type[Message], data: Buffer) -> tuple[dict[str, int], int, i
     if name in _TYPES:
         frame = read_frame(data)
         if frame.type != _TYPES[name]:
-            raise DecodeError(f"record type {frame.type}, while {name} has {_TYPES[name]}")
+            raise DecodeError(f"record type {frame.type}, but {name} has {_TYPES[name]}")
         return {"frameVersion": _FRAME_VERSION}, frame.version, frame.start
     if len(data) < _INT16.size:
-        raise DecodeError(f"{name}: {len(data)} bytes are no room for the two in front")
+        raise DecodeError(f"{name}: {len(data)} bytes are too few for the two-byte prefix")
     (number,) = _INT16.unpack_from(data)
     if has_own_version(message):
         return {}, number, 0
-    # A value's version stands there; a key, which has only one, has its record type there.
+    # A value has its version there. A key has only one version, and its record type there.
     version = message.versions.lowest if name.endswith("Key") else number
     return {"prefix": number}, version, _INT16.size
 
 
 def document_body(document: dict[str, Any], records: RecordsReader | None = None) -> Body:
-    """The bytes that a document tells, without a header.
+    """Encode a document without its header.
 
     Raises:
-        InputError: It does not say which message it is, or has what no document has.
+        InputError: The document does not name its message, or has unknown members.
         CodecError: A field is missing, unknown, or does not fit; names the field.
     """
     if unknown := sorted(set(document) - _KEYS):
-        raise InputError(f"a document has no {', '.join(unknown)}")
+        raise InputError(f"the document has unknown members: {', '.join(unknown)}")
     kind = next((kind for kind in KINDS if kind in document), None)
     if kind is None or "body" not in document:
-        raise InputError("a document has a body, and one of request, response and payload, which names it")
+        raise InputError("a document needs a body, and one of request, response and payload with the message's name")
     try:
         target = find(str(document[kind]))
         message = target.response() if kind == "response" else target.request()
@@ -162,7 +162,7 @@ def document_body(document: dict[str, Any], records: RecordsReader | None = None
     except UsageError as error:
         raise InputError(str(error)) from None
     if kind not in kind_of(message):
-        raise InputError(f"{target.name} is no {kind}")
+        raise InputError(f"{target.name} is not a {kind}")
     body = from_json(message, document["body"], version, records=records).encode(version)
     return Body(message, version, _front_bytes(document, message, version) + body + _trailing(document))
 
@@ -177,7 +177,7 @@ def _front_bytes(document: dict[str, Any], message: type[Message], version: int)
         try:
             front += _INT16.pack(document["prefix"])
         except StructError:
-            raise InputError(f"prefix {document['prefix']!r} is no int16") from None
+            raise InputError(f"prefix {document['prefix']!r} is not an int16") from None
     return front
 
 

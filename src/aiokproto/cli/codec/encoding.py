@@ -1,4 +1,4 @@
-"""From JSON documents to frames: ``encode``."""
+"""The verb ``encode``: JSON documents to frames."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LENGTH = Packer(">i")
 
 
 class Wanted(NamedTuple):
-    """What to make of the JSON.
+    """How to encode the JSON.
 
     Attributes:
-        reading: What a bare body is; None if only whole documents are expected.
-        is_response: Whether it is the response of its API.
+        reading: The message of a bare body; None if only whole documents are expected.
+        is_response: Whether a bare body is the API's response.
         header: Whether headers are written.
         length: Whether lengths are written in front of headers.
         correlation_id: For the header of a bare body.
@@ -39,10 +39,10 @@ class Wanted(NamedTuple):
 
 
 def read_json(data: bytes) -> Iterator[Any]:
-    """The JSON values in a text, one after another.
+    """Yield the JSON values of a text.
 
     Raises:
-        InputError: It is not JSON, or there is none.
+        InputError: The text is not JSON, or empty.
     """
     try:
         text = data.decode("utf-8-sig").strip()
@@ -58,10 +58,10 @@ def read_json(data: bytes) -> Iterator[Any]:
 
 
 def encode_document(document: Any, wanted: Wanted) -> bytes:
-    """The bytes of a document as ``decode`` prints it, of a batch as ``records`` does, or of a body alone.
+    """Encode a document of ``decode``, a batch of ``records``, or a bare body.
 
     Raises:
-        UsageError: It is a body, and nothing says of what.
+        UsageError: It is a bare body, and no option says of which message.
         InputError: It is none of these.
         CodecError: A field is missing, unknown, or does not fit; names the field.
     """
@@ -70,7 +70,7 @@ def encode_document(document: Any, wanted: Wanted) -> bytes:
     if wanted.reading is None and isinstance(document, dict) and ("records" in document or "raw" in document):
         return pack_entry(document)
     if wanted.reading is None:
-        raise UsageError("the JSON does not say which message it is (--as NAME:VERSION does)")
+        raise UsageError("the JSON does not name its message: give --as NAME:VERSION")
     target, version = wanted.reading
     message = target.response() if wanted.is_response else target.request()
     if version is None:

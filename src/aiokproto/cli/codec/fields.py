@@ -1,4 +1,4 @@
-"""The members of a JSON object, each checked when it is taken."""
+"""Checked access to the members of a JSON object."""
 
 from __future__ import annotations
 
@@ -11,73 +11,73 @@ from aiokproto.errors import DecodeError
 
 
 class Fields:
-    """A JSON object that is taken apart.
+    """A JSON object with checked members.
 
-    Every method raises :class:`~aiokproto.errors.DecodeError`, which names the member by its path, if what is there
-    does not fit. A member that is not there gives the default.
+    Every method raises :class:`~aiokproto.errors.DecodeError` with the member's path if its value does not fit.
+    A missing member has the default.
     """
 
     def __init__(self, data: object, path: str, names: Iterable[str] | None = None) -> None:
-        """Take ``data``, which stands at ``path`` and may have no other members than ``names``, if they are given."""
+        """Wrap ``data``, found at ``path``; members not in ``names`` (if given) are errors."""
         self.path = path
         if not isinstance(data, dict):
-            raise DecodeError(f"{path or 'the document'}: an object is needed, not {brief(data)}")
+            raise DecodeError(f"{path or 'the document'}: expected an object, got {brief(data)}")
         self._data: dict[str, Any] = data
         if names is not None and (unknown := sorted(set(data) - set(names))):
-            raise self.bad(unknown[0], "there is no such field here")
+            raise self.bad(unknown[0], "unknown field")
 
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
     def get(self, name: str) -> Any:
-        """Whatever is there; None if nothing is."""
+        """Return the value as it is; None if it is missing."""
         return self._data.get(name)
 
     def number(self, name: str, bits: int, default: int) -> int:
-        """A signed integer of so many bits."""
+        """Return a signed integer of ``bits`` bits."""
         value = self._data.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self.bad(name, f"a number is needed, not {brief(value)}")
+            raise self.bad(name, f"expected a number, got {brief(value)}")
         if not -(1 << bits - 1) <= value < 1 << bits - 1:
-            raise self.bad(name, f"{value} is no int{bits}")
+            raise self.bad(name, f"{value} does not fit int{bits}")
         return value
 
     def flag(self, name: str) -> bool:
-        """True or false, which is the default."""
+        """Return a boolean; false by default."""
         value = self._data.get(name, False)
         if not isinstance(value, bool):
-            raise self.bad(name, f"true or false is needed, not {brief(value)}")
+            raise self.bad(name, f"expected true or false, got {brief(value)}")
         return value
 
     def choice(self, name: str, choices: dict[str, int], default: str) -> int:
-        """What a name stands for."""
+        """Return the value that ``choices`` has for a name."""
         value = self._data.get(name, default)
         if not isinstance(value, str) or value not in choices:
-            raise self.bad(name, f"one of {', '.join(choices)} is needed, not {brief(value)}")
+            raise self.bad(name, f"expected one of {', '.join(choices)}, got {brief(value)}")
         return choices[value]
 
     def text(self, name: str) -> str:
-        """A string that has to be there, and can be written as UTF-8."""
+        """Return a required string that can be encoded as UTF-8."""
         value = self._data.get(name)
         if not isinstance(value, str) or (not value.isascii() and value != value.encode("utf-8", "replace").decode()):
-            raise self.bad(name, f"a string is needed, not {brief(value)}")
+            raise self.bad(name, f"expected a string, got {brief(value)}")
         return value
 
     def data(self, name: str) -> bytes | None:
-        """Bytes as base64; None for null."""
+        """Return the bytes of a base64 string; None for null."""
         value = self._data.get(name)
         try:
             return None if value is None else b64decode(value, validate=True)
         except (TypeError, ValueError):
-            raise self.bad(name, f"base64 is needed, not {brief(value)}") from None
+            raise self.bad(name, f"expected base64, got {brief(value)}") from None
 
     def array(self, name: str) -> list[Any]:
-        """A list; empty by default."""
+        """Return a list; empty by default."""
         value = self._data.get(name, [])
         if not isinstance(value, list):
-            raise self.bad(name, f"an array is needed, not {brief(value)}")
+            raise self.bad(name, f"expected an array, got {brief(value)}")
         return value
 
     def bad(self, name: str, why: str) -> DecodeError:
-        """The error that names a member."""
+        """Return the error of a member, with its path."""
         return DecodeError(f"{self.path}.{name}: {why}".lstrip("."))

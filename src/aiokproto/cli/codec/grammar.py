@@ -1,4 +1,4 @@
-"""Declarations as text: a field's type, all fields of a message with their effective versions, the grammar."""
+"""The verb ``show``: a message's fields, types and effective versions, and its grammar."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VARIABLE = ("string", "bytes", "recordset")
 
 
 class Line(NamedTuple):
-    """A field and where it stands.
+    """A field at its path in a message.
 
     Attributes:
         path: Its path, ``topics[].partitions[].records``.
@@ -32,12 +32,12 @@ class Line(NamedTuple):
 
 
 def common(one: Versions, other: Versions) -> Versions:
-    """The versions in both."""
+    """Return the intersection of two ranges."""
     return Versions(max(one.lowest, other.lowest), min(one.highest, other.highest))
 
 
 def lines(message: type[Message]) -> Iterator[Line]:
-    """All fields in wire order, those inside a struct after it."""
+    """Yield all fields in wire order; a struct comes before its fields."""
     return _lines(message, message.versions, "")
 
 
@@ -53,23 +53,23 @@ def _lines(struct: type[Struct], within: Versions, path: str) -> Iterator[Line]:
 
 
 def type_name(spec: FieldSpec) -> str:
-    """The type as Kafka's definitions write it: ``int32``, ``[]string``, ``[]FetchTopic``, ``records``."""
+    """Return the type in the notation of Kafka definitions: ``int32``, ``[]string``, ``[]FetchTopic``, ``records``."""
     single = spec.struct.__name__ if spec.struct is not None else spec.kind.replace("recordset", "records")
     return f"[]{single}" if spec.array else single
 
 
 def grammar(message: type[Message], version: int) -> str:
-    """The version in the notation of Kafka's protocol guide: one rule a line, those of a struct's fields below it.
+    """Return a version in the notation of Kafka's protocol guide: one rule per line.
 
     A field in brackets is an array. ``TAG_BUFFER`` stands for the tagged fields; the known ones have rules of their
-    own, with the tag. What can be null without its type saying so has a comment.
+    own, with the tag. Nullable arrays and structs have a comment, since their type does not show it.
     """
     flexible = version in message.flexible
     return "\n".join(_rules(_title(message, version), message, version, flexible, "")) + "\n"
 
 
 def meaning(message: type[Message], version: int) -> str:
-    """What the message is for and what the fields of a version mean, one line a field; ``""`` without texts."""
+    """Return the texts of a message and of its fields in a version, one line per field; ``""`` without texts."""
     here = [line for line in lines(message) if version in line.versions]
     texts = [(line.path, describe_field(line.spec)) for line in here]
     fields = [f"  {path}: {text}" for path, text in texts if text]

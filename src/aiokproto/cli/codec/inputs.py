@@ -1,4 +1,4 @@
-"""From what was typed or piped in to bytes, and from bytes to frames."""
+"""Command line input to bytes, and bytes to frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokproto.cli.codec.names import InputError, UsageError
 
 _LENGTH = Packer(">i")
 _SPACE = re.compile(rb"\s+")
-# As programs print it: 0x000a; 0x00 0x0a; 00, 0a; 00:0a.
+# The usual forms of hex dumps: 0x000a; 0x00 0x0a; 00, 0a; 00:0a.
 _BETWEEN_DIGITS = re.compile(rb"(?<![^\s,:])0[xX]|[\s,:]+")
 _HALF_A_BYTE = re.compile(rb"(?<![^\s,:])0[xX](?:[0-9a-fA-F]{2})*[0-9a-fA-F](?![0-9a-fA-F])")
 _HEX = re.compile(rb"(?:[0-9a-fA-F]{2})*")
@@ -23,12 +23,12 @@ _BASE64 = re.compile(rb"[A-Za-z0-9+/]+={0,2}")
 
 
 class Frame(NamedTuple):
-    """One message as it came.
+    """One frame of the input.
 
     Attributes:
-        offset: Where it begins in the input, after its length.
+        offset: Its position in the input, after its length.
         data: Its bytes, without a length.
-        fault: Why it is not whole; empty when it is.
+        fault: Why it is incomplete; empty if it is complete.
     """
 
     offset: int
@@ -37,16 +37,16 @@ class Frame(NamedTuple):
 
 
 def read_bytes(source: str, form: str = "auto") -> bytes:
-    """The bytes that ``source`` means: text itself, ``@file``, or ``-`` for standard input.
+    """Return the bytes of ``source``: the text itself, ``@file``, or ``-`` for standard input.
 
     Args:
-        source: As typed.
+        source: The argument of the command line.
         form: ``hex``, ``base64``, ``binary``, or ``auto``: hex if it can be hex, else base64 if it can be that, else,
-            from a file or standard input, the bytes as they are. White space does not count in text, nor do ``0x``,
+            from a file or standard input, the bytes as they are. White space is ignored in text, and so are ``0x``,
             commas and colons in hex.
 
     Raises:
-        UsageError: Text is said to be binary.
+        UsageError: ``binary`` is given for text.
         InputError: It is not in that form.
         OSError: The file cannot be read.
     """
@@ -67,7 +67,7 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
     if is_hex or (form == "auto" and _DIGITS.fullmatch(digits)):
         raise InputError(f"{where} has an odd number of hex digits")
     text = _SPACE.sub(b"", raw)
-    # As a URL-safe variant is often what was copied out of a log.
+    # Text copied from logs is often the URL-safe variant.
     standard = text.translate(bytes.maketrans(b"-_", b"+/"))
     if form in ("auto", "base64") and _BASE64.fullmatch(standard) and len(standard.rstrip(b"=")) % 4 != 1:
         return b64decode(standard.rstrip(b"=") + b"=" * (-len(standard.rstrip(b"=")) % 4))
@@ -77,17 +77,17 @@ def read_bytes(source: str, form: str = "auto") -> bytes:
 
 
 def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, bare_first: bool = False) -> list[Frame]:
-    """The frames of an input.
+    """Return the frames of an input.
 
     Args:
-        data: All of it.
-        framing: ``length`` if each frame has its length in front, ``none`` if all is one frame without one, ``auto``
-            to find out.
-        is_bare: Says whether the whole input makes sense as one frame without a length.
-        bare_first: Whether that is asked first, and not only where the lengths do not lead to the end of the input.
+        data: The whole input.
+        framing: ``length`` if each frame follows its length, ``none`` if the input is one frame without a length,
+            ``auto`` to detect it.
+        is_bare: Whether the whole input is valid as one frame without a length.
+        bare_first: Whether ``is_bare`` is called first, not only if the lengths do not lead to the end of the input.
 
     Raises:
-        InputError: There is nothing in it.
+        InputError: The input is empty.
     """
     view = memoryview(data)
     if not data:
@@ -97,19 +97,19 @@ def split(data: bytes, framing: str, is_bare: Callable[[memoryview], bool], *, b
     frames = _walk(view)
     if framing == "length" or not frames[-1].fault:
         return frames
-    # A first length that nothing can have is no length; any other was cut short, unless the bytes make sense without.
+    # An impossible first length is no length. Behind any other the input was cut short, unless valid as a whole.
     impossible = len(frames) == 1 and not frames[0].data
     return [Frame(0, view)] if impossible or is_bare(view) else frames
 
 
 def _walk(view: memoryview) -> list[Frame]:
-    """The frames as their lengths lead; the last has a fault where they do not lead to the end."""
+    """Return the frames by their lengths; the last has a fault if the lengths do not lead to the end."""
     frames: list[Frame] = []
     pos = 0
     while pos < len(view):
         start = pos + _LENGTH.size
         if start > len(view):
-            return [*frames, Frame(pos, view[:0], f"{len(view) - pos} bytes are no room for its length")]
+            return [*frames, Frame(pos, view[:0], f"{len(view) - pos} bytes are too few for its length")]
         (size,) = _LENGTH.unpack_from(view, pos)
         if size <= 0:
             return [*frames, Frame(start, view[:0], f"its length cannot be {size}")]

@@ -1,4 +1,4 @@
-"""The command line: verbs, options, and one line for whatever is wrong."""
+"""The command line: each verb's output, and one line for each error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from aiokproto.errors import KafkaError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit code.
 
-    It is 1 if the input was wrong, 2 if the command line was; then there is a line on standard error.
+    It is 1 if the input was wrong, 2 if the command line was; standard error then has one line.
     """
     options = parser().parse_args(argv)
     try:
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has seen enough. Or Python would try to flush once more at exit, and complain.
+        # The reader has closed the pipe. Without this, Python would flush once more at exit and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (KafkaError, ToolError, OSError) as error:
@@ -60,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _list(options: argparse.Namespace) -> Iterator[str]:
     yield f"{'key':>4}  {'API':<40}{'versions':<10}{'flexible':<10}{'unstable':<10}goes to\n"
     for key in api_keys():
-        asked = request(key)
-        yield f"{key:>4}  {api_name(key):<40}{_ranges(asked)}{asked.route.value}\n"
+        message = request(key)
+        yield f"{key:>4}  {api_name(key):<40}{_ranges(message)}{message.route.value}\n"
     yield f"\n{'':>4}  {'payload':<40}{'versions':<10}{'flexible':<10}unstable\n"
     for name in payload_names():
         yield f"{'':>4}  {name:<40}{_ranges(lookup(name)).rstrip()}\n"
@@ -114,11 +114,11 @@ def _export(options: argparse.Namespace) -> Iterator[str]:
 def _decode(options: argparse.Namespace) -> Iterator[str]:
     readings: dict[int | None, Reading] = dict(parse_reading(text) for text in options.readings)
     decode, is_bare, bare_first = _decoder(options, readings)
-    # A payload is inside something else that knows its length.
+    # A payload is part of a record or field, which has its length.
     default = readings.get(None)
     framing = "none" if default is not None and default.target.api_key is None else options.framing
     data = read_bytes(options.input, options.form)
-    # An empty body is a body: some requests have no fields.
+    # An empty body is valid: some requests have no fields.
     frames = (
         split(data, framing, is_bare, bare_first=bare_first) if data or not bare_first else [Frame(0, memoryview(b""))]
     )

@@ -1,4 +1,4 @@
-"""What people type for a message and its version."""
+"""Names and versions on the command line."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from aiokproto.codec.schema import Message
 
 
 class ToolError(Exception):
-    """What the tool cannot do: the text is the one line to show."""
+    """An error whose text is the one line to print."""
 
 
 class UsageError(ToolError):
-    """The command line says something that cannot be."""
+    """The command line is wrong."""
 
 
 class InputError(ToolError):
-    """The input holds something that cannot be."""
+    """The input is wrong."""
 
 
 class Target(NamedTuple):
-    """What a name stands for.
+    """The messages of a name.
 
     Attributes:
         name: Kafka's name.
@@ -35,19 +35,19 @@ class Target(NamedTuple):
     messages: tuple[type[Message], ...]
 
     def request(self) -> type[Message]:
-        """The request of an API; a payload as it is."""
+        """Return the request of an API; the payload itself."""
         return self.messages[0]
 
     def response(self) -> type[Message]:
-        """The response of an API; a payload as it is."""
+        """Return the response of an API; the payload itself."""
         return self.messages[-1]
 
 
 def find(text: str) -> Target:
-    """An API by name or ApiKey, or a single message by its name; case does not matter.
+    """Find an API by name or ApiKey, or a single message by name; case is ignored.
 
     Raises:
-        UsageError: There is none; names those that are spelt alike.
+        UsageError: There is none; suggests similar names.
     """
     apis = {api_name(key).lower(): key for key in api_keys()}
     key = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else apis.get(text.lower())
@@ -66,21 +66,21 @@ def find(text: str) -> Target:
 
 
 def newest(message: type[Message]) -> int:
-    """The highest version that is stable, or the highest if none is."""
+    """Return the highest stable version, or the highest if none is stable."""
     stable = [v for v in range(message.versions.lowest, message.versions.highest + 1) if v not in message.unstable]
     return stable[-1] if stable else message.versions.highest
 
 
 def checked_version(message: type[Message], text: str | int) -> int:
-    """A version that the message has.
+    """Parse a version of a message.
 
     Raises:
-        UsageError: It is no number, or no version of the message.
+        UsageError: The text is not a number, or not a version of the message.
     """
     try:
         version = int(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no version") from None
+        raise UsageError(f"{text!r} is not a version") from None
     if version not in message.versions:
         raise UsageError(f"{message.__name__} has versions {message.versions}, not {version}")
     return version

@@ -20,7 +20,7 @@ KNOWN_LEGACY_FLAGS = COMPRESSION | TIMESTAMP_TYPE
 
 
 def batch_json(batch: RecordBatch, form: str) -> dict[str, Any]:
-    """A batch of any magic, its records opened as ``form`` says; what it lacks in its magic is left out.
+    """Return a batch of any magic as JSON, its records opened in ``form``. Fields that the magic lacks are left out.
 
     Raises:
         KafkaError: The records are damaged, or cannot be decompressed here.
@@ -30,40 +30,40 @@ def batch_json(batch: RecordBatch, form: str) -> dict[str, Any]:
     unknown = batch.attributes & ~KNOWN_FLAGS
     return {
         "position": batch.position,
-        **_told(batch, "base_offset", "last_offset", "partition_leader_epoch", "magic", "crc"),
+        **_members(batch, "base_offset", "last_offset", "partition_leader_epoch", "magic", "crc"),
         "compression": batch.compression.name.lower(),
         "timestampType": batch.timestamp_type.name,
-        **_told(batch, "is_transactional", "is_control"),
+        **_members(batch, "is_transactional", "is_control"),
         **({"hasDeleteHorizon": True} if batch.has_delete_horizon else {}),
         **({"unknownAttributes": unknown} if unknown else {}),
-        **_told(batch, "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence"),
-        **_told(batch, "size_in_bytes"),
+        **_members(batch, "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence"),
+        **_members(batch, "size_in_bytes"),
         "records": [_record(record, batch, form) for record in _as_stored(batch)],
     }
 
 
 def _as_stored(batch: RecordBatch) -> list[BatchRecord]:
-    """The records with the timestamps they came with, over which a broker's time may have been set."""
+    """Return the records with their stored timestamps, which LogAppendTime overrides for consumers."""
     body = bytes(batch.body())
     try:
         return read_records(body, batch.count, batch.base_offset, batch.base_timestamp, None, BatchRecord)
     except CodecError:
-        # Once more, for an error that names the batch.
+        # Iterating raises the error that names the batch.
         return list(batch)
 
 
 def _record(record: BatchRecord, batch: RecordBatch, form: str) -> dict[str, Any]:
     key, value, problem = contents(record, form, batch.is_control)
-    told: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
+    row: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        told |= {"timestamp": batch.max_timestamp, "producerTimestamp": record.timestamp}
+        row |= {"timestamp": batch.max_timestamp, "producerTimestamp": record.timestamp}
     if batch.is_control and not problem:
-        told["controlType"] = control_type(record.key).name
-    told |= {"key": key, "value": value}
-    told["headers"] = [
+        row["controlType"] = control_type(record.key).name
+    row |= {"key": key, "value": value}
+    row["headers"] = [
         {"key": name, "value": None if data is None else b64encode(data).decode()} for name, data in record.headers
     ]
-    return told | ({"problem": problem} if problem else {})
+    return row | ({"problem": problem} if problem else {})
 
 
 def _legacy(batch: RecordBatch, form: str) -> dict[str, Any]:
@@ -75,18 +75,18 @@ def _legacy(batch: RecordBatch, form: str) -> dict[str, Any]:
     for record in batch:
         key, value, problem = contents(record, form, False)
         time = {"timestamp": record.timestamp} if batch.magic else {}
-        told = {"offset": record.offset, **time, "key": key, "value": value}
-        records.append(told | ({"problem": problem} if problem else {}))
+        row = {"offset": record.offset, **time, "key": key, "value": value}
+        records.append(row | ({"problem": problem} if problem else {}))
     return {
         "position": batch.position,
-        **_told(batch, "base_offset", "last_offset", "magic", "crc"),
+        **_members(batch, "base_offset", "last_offset", "magic", "crc"),
         "compression": batch.compression.name.lower(),
         **times,
         **({"unknownAttributes": unknown} if unknown else {}),
-        **_told(batch, "size_in_bytes"),
+        **_members(batch, "size_in_bytes"),
         "records": records,
     }
 
 
-def _told(batch: RecordBatch, *names: str) -> dict[str, Any]:
+def _members(batch: RecordBatch, *names: str) -> dict[str, Any]:
     return {json_name(name): getattr(batch, name) for name in names}

@@ -1,7 +1,7 @@
-"""Record batches from JSON, in the form that :mod:`aiokproto.cli.codec.opened` gives them.
+"""Record batches from JSON, in the form of :mod:`aiokproto.cli.codec.opened`.
 
-Sizes, counts and checksums are never taken from the JSON, so that a changed record makes a valid batch. What is left
-out has its usual value: ``{"records": [{"value": "dg=="}]}`` is a batch.
+Sizes, counts and checksums are never taken from the JSON, so that a changed record gives a valid batch. Missing members
+have their usual value: ``{"records": [{"value": "dg=="}]}`` is a batch.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from aiokproto.records.varint import encode as varint
 from aiokproto.records.writer import encode_headers
 from aiokproto.types import TimestampType
 
-TOLD = ("position", "crc", "sizeInBytes", "problem", "raw")
-"""What a batch's JSON tells without being asked for it again, and what is there when the rest cannot say it all."""
+COMPUTED = ("position", "crc", "sizeInBytes", "problem", "raw")
+"""Members of a batch's JSON that encoding does not take from it: they are computed, or used as a whole (``raw``)."""
 
 _BATCH = (
-    *TOLD,
+    *COMPUTED,
     "baseOffset",
     "lastOffset",
     "partitionLeaderEpoch",
@@ -49,7 +49,7 @@ _FLAGS = {"isTransactional": TRANSACTIONAL, "isControl": CONTROL, "hasDeleteHori
 
 
 def pack_batch(data: object, path: str) -> bytes:
-    """One batch, from its JSON at ``path``.
+    """Encode one batch from its JSON at ``path``.
 
     Raises:
         DecodeError: Something is unknown or does not fit; names it.
@@ -57,7 +57,7 @@ def pack_batch(data: object, path: str) -> bytes:
     """
     magic = Fields(data, path).number("magic", 8, 2)
     if magic in (0, 1):
-        return pack_legacy(data, path, magic, TOLD, record_content)
+        return pack_legacy(data, path, magic, COMPUTED, record_content)
     batch = Fields(data, path, _BATCH)
     if magic != 2:
         raise batch.bad("magic", f"{magic} is unknown")
@@ -70,14 +70,14 @@ def _pack(batch: Fields) -> bytes:
     base_offset = batch.number("baseOffset", 64, rows[0].number("offset", 64, 0) if rows else 0)
     records = [_record(row, base_offset + index, attributes) for index, row in enumerate(rows)]
     base_timestamp = batch.number("baseTimestamp", 64, records[0].timestamp if records else -1)
-    # Compaction leaves it beyond the last record; records that were added lead beyond it.
+    # Compaction keeps it beyond the last record; added records can be beyond it.
     last = max(batch.number("lastOffset", 64, base_offset), *(one.offset for one in records), base_offset)
     if last - base_offset >= 1 << 31:
         raise batch.bad("lastOffset", f"{last} is too far from the batch's {base_offset}")
     body = b"".join(
         _record_bytes(record, base_offset, base_timestamp, row) for row, record in zip(rows, records, strict=True)
     )
-    # As compaction leaves it: a batch without records keeps its codec, but has nothing to compress.
+    # A batch that compaction emptied keeps its codec, but has no body to compress.
     packed = compress(Compression(attributes & 7), body) if records else body
     out = bytearray(HEADER.size) + packed
     HEADER.pack_into(
@@ -104,7 +104,7 @@ def _pack(batch: Fields) -> bytes:
 def _attributes(batch: Fields) -> int:
     unknown = batch.number("unknownAttributes", 16, 0)
     if unknown & KNOWN_FLAGS:
-        raise batch.bad("unknownAttributes", f"{unknown:#x} has bits that have names of their own")
+        raise batch.bad("unknownAttributes", f"{unknown:#x} includes bits of named attributes")
     named = sum(bit for name, bit in _FLAGS.items() if batch.flag(name))
     codec = batch.choice("compression", _CODECS, "none")
     return unknown | named | codec | batch.choice("timestampType", _TIMESTAMP_TYPES, TimestampType.CREATE_TIME.name)
@@ -117,20 +117,20 @@ def _record(row: Fields, offset: int, attributes: int) -> BatchRecord:
         fields = Fields(header, f"{row.path}.headers[{index}]", ("key", "value"))
         headers.append((fields.text("key"), fields.data("value")))
     key = record_content(row, "key")
-    if "controlType" in row and (told := row.get("controlType")) != (says := control_type(key).name):
-        raise row.bad("controlType", f"{told!r}, while the key says {says}")
+    if "controlType" in row and (given := row.get("controlType")) != (actual := control_type(key).name):
+        raise row.bad("controlType", f"{given!r}, but the key has {actual}")
     return BatchRecord(
         row.number("offset", 64, offset), row.number(time, 64, -1), key, record_content(row, "value"), tuple(headers)
     )
 
 
 def record_content(row: Fields, name: str) -> bytes | None:
-    """A key or value: null, base64, or the document of a payload."""
+    """Return the bytes of a key or value: null, base64, or the document of a payload."""
     document = row.get(name)
     if not isinstance(document, dict):
         return row.data(name)
     if "payload" not in document:
-        raise row.bad(name, "a payload is needed")
+        raise row.bad(name, "expected the document of a payload")
     try:
         return document_body(document).data
     except (InputError, CodecError) as error:

@@ -33,18 +33,18 @@ _INT64 = Packer(">q")
 
 
 def pack_legacy(
-    data: object, path: str, magic: int, told: tuple[str, ...], content: Callable[[Fields, str], bytes | None]
+    data: object, path: str, magic: int, computed: tuple[str, ...], content: Callable[[Fields, str], bytes | None]
 ) -> bytes:
-    """A message, or a compressed set of them. Raises as ``pack_batch``."""
-    batch = Fields(data, path, (*told, *_BATCH))
+    """Encode a message, or a compressed set of messages. Raises as ``pack_batch``."""
+    batch = Fields(data, path, (*computed, *_BATCH))
     attributes = batch.number("unknownAttributes", 9, 0) | batch.choice("compression", _CODECS, "none")
     if attributes & KNOWN_LEGACY_FLAGS != batch.choice("compression", _CODECS, "none") or attributes < 0:
-        raise batch.bad("unknownAttributes", "these bits have names of their own")
+        raise batch.bad("unknownAttributes", "includes bits of named attributes")
     stamp = batch.choice("timestampType", _TIMESTAMP_TYPES, TimestampType.CREATE_TIME.name) if magic else 0
     codec = Compression(attributes & 7)
     rows = [Fields(row, f"{batch.path}.records[{i}]", _RECORD) for i, row in enumerate(batch.array("records"))]
     if not rows or (len(rows) > 1 and not codec):
-        raise batch.bad("records", f"{len(rows)} of them, where a message that is not compressed is one")
+        raise batch.bad("records", f"{len(rows)} records, but an uncompressed message has exactly one")
     first = batch.number("baseOffset", 64, rows[0].number("offset", 64, 0))
     offsets = [row.number("offset", 64, first + index) for index, row in enumerate(rows)]
     times = [row.number("timestamp", 64, -1) for row in rows]

@@ -1,7 +1,8 @@
 """Record sets as JSON and back.
 
-A list of batches. Where header and records cannot say all the bytes of a batch, they are there as ``raw`` as well, and
-taken as long as nothing else was changed; bytes that are no batch are there as ``raw`` alone, with a ``problem``.
+A record set is a list of batches. If header and records do not determine all bytes of a batch, it also has these as
+``raw``, which encoding uses as long as nothing else was changed. Bytes that are not a batch have only ``raw`` and a
+``problem``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from aiokproto import records
 from aiokproto.cli.codec.contents import PLAIN
 from aiokproto.cli.codec.fields import Fields
 from aiokproto.cli.codec.opened import batch_json
-from aiokproto.cli.codec.packing import TOLD, pack_batch
+from aiokproto.cli.codec.packing import COMPUTED, pack_batch
 from aiokproto.codec.json import RecordsForm, brief, records_as_base64
 from aiokproto.codec.schema import Buffer
 from aiokproto.errors import CorruptRecordError, DecodeError, KafkaError
@@ -22,11 +23,11 @@ from aiokproto.records import RecordBatch
 
 
 def records_opened(form: str = PLAIN) -> RecordsForm:
-    """What :func:`~aiokproto.codec.json.to_json` takes to show every batch with its header and records."""
+    """Return the argument of :func:`~aiokproto.codec.json.to_json` that shows each batch with its records."""
 
     def opened(name: str, data: Buffer) -> tuple[str, Any]:
         if name.startswith("unaligned"):
-            # A piece of a snapshot, cut anywhere: its first bytes need not begin a batch.
+            # A chunk of a snapshot can begin inside a batch.
             return records_as_base64(name, data)
         return name, list(open_batches(data, form))
 
@@ -34,26 +35,28 @@ def records_opened(form: str = PLAIN) -> RecordsForm:
 
 
 def open_batches(data: Buffer, form: str) -> Iterator[dict[str, Any]]:
-    """The batches of a record set or segment; what is damaged, or cut short, with its problem."""
+    """Yield the batches of a record set or segment; damaged and incomplete ones with their problem."""
     view, pos = memoryview(data), 0
     while pos < len(view):
         try:
             size = records.first_batch_size(view[pos:])
         except CorruptRecordError as error:
-            # Where the next batch would begin is not known.
+            # The position of the next batch is unknown.
             yield _problem(view[pos:], pos, str(error))
             return
         if size is None or pos + size > len(view):
             left = len(view) - pos
-            told = f"{left} bytes are no room for its size" if size is None else f"{left} of its {size} bytes are there"
-            yield _problem(view[pos:], pos, f"the last batch is cut short: {told}")
+            detail = (
+                f"{left} bytes are too few for its size" if size is None else f"{left} of its {size} bytes are there"
+            )
+            yield _problem(view[pos:], pos, f"the last batch is cut short: {detail}")
             return
         yield _entry(view[pos : pos + size], pos, form)
         pos += size
 
 
 def problems(entry: dict[str, Any]) -> Iterator[str]:
-    """What could not be read in a batch, with where it is."""
+    """Yield the problems of a batch, with their positions."""
     if "problem" in entry:
         yield f"position {entry['position']}: {entry['problem']}"
     for record in entry.get("records", ()):
@@ -62,25 +65,25 @@ def problems(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def pack_batches(data: object) -> bytes:
-    """A record set from the list of its batches.
+    """Encode a record set from the list of its batches.
 
     Raises:
-        DecodeError: Something is unknown or does not fit; names it by its path.
+        DecodeError: A member is unknown or does not fit; has its path.
         UnsupportedCompressionError: A codec's library is not installed.
     """
     if not isinstance(data, list):
-        raise DecodeError(f": base64 or an array of batches is needed, not {brief(data)}")
+        raise DecodeError(f": expected base64 or an array of batches, got {brief(data)}")
     return b"".join(pack_entry(entry, f"[{index}]") for index, entry in enumerate(data))
 
 
 def pack_entry(data: object, path: str = "") -> bytes:
-    """One of the list. Raises as :func:`pack_batches`."""
+    """Encode one batch of the list. Raises as :func:`pack_batches`."""
     entry = Fields(data, path)
     raw = entry.data("raw")
     if "records" not in entry:
         if raw is None:
             raise entry.bad("records", "missing")
-        Fields(data, path, TOLD)
+        Fields(data, path, COMPUTED)
         return raw
     packed = pack_batch(data, path)
     return raw if raw is not None and packed == _packed_again(raw) else packed
@@ -99,16 +102,16 @@ def _entry(data: memoryview, pos: int, form: str) -> dict[str, Any]:
     try:
         (batch,) = records.decode(data)
         batch.position = pos
-        told = batch_json(batch, form)
-        if not _alike(records.decode(pack_batch(told, "")), batch):
-            told["raw"] = b64encode(data).decode()
+        row = batch_json(batch, form)
+        if not _alike(records.decode(pack_batch(row, "")), batch):
+            row["raw"] = b64encode(data).decode()
     except KafkaError as error:
         return _problem(data, pos, str(error))
-    return told
+    return row
 
 
 def _alike(again: Iterator[RecordBatch], batch: RecordBatch) -> bool:
-    """Whether a batch came out as it was; if it is compressed, but for how well."""
+    """Whether a batch survived the round trip; compressed ones may differ in their compression."""
     (made,) = again
     if not batch.compression:
         return made.raw == batch.raw

@@ -1,4 +1,4 @@
-"""The whole protocol as plain data: ``export``."""
+"""The verb ``export``: the whole protocol as plain data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aiokproto.codec.schema import FieldSpec, Message, Struct, Versions
 from aiokproto.error_codes import ErrorCode
 
 FORMAT = 1
-"""Number of the layout; it changes when a reader would have to."""
+"""Version of the layout; raised by changes that readers have to follow."""
 
 
 def reference() -> dict[str, Any]:
-    """Every API, message, field and error code. The same declarations give the same data, in the same order."""
+    """Return all APIs, messages, fields and error codes. The result is deterministic."""
     return {
         "format": FORMAT,
         "apis": [_api(key) for key in api_keys()],
@@ -34,12 +34,12 @@ def reference() -> dict[str, Any]:
 
 
 def _api(key: int) -> dict[str, Any]:
-    asked = request(key)
+    message = request(key)
     return {
         "apiKey": key,
         "name": api_name(key),
-        "route": asked.route.name.lower(),
-        "request": _message(asked) | {"headerVersions": _headers(asked)},
+        "route": message.route.name.lower(),
+        "request": _message(message) | {"headerVersions": _headers(message)},
         "response": _message(response(key)) | {"headerVersions": _headers(response(key))},
     }
 
