@@ -42,12 +42,12 @@ def options_of(cls: type) -> list[Option]:
     parameters = inspect.signature(cls).parameters.values()
     named = {one.name: one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
     docstrings = (inspect.getdoc(cls), inspect.getdoc(vars(cls)["__init__"]))
-    told = {name: text for docstring in docstrings for name, text in _arguments(docstring or "")}
+    texts = {name: text for docstring in docstrings for name, text in _arguments(docstring or "")}
     others = {one.name for one in parameters} - named.keys()
-    if missing := named.keys() ^ (told.keys() - others):
+    if missing := named.keys() ^ (texts.keys() - others):
         raise LookupError(f"{cls.__name__}: signature and docstring differ in {', '.join(sorted(missing))}")
     return [
-        Option(name, _plain(str(one.annotation)), _as_text(one.default), _unit(name), told[name])
+        Option(name, _plain(str(one.annotation)), _as_text(one.default), _unit(name), texts[name])
         for name, one in named.items()
     ]
 

@@ -65,8 +65,8 @@ def _by_module() -> dict[str, list[type[Message]]]:
 
 def _index() -> str:
     rows = [
-        f"| {key} | [{api_name(key)}](apis/{_stem(asked)}.md) | {_facts(asked)} | {asked.route.value} |"
-        for key, asked in ((key, request(key)) for key in api_keys())
+        f"| {key} | [{api_name(key)}](apis/{_stem(message)}.md) | {_facts(message)} | {message.route.value} |"
+        for key, message in ((key, request(key)) for key in api_keys())
     ]
     return f"""\
 # The protocol
@@ -134,7 +134,7 @@ def _errors() -> str:
 # Error codes
 
 What the `error_code` fields of responses mean; in Python they are `aiokproto.error_codes.ErrorCode`. How errors
-reach a program is told on the page [Errors](../errors.md).
+reach a program is on the page [Errors](../errors.md).
 
 | Code | Name | |
 |---|---|---|
@@ -143,9 +143,9 @@ reach a program is told on the page [Errors](../errors.md).
 
 
 def _api(key: int) -> str:
-    asked = request(key)
-    parts = [f"# {api_name(key)}\n", f"{_purpose(asked)}\n", f"ApiKey {key}. Goes to: {asked.route.value}.\n"]
-    return "\n".join([*parts, _section(asked), _section(response(key))])
+    message = request(key)
+    parts = [f"# {api_name(key)}\n", f"{_purpose(message)}\n", f"ApiKey {key}. Goes to: {message.route.value}.\n"]
+    return "\n".join([*parts, _section(message), _section(response(key))])
 
 
 def _payload(messages: list[type[Message]]) -> str:
@@ -219,13 +219,13 @@ def _default(value: object) -> str:
 
 def _history(message: type[Message]) -> Iterator[str]:
     versions = range(message.versions.lowest + 1, message.versions.highest + 1)
-    told = [(version, changes(message, version - 1, version)) for version in versions]
-    if told:
+    history = [(version, changes(message, version - 1, version)) for version in versions]
+    if history:
         yield "Changes:\n"
-    for version, found in told:
+    for version, found in history:
         texts = [f"{change.kind} `{change.path}`: {change.text}" if change.path else change.text for change in found]
         yield f"- **{version}**: {'; '.join(texts) or 'same fields'}"
-    if told:
+    if history:
         yield ""
 
 

@@ -48,7 +48,7 @@ class ConnectionOptions(TypedDict, total=False):
     socket_connection_setup_timeout_ms: float
     """Longest time to set up a connection, including the TLS handshake and ApiVersions. Default 10,000."""
     metadata_max_age_ms: float
-    """Age at which cluster metadata is refreshed even if no error has asked for it. Default 300,000."""
+    """Age at which cluster metadata is refreshed even without an error that requires it. Default 300,000."""
     metadata_max_idle_ms: float
     """Time without use after which a topic is left out of metadata refreshes. Subscribed and assigned topics always
     stay. Default 300,000."""

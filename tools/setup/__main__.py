@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 def prepare(needs: Needs) -> Path | None:
     """Bring the machine and the project to where ``needs`` are met; return the ``java`` program, if one is there."""
     with _alone():
-        # All that may be missing from the system is settled first: nobody should wait for minutes to be told that.
+        # System packages come first: a missing one should be reported at once, not after minutes of other work.
         java = maven = None
         if needs.java is not Want.NO:
             with _forgiving(needs.java):

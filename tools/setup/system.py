@@ -124,7 +124,7 @@ def _apt(*arguments: str) -> None:
 def run(command: Iterable[str | Path], environment: dict[str, str] | None = None) -> None:
     """Run a program to its end, showing what it prints only when it fails; then raise `MissingError`."""
     words = [str(word) for word in command]
-    # A program that asks a question would wait for ever on a machine nobody watches.
+    # A program that prompts would wait forever on an unattended machine.
     result = subprocess.run(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, check=False
     )

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Memory that belongs to somebody else: of bytes, numpy's arrays, Arrow's buffers."""
+"""Views of memory that other objects own: bytes, numpy arrays, Arrow buffers."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -12,12 +12,12 @@ cdef class View:
 
 
 cdef View view_of(object data):
-    """What may be read. Raises as ``memoryview`` does, also where the bytes do not follow one another."""
+    """A readable view. Raises as ``memoryview`` does, and also if the memory is not contiguous."""
     return held(data, PyBUF_SIMPLE)
 
 
 cdef View room_in(object data):
-    """What may be written, too."""
+    """A writable view."""
     return held(data, PyBUF_WRITABLE)
 
 

@@ -26,7 +26,7 @@ MISSING_FOR = 5.0
 topics takes time to reach all brokers."""
 
 REPLICA_FOR = 300.0
-"""Seconds after which the leader is asked again for the preferred replica. As in the Java client, the metadata age."""
+"""Seconds after which the leader is asked again for the preferred replica: the metadata age, as in the Java client."""
 
 _AROUND_RECORDS = 1024
 """Upper bound of what a response for one partition takes beside its records, in bytes."""

@@ -1,4 +1,4 @@
-"""The producer's options, checked."""
+"""The producer's options: their validation and internal form."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aiokproto.producer.partitioner import Partitioner
 from aiokproto.records import Compression, compress
 
 BATCH_SIZE = 128 * 1024
-"""Default of ``batch_size``. In Java an open batch takes that much memory at once, so it is 16 KiB there. Here it takes
-what it holds, and what a batch costs in Python is spread over eight times the records."""
+"""Default of ``batch_size``. Java allocates a batch's full size when it is opened, hence 16 KiB there. Here a batch grows
+with its records, and the cost of a batch in Python is spread over eight times as many."""
 MOST_IN_FLIGHT = 5
-"""Brokers remember the last five batches of an idempotent producer: with more under way, duplicates go unnoticed."""
+"""Brokers keep the sequences of an idempotent producer's last five batches: with more in flight, they miss duplicates."""
 LOWEST_LEVEL = -131_072
-"""Of any codec's compression levels."""
+"""The lowest compression level of any codec, zstd's."""
 
 _ACKS: dict[object, int] = {"all": -1, "-1": -1, "0": 0, "1": 1, -1: -1, 0: 0, 1: 1}
 
@@ -27,12 +27,12 @@ class ProducerConfig(NamedTuple):
 
     Attributes:
         acks: 0, 1 or -1 for all.
-        idempotent: Whether brokers drop what is sent twice.
-        limits: What bounds the accumulator.
+        idempotent: Whether brokers detect and drop duplicates.
+        limits: The limits of the accumulator.
         compression: The codec of batches.
         compression_level: The codec's level, None for its default.
-        max_block: How long a call waits for metadata and for room.
-        close_timeout_ms: How long closing may take, in milliseconds; None for as long as records may take.
+        max_block: How long a call waits for metadata and buffer memory.
+        close_timeout_ms: Deadline of ``close()`` in milliseconds; None for as long as records may take.
         partitioner: None for the built-in one.
     """
 
@@ -66,7 +66,7 @@ class ProducerConfig(NamedTuple):
         """Check all options.
 
         Raises:
-            ConfigurationError: One cannot be used, or two contradict each other. Names the option.
+            ConfigurationError: An option is invalid, or two contradict each other. Names the option.
         """
         in_flight = positive("max_in_flight_requests_per_connection", max_in_flight_requests_per_connection)
         request_size = integer("max_request_size", max_request_size, BATCH_OVERHEAD + 1)
@@ -101,11 +101,11 @@ class ProducerConfig(NamedTuple):
 
 def _check_partitioner(partitioner: Partitioner) -> None:
     if not callable(partitioner):
-        raise ConfigurationError(f'partitioner={partitioner!r}: it takes "default" or something to call')
+        raise ConfigurationError(f'partitioner={partitioner!r}: expected "default" or a callable')
     try:
         accepted = signature(partitioner)
     except ValueError:
-        # Some callables of C do not say what they take.
+        # Some callables written in C have no signature.
         return
     try:
         accepted.bind("topic", None, None, range(1), [0])
@@ -116,14 +116,18 @@ def _check_partitioner(partitioner: Partitioner) -> None:
 
 
 def acks_level(acks: int | str) -> int:
-    """``acks`` as the protocol has it: 0, 1 or -1 for all."""
+    """Return ``acks`` as in Produce requests: 0, 1 or -1 for all."""
     if isinstance(acks, bool) or not isinstance(acks, int | str) or acks not in _ACKS:
-        raise ConfigurationError(f'acks={acks!r}: it takes 0, 1, -1 or "all", which is -1')
+        raise ConfigurationError(f'acks={acks!r}: expected 0, 1, -1 or "all" (the same as -1)')
     return _ACKS[acks]
 
 
 def _idempotence(wanted: bool | None, acks: int, in_flight: int) -> bool:
-    """As in Java: on unless other options are against it; asked for, it must be possible."""
+    """Return whether the producer is idempotent: by default if the other options allow it, as in Java.
+
+    Raises:
+        ConfigurationError: ``enable_idempotence=True`` contradicts another option.
+    """
     if wanted is not None:
         boolean("enable_idempotence", wanted)
     if wanted and acks != -1:
@@ -140,7 +144,7 @@ def _compression(name: str, level: int | None) -> tuple[Compression, int | None]
     codec = Compression.parse(one_of("compression_type", name, [codec.name.lower() for codec in Compression]))
     if level is not None:
         integer("compression_level", level, LOWEST_LEVEL)
-    # Tried here, so that a missing library or a level out of range is known before there is anything to lose.
+    # Tried here, so that a missing library or an invalid level is an error before any record is accepted.
     try:
         compress(codec, b"aiokproto", level)
     except UnsupportedCompressionError as error:
