@@ -63,7 +63,7 @@ def declared(definition: Definition) -> type[Message] | None:
 
 
 def _check_stability(ours: type[Message], newest: Definition) -> Iterator[str]:
-    """Compare with the newest release only: versions that an older one calls unstable became stable, or were replaced."""
+    """Compare with the newest release only: versions that were unstable in older ones are stable, or replaced."""
     highest = newest.versions.highest
     unstable = is_true(newest.json.get("latestVersionUnstable"))
     if unstable != (highest in ours.unstable):

@@ -12,10 +12,10 @@ from aiokproto.producer.partitioner import Partitioner
 from aiokproto.records import Compression, compress
 
 BATCH_SIZE = 128 * 1024
-"""Default of ``batch_size``. Java allocates a batch's full size when it is opened, hence 16 KiB there. Here a batch grows
-with its records, and the cost of a batch in Python is spread over eight times as many."""
+"""Default of ``batch_size``. Java allocates a batch's full size when it is opened, hence 16 KiB there. Here a batch
+grows with its records, and the cost of a batch in Python is spread over eight times as many."""
 MOST_IN_FLIGHT = 5
-"""Brokers keep the sequences of an idempotent producer's last five batches: with more in flight, they miss duplicates."""
+"""Brokers keep the sequences of a producer's last five batches: with more in flight, they would miss duplicates."""
 LOWEST_LEVEL = -131_072
 """The lowest compression level of any codec, zstd's."""
 
