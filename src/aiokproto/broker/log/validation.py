@@ -70,6 +70,7 @@ def _only_batch(data: Buffer | None) -> RecordBatch:
         batches = list(decode(data))
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
+    # Produce allows one batch per partition since v3 (KIP-98); upgrade() has made one of an older message set.
     if len(batches) != 1:
         code = ErrorCode.INVALID_RECORD if batches else ErrorCode.CORRUPT_MESSAGE
         raise BrokerError(code, detail=f"a partition takes exactly one batch in a request, not {len(batches)}")
@@ -85,7 +86,7 @@ def _check_header(batch: RecordBatch) -> None:
     elif batch.count < 1 or batch.last_offset_delta != batch.count - 1:
         wrong = f"{batch.count} records, but the last offset delta is {batch.last_offset_delta}"
     elif batch.is_control:
-        wrong = "control batches are written by brokers alone"
+        wrong = "a client must not write control batches"
     elif batch.is_transactional and batch.producer_id < 0:
         wrong = "a transactional batch has no producer"
     elif batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
@@ -112,7 +113,7 @@ def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> No
             batch,
             ErrorCode.INVALID_TIMESTAMP,
             lambda record: record.timestamp > latest,
-            "the timestamp lies too far ahead",
+            "the timestamp is too far in the future (message.timestamp.after.max.ms)",
         )
     before = options.number("message.timestamp.before.max.ms")
     if before <= now:
@@ -120,7 +121,7 @@ def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> No
             batch,
             ErrorCode.INVALID_TIMESTAMP,
             lambda record: 0 <= record.timestamp < now - before,
-            "the timestamp lies too far back",
+            "the timestamp is too far in the past (message.timestamp.before.max.ms)",
         )
 
 
