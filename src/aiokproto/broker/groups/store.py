@@ -85,7 +85,7 @@ class _GroupWaiter(NamedTuple):
 
 
 class ClusterTopics:
-    """The cluster's topics: what groups need to know of them."""
+    """The cluster's topics, as groups look them up."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
