@@ -2,8 +2,8 @@
 
 Every step of a transaction is appended to ``__transaction_state`` before it takes effect. After EndTxn the coordinator
 writes a marker to each partition, and completes the transaction when all of them have it. A partition without a leader
-gets its marker when it has one again; until then the transaction stays in a ``Prepare`` state, and its producer is
-answered CONCURRENT_TRANSACTIONS.
+gets its marker when it has one again; until then the transaction stays in a ``Prepare`` state, and its producer gets
+CONCURRENT_TRANSACTIONS, which it retries.
 """
 
 from __future__ import annotations
@@ -118,11 +118,12 @@ class TransactionCoordinator:
         if topic.name == TRANSACTIONS_TOPIC:
             self.close()
             return
+        # A partition that does not exist needs no marker: this completes transactions that waited for one only.
         for transactional_id in list(self._pending_markers):
             self._write_pending_markers(transactional_id)
 
     def check_enough_replicas(self, transactional_id: str) -> None:
-        """Check ``transaction.state.log.min.isr``: a decision must be replicated before the producer learns of it.
+        """Check ``transaction.state.log.min.isr``: a decision must be replicated before the producer gets its response.
 
         Raises:
             BrokerError: COORDINATOR_NOT_AVAILABLE: too few replicas are in sync.
@@ -167,11 +168,14 @@ class TransactionCoordinator:
         transaction = self._transactions.get(transactional_id) or TransactionMetadata(
             transactional_id, new_id(), timeout_ms
         )
+        # Before the check of replicas: a fenced producer must not retry, however many replicas there are.
         after = transaction.initialized(timeout_ms, known, new_id, self._state.clock.wall())
         self.check_enough_replicas(transactional_id)
         self._write(after)
         if after.ending:
             self._write_pending_markers(transactional_id)
+            # Even if the abort is complete by now: its epoch fences the previous producer, and is assigned to none. The
+            # retry gets the next one.
             raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return after
 
@@ -392,6 +396,7 @@ class TransactionCoordinator:
                 found[transactional_id] = decode_value(transactional_id, value)
         for transaction in found.values():
             self._cache(transaction)
+        # The previous coordinator may have written some of the markers: they are written again to all partitions.
         for transaction in found.values():
             if transaction.ending:
                 self._write_pending_markers(transaction.transactional_id)
