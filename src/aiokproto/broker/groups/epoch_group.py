@@ -237,7 +237,8 @@ class EpochGroup(ABC, Generic[M, P]):
             )
         if heartbeat.member_id in self.members:
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, detail=f"member {heartbeat.member_id!r} cannot take over from another one"
+                ErrorCode.INVALID_REQUEST,
+                detail=f"member {heartbeat.member_id!r} is in the group, and cannot replace member {known.member_id!r}",
             )
         return self.replace(known, heartbeat.member_id)
 

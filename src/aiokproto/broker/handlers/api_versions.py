@@ -40,8 +40,8 @@ async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
 
 
 def describe(served: Mapping[int, Versions], version: int = 0) -> ApiVersionsResponse:
-    """The response that lists ``served``."""
-    # Clients of before v4 cannot read that a feature has a level 0.
+    """Return the response that lists ``served``."""
+    # Kafka's clients that send older versions fail on a response in which a feature has the minimum level 0.
     least = 0 if version >= 4 else 1
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
