@@ -149,7 +149,7 @@ class ClassicGroup:
                 self._complete_sync_request(each, self._sync_result(each), now)
 
     def heartbeat(self, identity: Identity, now: float) -> ErrorCode:
-        """Apply a Heartbeat. REBALANCE_IN_PROGRESS asks the member to send JoinGroup again."""
+        """Apply a Heartbeat. REBALANCE_IN_PROGRESS: the member has to send JoinGroup again."""
         error = self._check_member(identity)
         if error:
             return error

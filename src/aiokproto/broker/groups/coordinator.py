@@ -95,7 +95,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return await waiter
 
     def heartbeat(self, group_id: str, identity: Identity) -> ErrorCode:
-        """Apply a Heartbeat. REBALANCE_IN_PROGRESS asks the member to send JoinGroup again."""
+        """Apply a Heartbeat. REBALANCE_IN_PROGRESS: the member has to send JoinGroup again."""
         entry = self._entries.get(group_id)
         if entry is None or isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return ErrorCode.UNKNOWN_MEMBER_ID

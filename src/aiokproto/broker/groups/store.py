@@ -140,7 +140,7 @@ class GroupStore:
         for waiting in self._waiters:
             if not waiting.waiter.done():
                 waiting.waiter.set_exception(
-                    RuntimeError(f"the cluster was closed; group {waiting.group_id!r} is gone")
+                    RuntimeError(f"group {waiting.group_id!r}: the cluster was closed while waiting for it")
                 )
 
     def resume_loading(self) -> None:

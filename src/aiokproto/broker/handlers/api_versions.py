@@ -1,7 +1,7 @@
 """ApiVersions: the APIs and versions that this node serves, and the cluster's features (KIP-511, KIP-584).
 
-v5 (KIP-1242): REBOOTSTRAP_REQUIRED if the client expects another cluster or node. A request in a version that is not
-served is answered by the dispatcher, in version 0.
+v5 (KIP-1242): REBOOTSTRAP_REQUIRED if the client expects another cluster or node. The dispatcher responds to a version
+that is not served, in version 0.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class ProducerStateManager:
             if marker.coordinator_epoch < producer.coordinator_epoch:
                 raise BrokerError(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                    detail=f"coordinator epoch {marker.coordinator_epoch}, known is {producer.coordinator_epoch}",
+                    detail=f"the coordinator epoch is {producer.coordinator_epoch}, not {marker.coordinator_epoch}",
                 )
             return None
         # Offset commits, which the group coordinator appends in a producer's transaction, have no sequence numbers.

@@ -65,7 +65,10 @@ def _only_batch(data: Buffer | None) -> RecordBatch:
     if not data:
         raise BrokerError(ErrorCode.INVALID_RECORD, detail="no records")
     if len(data) > MAGIC_AT and data[MAGIC_AT] < 2:
-        raise BrokerError(ErrorCode.INVALID_RECORD, detail=f"message format {data[MAGIC_AT]}, not 2")
+        raise BrokerError(
+            ErrorCode.INVALID_RECORD,
+            detail=f"message format {data[MAGIC_AT]} needs Produce v{NEW_PRODUCE - 1} or older",
+        )
     try:
         batches = list(decode(data))
     except CorruptRecordError as error:

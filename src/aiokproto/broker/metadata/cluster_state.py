@@ -442,11 +442,13 @@ class ClusterState:
 
     def _check_counts(self, partitions: int, replication: int) -> None:
         if not 0 < partitions <= MAX_PARTITIONS:
-            raise BrokerError(ErrorCode.INVALID_PARTITIONS, detail=f"{partitions} partitions")
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS, detail=f"{partitions} partitions are not within 1 to {MAX_PARTITIONS}"
+            )
         if not 0 < replication <= len(self.nodes):
             raise BrokerError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                detail=f"replication factor {replication} with {len(self.nodes)} brokers",
+                detail=f"replication factor {replication} is not within 1 to {len(self.nodes)}, the number of brokers",
             )
 
     def _given_assignment(self, assignment: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
@@ -463,7 +465,10 @@ class ClusterState:
 
     def _check_replicas(self, nodes: Sequence[int]) -> None:
         if not nodes or len(set(nodes)) != len(nodes) or not set(nodes) <= set(self.nodes):
-            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail=f"replicas {list(nodes)}")
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                detail=f"replicas {list(nodes)} are not different brokers out of {list(self.nodes)}",
+            )
 
     def _place_replicas(self, index: int, replication: int) -> list[int]:
         ids = list(self.nodes)

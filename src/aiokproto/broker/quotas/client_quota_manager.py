@@ -102,7 +102,7 @@ class ControllerMutationQuota:
 
     Attributes:
         strict: Whether mutations beyond the quota fail with THROTTLING_QUOTA_EXCEEDED. False for request versions that
-            do not know this code: they are carried out, and the client is throttled.
+            do not know this code: they are applied, and the client is throttled.
     """
 
     def __init__(self, bucket: TokenBucket | None, limit: float, now: float) -> None:

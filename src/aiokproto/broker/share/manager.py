@@ -279,7 +279,7 @@ class SharePartitionManager:
             self._persist(group, partition_id, cached, transition)
         except BrokerError as error:
             log.debug("share group %s: expired locks of %s not persisted: %s", group, cached.partition.topic, error)
-            # The lock has expired all the same. No member depends on it, so that a crash may lose it.
+            # The lock ends even if that cannot be persisted: nothing was confirmed to a member that a crash could lose.
             if self._cache.get((group, partition_id)) is cached:
                 self._apply(group, partition_id, cached, transition)
 

@@ -1,8 +1,8 @@
 """Share sessions (KIP-932): the partitions that a member fetches from a node, so that each request names only changes.
 
 A member has one session on each node that it fetches from. A ShareFetch with epoch 0 creates it; each request has the
-next epoch, so that a lost or repeated request is noticed. It ends with a request of epoch -1, or with the connection on
-which it was created; the records that the member has acquired through it are released then.
+next epoch, so that a lost or repeated request is detected. It ends with a request of epoch -1, or with the connection
+on which it was created; the records that the member has acquired through it are released then.
 """
 
 from __future__ import annotations

@@ -162,8 +162,12 @@ class TransactionCoordinator:
                 CONCURRENT_TRANSACTIONS: the previous transaction is being aborted or completed, and the producer
                 must retry.
         """
-        if not 0 < timeout_ms <= self._state.options.number("transaction.max.timeout.ms"):
-            raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, detail=f"{timeout_ms} ms")
+        limit = self._state.options.number("transaction.max.timeout.ms")
+        if not 0 < timeout_ms <= limit:
+            raise BrokerError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                detail=f"a transaction timeout of {timeout_ms} ms, transaction.max.timeout.ms is {limit}",
+            )
         new_id = self._state.new_producer_id
         transaction = self._transactions.get(transactional_id) or TransactionMetadata(
             transactional_id, new_id(), timeout_ms
@@ -242,7 +246,7 @@ class TransactionCoordinator:
                 raise BrokerError(code, detail=f"{where[0]}-{where[1]} was not added to the transaction")
         except BrokerError as error:
             # PRODUCER_FENCED is fatal for a producer. In a Produce response it may come from stale coordinator state,
-            # so Kafka returns INVALID_PRODUCER_EPOCH, after which the producer asks the coordinator again.
+            # so Kafka returns INVALID_PRODUCER_EPOCH, after which the producer sends InitProducerId.
             if error.code is ErrorCode.PRODUCER_FENCED:
                 raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, detail=error.detail) from None
             raise
