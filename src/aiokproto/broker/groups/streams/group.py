@@ -87,8 +87,10 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         member = self._get_or_add_member(heartbeat)
         before = member.assigned.keys()
         self._advance(member, heartbeat, now)
+        # There is no record of it: a new coordinator starts without the request.
         if heartbeat.shutdown:
             self.shutdown_requested_by = member.member_id
+        # A member that joins again may have lost its state, so that it gets its assignment even if that is the same.
         changed = heartbeat.joins or member.assigned.keys() != before
         if changed and member.endpoint is not None:
             self.endpoint_epoch += 1
