@@ -325,13 +325,13 @@ class Cluster:
         return node.node_id
 
     async def remove_broker(self, broker_id: int) -> None:
-        """Remove a node for good, running or stopped. Its replicas move to other nodes.
+        """Remove a node, running or stopped. Its replicas move to other nodes.
 
         Raises:
             ValueError: The node is unknown, or the only one.
         """
         if broker_id not in self._nodes or len(self._nodes) == 1:
-            raise ValueError(f"broker {broker_id} cannot be removed from brokers {self.broker_ids}")
+            raise ValueError(f"broker {broker_id} is unknown, or the only one; brokers: {self.broker_ids}")
         if broker_id in self._servers:
             await self.stop_broker(broker_id)
         self._running.state.remove_node(broker_id)

@@ -30,10 +30,9 @@ class NodeOptions(ConfigOverrides):
         """
         fixed = [name for name in own if name in BROKER and name not in self.TABLE]
         if fixed:
-            whose = "a broker" if type(self) is NodeOptions and fixed[0] in ClusterOptions.TABLE else "brokers"
-            raise BrokerError(
-                ErrorCode.INVALID_REQUEST, detail=f"cannot be changed for {whose} that run: {', '.join(fixed)}"
-            )
+            for_all = type(self) is NodeOptions and fixed[0] in ClusterOptions.TABLE
+            text = "can be changed for all brokers only, not for one" if for_all else "cannot be changed at run time"
+            raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{', '.join(fixed)} {text}")
         super().__init__(own, broker)
 
 

@@ -55,7 +55,9 @@ class Network:
     def slow(self, node: int | None, latency: float, bytes_per_second: float | None) -> AbstractContextManager[None]:
         """Add latency, or limit the bandwidth, until the end of the context."""
         if latency < 0 or (bytes_per_second is not None and bytes_per_second <= 0):
-            raise ValueError(f"latency={latency} and bytes_per_second={bytes_per_second} must be positive")
+            raise ValueError(
+                f"latency={latency} must not be negative, and bytes_per_second={bytes_per_second} must be positive"
+            )
         link = _Slow(node, latency, bytes_per_second)
         self._slow = (*self._slow, link)
         return _Until(lambda: self._remove_link(link))

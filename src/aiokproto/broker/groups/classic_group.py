@@ -134,6 +134,7 @@ class ClassicGroup:
             return
         member = self.members[identity.member_id]
         self._pending_sync_members.discard(identity.member_id)
+        # A SyncGroup that waits here already is an earlier attempt: its client has disconnected and sent it again.
         self._complete_sync_request(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_waiter = waiter
         member.session_deadline = None
@@ -148,12 +149,13 @@ class ClassicGroup:
                 self._complete_sync_request(each, self._sync_result(each), now)
 
     def heartbeat(self, identity: Identity, now: float) -> ErrorCode:
-        """Apply a Heartbeat. REBALANCE_IN_PROGRESS asks the member to send JoinGroup again."""
+        """Apply a Heartbeat. REBALANCE_IN_PROGRESS: the member has to send JoinGroup again."""
         error = self._check_member(identity)
         if error:
             return error
         if self.members[identity.member_id].session_deadline is not None:
             self.members[identity.member_id].renew_session(now)
+        # Not in CompletingRebalance: the member has joined this generation, and needs the leader's assignment only.
         return (
             ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicGroupState.PREPARING_REBALANCE else ErrorCode.NONE
         )
@@ -164,6 +166,7 @@ class ClassicGroup:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not member_id and instance_id is not None:
             member_id = self._static_members.get(instance_id, "")
+        # A client that got its id and leaves before it joins: the rebalance must not wait for its session timeout.
         if member_id in self._pending_join_members:
             del self._pending_join_members[member_id]
             self._try_complete_join(now)
@@ -186,6 +189,8 @@ class ClassicGroup:
         member = self.members[identity.member_id]
         if member.session_deadline is not None:
             member.renew_session(now)
+        # In PreparingRebalance members commit what they have processed before they revoke partitions and join. In
+        # CompletingRebalance they have joined, and another member may already own the partition.
         return (
             ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicGroupState.COMPLETING_REBALANCE else ErrorCode.NONE
         )
@@ -214,6 +219,8 @@ class ClassicGroup:
             self._join_timeout_elapsed(now)
         if self._sync_deadline is not None and self._sync_deadline <= now:
             self._sync_deadline = None
+            # A member that sends heartbeats and no SyncGroup would otherwise never be removed; if it is the leader, the
+            # group would stay in CompletingRebalance.
             for member in [self.members[member_id] for member_id in self._pending_sync_members]:
                 if member.member_id in self.members:
                     self._remove_member(member, now)
@@ -290,14 +297,15 @@ class ClassicGroup:
         unchanged = member.protocols == request.protocols
         answered = unchanged and (
             # In CompletingRebalance the response to its JoinGroup may have been lost. In Stable, a follower that joins
-            # unchanged gets the current generation; the leader's JoinGroup asks for a rebalance, since it may have
-            # seen a change of topics.
+            # unchanged gets the current generation; the leader's JoinGroup starts a rebalance: only the leader watches
+            # the subscribed topics, and joins again when one of them changes.
             self.state is ClassicGroupState.COMPLETING_REBALANCE
             or (self.state is ClassicGroupState.STABLE and member.member_id != self.leader)
         )
         if answered:
             member.renew_session(now)
             return self._join_result(member)
+        # Also in PreparingRebalance, where this is the JoinGroup that the barrier waits for.
         member.rejoin(request)
         self._set_join_waiter(member, waiter)
         self._prepare_rebalance(now)
@@ -331,7 +339,7 @@ class ClassicGroup:
                 return self._join_result(member)
             if request.supports_skipping_assignment:
                 return self._join_result(member)._replace(skip_assignment=True)
-            # A client without KIP-814 must not learn that it is the leader: it would compute and send an assignment
+            # A client without KIP-814 gets another leader's id: as the leader it would compute and send an assignment
             # for a generation that has one.
             return self._join_result(member)._replace(leader=previous, members=())
         self._set_join_waiter(member, waiter)
@@ -393,8 +401,11 @@ class ClassicGroup:
         if self.state is not ClassicGroupState.PREPARING_REBALANCE or self._join_deadline is None:
             return
         if self._initial_delay_left is not None:
+            # The initial delay always passes in full: all known members have joined from the first moment on.
             if self._join_deadline <= now:
                 self._join_timeout_elapsed(now)
+        # A client that got its id joins with it at once (KIP-394). Without it, its JoinGroup would cause the next
+        # rebalance.
         elif not self._pending_join_members and all(member.join_waiter is not None for member in self.members.values()):
             self._complete_join(now)
 
@@ -410,6 +421,8 @@ class ClassicGroup:
     def _complete_join(self, now: float) -> None:
         self._initial_delay_left = None
         for member in list(self.members.values()):
+            # A static member keeps its place until its session expires, so that it can restart without a rebalance
+            # (KIP-345).
             if member.join_waiter is None and member.instance_id is None:
                 self._forget_member(member)
         if self.members and not self._elect_leader():
@@ -429,7 +442,7 @@ class ClassicGroup:
             self._complete_join_request(member, self._join_result(member), now)
 
     def _elect_leader(self) -> bool:
-        """Keep the leader if it has joined, else elect the first member that has. False if none has joined."""
+        """Keep the leader if it has joined, else elect the first member that has. Return False if none has joined."""
         joined = [member.member_id for member in self.members.values() if member.join_waiter is not None]
         if joined and self.leader not in joined:
             self.leader = joined[0]
@@ -516,7 +529,10 @@ class ClassicGroup:
         return ErrorCode.NONE if identity.member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def _has_common_protocol(self, request: JoinRequest) -> bool:
-        """Whether all members would still support one protocol in common with this one."""
+        """Return whether this member and all others support one protocol in common.
+
+        A member without one is rejected: the group could not select a protocol for the next generation.
+        """
         names = {name for name, _ in request.protocols}
         if not names or not request.protocol_type:
             return False

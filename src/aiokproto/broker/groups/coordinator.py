@@ -1,8 +1,8 @@
 """The group coordinator: what each request does to groups and their committed offsets.
 
 :class:`~aiokproto.broker.groups.store.GroupStore` holds the groups and writes their records. The coordinator finds or
-creates the group that a request names, converts it between the classic and the consumer protocol where the request and
-``group.consumer.migration.policy`` call for it, applies the request, and calls ``_finish_operation``.
+creates the group that a request names, converts it between the classic and the consumer protocol where the request
+requires it and ``group.consumer.migration.policy`` allows it, applies the request, and calls ``_finish_operation``.
 
 A request for a group of another type fails as in Kafka: JoinGroup and SyncGroup with INCONSISTENT_GROUP_PROTOCOL,
 Heartbeat and LeaveGroup with UNKNOWN_MEMBER_ID, the requests of the newer protocols with GROUP_ID_NOT_FOUND.
@@ -49,6 +49,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         """
         entry = self._entries.get(group_id)
         if entry is None:
+            # The member is of a group that was deleted, or expired: the client joins again without an id.
             if request.member_id:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             entry = self._create(group_id)
@@ -57,6 +58,8 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         if isinstance(entry.group, ConsumerGroup) and entry.group.members:
             result = classic_protocol.join(entry.group, request, self._now())
             self._finish_operation(entry)
+            # A static member that restarts with the classic protocol may replace the last member of the consumer
+            # protocol. It gets that member's assignment, so that there is nothing to rebalance.
             self._downgrade(entry, rebalance=False)
             return result
         group = self._convert_to_classic(entry)
@@ -92,7 +95,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return await waiter
 
     def heartbeat(self, group_id: str, identity: Identity) -> ErrorCode:
-        """Apply a Heartbeat. REBALANCE_IN_PROGRESS asks the member to send JoinGroup again."""
+        """Apply a Heartbeat. REBALANCE_IN_PROGRESS: the member has to send JoinGroup again."""
         entry = self._entries.get(group_id)
         if entry is None or isinstance(entry.group, (ShareGroup, StreamsGroup)):
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -190,7 +193,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         return self._migration_allowed("upgrade") and group.protocol_type == CONSUMER and len(group.members) <= limit
 
     def _downgrade(self, entry: Entry, rebalance: bool) -> None:
-        """Convert a consumer group to a classic group if all its members speak the classic protocol.
+        """Convert a consumer group to a classic group if all its members use the classic protocol.
 
         With ``rebalance``, its members have to join again, since a member left and its partitions have to be assigned.
         """
@@ -237,6 +240,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
         entry = self._entries.get(group_id)
         if entry is None:
             if identity.generation >= 0:
+                # Clients before KIP-848 handle no GROUP_ID_NOT_FOUND in OffsetCommit.
                 old = version < _MODERN_COMMIT
                 return ErrorCode.ILLEGAL_GENERATION if old else ErrorCode.GROUP_ID_NOT_FOUND
             entry = self._create(group_id)
@@ -311,6 +315,7 @@ class GroupCoordinator(ShareGroupCoordinator, StreamsGroupCoordinator):
 
     def transaction_ended(self, partition: Partition, producer_id: int, committed: bool) -> None:
         """Apply a transaction marker written to a partition of the offsets topic, to the offsets pending in it."""
+        # Nothing to write: the offsets are in the log since commit_pending, and the marker makes them valid.
         for group_id, offsets in self.pending.end(partition.index, producer_id).items():
             if committed:
                 entry = self._entries.get(group_id) or self._create(group_id)

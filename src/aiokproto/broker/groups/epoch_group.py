@@ -107,17 +107,17 @@ class EpochGroup(ABC, Generic[M, P]):
 
     @abstractmethod
     def _is_free(self, wanted: P, member: M) -> bool:
-        """Whether a partition or task can be assigned to a member, since no other member owns it."""
+        """Return whether a partition or task can be assigned to a member, since no other member owns it."""
 
     def _refresh_topics(self) -> None:
         """Resolve the topics that the members need, after members changed."""
 
     def _is_replaceable(self, member: M) -> bool:
-        """Whether a new member with the same instance id can take the member's place."""
+        """Return whether a new member with the same instance id can replace the member."""
         return member.epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH
 
     def _rebalance_timeout_applies(self, member: M) -> bool:
-        """Whether the member is removed if it does not revoke within its rebalance timeout."""
+        """Return whether the member is removed if it does not revoke within its rebalance timeout."""
         return member.state is MemberState.UNREVOKED_PARTITIONS
 
     def _register_owned(self, member: M) -> None:
@@ -228,8 +228,8 @@ class EpochGroup(ABC, Generic[M, P]):
         if known is None or known.member_id == heartbeat.member_id:
             # A known member that joins again keeps its assignment: it may not have received the response.
             return self.members.get(heartbeat.member_id) or self.add(heartbeat.member_id)
-        # A static member that restarted (KIP-345). The member from before must have left with epoch -2; while it is
-        # alive, two processes have the same instance id, and the second is refused.
+        # A static member that restarted (KIP-345). The member from before must have left with epoch -2. If it has not,
+        # two processes have the same instance id, and the second is rejected.
         if not self._is_replaceable(known):
             raise BrokerError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -237,7 +237,8 @@ class EpochGroup(ABC, Generic[M, P]):
             )
         if heartbeat.member_id in self.members:
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, detail=f"member {heartbeat.member_id!r} cannot take over from another one"
+                ErrorCode.INVALID_REQUEST,
+                detail=f"member {heartbeat.member_id!r} is in the group, and cannot replace member {known.member_id!r}",
             )
         return self.replace(known, heartbeat.member_id)
 
@@ -260,6 +261,7 @@ class EpochGroup(ABC, Generic[M, P]):
         """Remove a member. The next heartbeat of any member computes the new target assignment."""
         self._unregister(member)
         del self.targets[member.member_id]
+        # The assignor runs with the next heartbeat only, so that members which leave together cost one assignment.
         self.epoch += 1
         self._refresh_topics()
         if not self.members:
@@ -312,7 +314,8 @@ class EpochGroup(ABC, Generic[M, P]):
 def _check_epoch(member: ReconciledMember[P], heartbeat: Heartbeat[P]) -> None:
     if heartbeat.epoch == member.epoch:
         return
-    # The response with the new epoch may have been lost. The member can go on if it owns nothing beyond its assignment.
+    # The response with the new epoch may have been lost. The member is not fenced if it owns nothing beyond its
+    # assignment: another member may own the rest by now.
     missed = (
         heartbeat.epoch == member.previous_epoch
         and heartbeat.owned is not None

@@ -11,8 +11,8 @@ Each member is reconciled on its own, one step at each of its heartbeats::
    by a later heartbeat, when that member has released it.
 
 States that are not needed are skipped: a member that has nothing to revoke enters the new epoch at once. A partition or
-task therefore never has two owners. A heartbeat that does not say what the member owns (``owned`` is None) proves
-nothing, and does not end the first step.
+task therefore never has two owners. A heartbeat that does not report what the member owns (``owned`` is None) does not
+end the first step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 JOIN_GROUP_MEMBER_EPOCH = 0
 """Epoch by which a member joins."""
 LEAVE_GROUP_MEMBER_EPOCH = -1
-"""Epoch by which a member leaves for good."""
+"""Epoch by which a member leaves."""
 
 
 class MemberState(IntEnum):
@@ -69,7 +69,7 @@ class ReconciledMember(Generic[P]):
     rebalance_deadline: float | None = field(default=None, kw_only=True)
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether the reconciliation with the target of this epoch is complete."""
+        """Return whether the reconciliation with the target of this epoch is complete."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def reconcile(
@@ -104,6 +104,7 @@ class ReconciledMember(Generic[P]):
     ) -> None:
         retained = {each: since for each, since in self.assigned.items() if each in target}
         to_revoke = {each: since for each, since in self.assigned.items() if each not in target}
+        # A member that reports that it owns none of it, as one that joins does, has nothing to revoke.
         if to_revoke and _owns_any(owned, to_revoke):
             self.assigned, self.pending_revocation = retained, to_revoke
             self.state = MemberState.UNREVOKED_PARTITIONS
@@ -122,5 +123,5 @@ class ReconciledMember(Generic[P]):
 
 
 def _owns_any(owned: frozenset[P] | None, revoked: dict[P, int]) -> bool:
-    """Whether a member can still own some of these: it reports so, or reports nothing."""
+    """Return whether a member can still own some of these: it reports so, or reports nothing."""
     return owned is None or any(each in owned for each in revoked)

@@ -85,7 +85,7 @@ class _GroupWaiter(NamedTuple):
 
 
 class ClusterTopics:
-    """The cluster's topics: what groups need to know of them."""
+    """The cluster's topics, as groups look them up."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -140,7 +140,7 @@ class GroupStore:
         for waiting in self._waiters:
             if not waiting.waiter.done():
                 waiting.waiter.set_exception(
-                    RuntimeError(f"the cluster was closed; group {waiting.group_id!r} is gone")
+                    RuntimeError(f"group {waiting.group_id!r}: the cluster was closed while waiting for it")
                 )
 
     def resume_loading(self) -> None:

@@ -36,7 +36,7 @@ class StreamsGroupCoordinator(GroupStore):
             self._finish_operation(entry)
 
     def streams_leave(self, group_id: str, member_id: str, instance_id: str | None, epoch: int) -> None:
-        """Apply a StreamsGroupHeartbeat of a member that leaves: for good (-1), or as a static member (-2).
+        """Apply a StreamsGroupHeartbeat of a member that leaves: permanently (-1), or as a static member (-2).
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.

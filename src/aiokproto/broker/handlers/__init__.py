@@ -5,9 +5,9 @@ operations that it requires in ``broker/security/required_operations.py``; an AP
 cluster. To add a version: raise it in ``_VERSIONS``, after checking what the version changes. ApiVersions lists exactly
 what ``_VERSIONS`` has.
 
-How a request gets here. The dispatcher decodes the header, refuses versions that are not served, decodes the body,
-lets the rules of the API take away what the client is not permitted to do, and calls ``handle(request, context)``. It
-then adds the results of what was taken away, the throttle time, and encodes the response. The requests of a
+How a request gets here. The dispatcher decodes the header, rejects versions that are not served, decodes the body,
+removes the parts that the client is not authorized for, and calls ``handle(request, context)``. It then merges the
+errors of the removed parts into the response, sets the throttle time, and encodes the response. The requests of a
 connection are handled one after the other; those of different connections interleave wherever a handler awaits.
 
 - **Context.** :mod:`~aiokproto.broker.request_context` has the cluster's state, the coordinators, the node that
@@ -18,9 +18,9 @@ connection are handled one after the other; those of different connections inter
   that the version of the *request* lacks has its default. A field that the version of the *response* lacks must have
   its default too, unless it is declared ignorable: encoding fails otherwise. Topics that come by name or by id,
   depending on the version, are resolved with ``context.topic_name``.
-- **Permissions.** The rules cover what a request names. What a handler finds out itself, the topics of an assignment
-  for example, it checks with ``context.require`` (raises) or ``context.may``. Without an authorizer both always
-  permit.
+- **Authorization.** The dispatcher covers what a request names. What a handler looks up itself, the topics of an
+  assignment for example, it checks with ``context.authorize`` (raises) or ``context.is_authorized``. Without an
+  authorizer every client is authorized.
 - **Errors.** An error of one topic, partition or group goes into its own part of the response, and must not fail the
   others: catch ``BrokerError`` around each. A ``BrokerError`` that leaves ``handle`` refuses the whole request: the
   dispatcher puts its code in every place that the response has for one (``codec.refusal``). Any other exception is a
@@ -28,12 +28,12 @@ connection are handled one after the other; those of different connections inter
 - **No response.** Only Produce with acks=0 returns None. It raises ``CloseConnection`` when appending failed, since
   closing the connection is the only way to report it. Everything else returns a response, also to an empty request.
 - **Throttling.** Handlers leave ``throttle_time_ms`` at 0: the dispatcher sets it from the client's quotas. APIs that
-  create or delete partitions count them with ``context.mutations.take`` before they do so, and set
-  ``mutations.strict`` from the version on in which the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599). Fetches
+  create or delete partitions count them with ``context.mutation_quota.record`` before they do so, and set
+  ``mutation_quota.strict`` from the version on in which the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599). Fetches
   respect ``context.fetch_limit()``.
 - **The event loop.** A handler awaits nothing between checking and changing state, so that no other request comes
-  between. One that works on many bytes yields with :mod:`~aiokproto.broker.turns`; one that waits for records uses
-  :mod:`~aiokproto.broker.fetch.long_poll` and afterwards looks up everything again, since topics, leaders and
+  between. One that works on many bytes yields with :mod:`~aiokproto.broker.yield_budget`; one that waits for records
+  uses :mod:`~aiokproto.broker.fetch.long_poll` and afterwards looks up everything again, since topics, leaders and
   sessions can have changed. A handler is cancelled when its node stops; a client that disconnects does not cancel it.
 
 A handler module is imported when its first request arrives: most brokers serve only a few APIs, and start faster so.

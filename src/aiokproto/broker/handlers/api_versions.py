@@ -1,7 +1,7 @@
 """ApiVersions: the APIs and versions that this node serves, and the cluster's features (KIP-511, KIP-584).
 
-v5 (KIP-1242): REBOOTSTRAP_REQUIRED if the client expects another cluster or node. A request in a version that is not
-served is answered by the dispatcher, in version 0.
+v5 (KIP-1242): REBOOTSTRAP_REQUIRED if the client expects another cluster or node. The dispatcher responds to a version
+that is not served, in version 0.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ async def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
 
 
 def describe(served: Mapping[int, Versions], version: int = 0) -> ApiVersionsResponse:
-    """The response that lists ``served``."""
-    # Clients of before v4 cannot read that a feature has a level 0.
+    """Return the response that lists ``served``."""
+    # Kafka's clients that send older versions fail on a response in which a feature has the minimum level 0.
     least = 0 if version >= 4 else 1
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,

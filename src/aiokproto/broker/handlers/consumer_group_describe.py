@@ -74,7 +74,7 @@ def _assignment(places: Iterable[TopicIdPartition], context: RequestContext) -> 
     """Return an assignment without deleted topics.
 
     Raises:
-        BrokerError: The client is not permitted to describe one of the topics. It then learns nothing of the group.
+        BrokerError: The client is not authorized to describe one of the topics. The response then has only the error.
     """
     assignment = Assignment(topic_partitions=[])
     for topic_id, indexes in by_topic(places).items():

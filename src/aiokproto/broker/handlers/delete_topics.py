@@ -32,6 +32,7 @@ def _delete(requested: DeleteTopicState, context: RequestContext) -> DeletableTo
         topic = state.topic_by_id(requested.topic_id) if by_id else state.topics.get(requested.name or "")
         if topic is None:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # Also for errors from here on: a client that sent only one of the two can tell which topic failed.
         response.name, response.topic_id = topic.name, topic.topic_id
         context.mutation_quota.record(len(topic.partitions))
         state.delete_topic(topic)

@@ -136,11 +136,11 @@ def _node_entries(changed: NodeOptions, context: RequestContext) -> list[Describ
     entries = []
     for name in changed.TABLE:
         own = [(name, FROM_NODE, changed.overrides[name])] if name in changed.overrides else []
-        everyones = (
+        cluster_wide = (
             [(name, DYNAMIC_DEFAULT_BROKER_CONFIG, for_all.overrides[name])] if name in for_all.overrides else []
         )
-        if own or everyones:
-            entries.append(_entry(name, changed.TABLE[name].code, [*own, *everyones]))
+        if own or cluster_wide:
+            entries.append(_entry(name, changed.TABLE[name].code, [*own, *cluster_wide]))
     for name, option in BROKER.items():
         sources = [(name, source, as_text(value)) for source, value in context.state.options.sources(name)]
         entries.append(_entry(name, option.code, sources, read_only=name not in ClusterOptions.TABLE))

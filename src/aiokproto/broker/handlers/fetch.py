@@ -51,6 +51,7 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
     timed_out = request.max_wait_ms <= 0
     while True:
+        # Found, not read: while the request waits, it would hold the bytes of records that it then reads again.
         found = _find_records(session, request, context)
         size = sum(span.size for _, _, span in found if span is not None)
         respond_now = not found or any(
@@ -103,6 +104,8 @@ def _find_records(session: FetchSession, request: FetchRequest, context: Request
     """Find the records to return, within the limits. Nothing is read yet."""
     remaining = min(request.max_bytes, context.state.options.number("fetch.max.bytes"), context.fetch_limit())
     found: list[Found] = []
+    # The first batch of the response is returned whole, even beyond all limits, so that a consumer makes progress with
+    # a batch that is larger than its limits (KIP-74).
     at_least_one = True
     for key, wanted in session.partitions.items():
         committed = request.isolation_level == READ_COMMITTED
@@ -132,6 +135,8 @@ def _find_partition_records(
     partition = None
     try:
         name = context.topic_name(key[0], key[1], context.version >= 13)
+        # Here, not in the dispatcher: a Fetch in a session names only partitions that changed, and the permission can
+        # be removed while the session lasts.
         context.authorize(Operation.READ, ResourceType.TOPIC, name)
         partition = context.state.find_partition(name, request_partition.partition)
         led = context.state.led_partition(
@@ -185,8 +190,9 @@ def _drop_later_aborted(response: PartitionData) -> None:
 
 
 def _diverges(partition: Partition, request_partition: FetchPartition, response: PartitionData) -> bool:
-    """Whether the log was truncated since the client read from it; sets ``diverging_epoch`` then (KIP-595)."""
+    """Return whether the log was truncated since the client read from it; sets ``diverging_epoch`` then (KIP-595)."""
     end = partition.log.end_of_epoch(request_partition.last_fetched_epoch)
+    # The log never had this epoch: there is no end to truncate to, and the client resets its offset.
     if end.epoch < 0:
         raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if end.epoch < request_partition.last_fetched_epoch or end.end_offset < request_partition.fetch_offset:

@@ -39,6 +39,7 @@ def _find(key: str, kind: int, context: RequestContext) -> Coordinator:
     resource_type = ResourceType.GROUP if kind == GROUP else ResourceType.TRANSACTIONAL_ID
     if not context.is_authorized(Operation.DESCRIBE, resource_type, key):
         return _failed(key, REFUSALS[resource_type], f"not authorized to describe {key!r}")
+    # The partition, not the group: a coordinator is found for keys that do not exist yet. This creates the topic.
     coordinator = context.groups if kind == GROUP else context.transactions
     return _found(key, coordinator.partition_of(key), context)
 

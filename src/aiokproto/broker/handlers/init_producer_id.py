@@ -31,6 +31,7 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
 
 def _init(request: InitProducerIdRequest, context: RequestContext) -> ProducerIdAndEpoch:
     known = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    # Both or none (KIP-360): an id without its epoch cannot prove that the producer was not fenced.
     if (known.producer_id == NO_PRODUCER_ID) != (known.epoch == NO_EPOCH):
         raise BrokerError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:

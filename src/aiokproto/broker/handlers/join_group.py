@@ -56,6 +56,7 @@ def _parse(request: JoinGroupRequest, context: RequestContext) -> JoinRequest:
         session_timeout=request.session_timeout_ms / 1000,
         rebalance_timeout=max(rebalance_ms, 0) / 1000,
         client_id=context.client_id,
+        # With the slash that Java's InetAddress prints before an address: tools show it, and the group's record has it.
         client_host=f"/{context.client_host}",
         requires_known_member_id=context.version >= 4,
         supports_skipping_assignment=context.version >= 9,

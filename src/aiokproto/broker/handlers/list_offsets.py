@@ -95,4 +95,6 @@ def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Offse
         found = log.offset_of_max_timestamp()
     else:
         found = log.offset_at_time(timestamp) if timestamp >= 0 else None
+    # A record beyond the last stable offset is not visible to a reader of committed records. As in Kafka, the search
+    # itself ignores that offset, so that nothing is found then.
     return found if found is not None and found.offset < end else None

@@ -69,7 +69,7 @@ def _find_or_create(
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.UNKNOWN_TOPIC_ID, name, requested.topic_id)
         if not context.is_authorized(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
-            # The client knows the id already, but must not learn the name.
+            # The client sent the id; the response must not reveal the name.
             name = None if context.version >= 12 else ""
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name, requested.topic_id)
         return _describe(topic, context)

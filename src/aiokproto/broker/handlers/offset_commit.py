@@ -38,6 +38,7 @@ def _check(request: OffsetCommitRequest, context: RequestContext) -> ErrorCode:
         context.groups.check_coordinator(request.group_id, context.node.node_id)
     except BrokerError as error:
         return error.code
+    # In v0 the fields of the member have their defaults: no generation, as a consumer with assigned partitions.
     identity = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     return context.groups.check_commit(request.group_id, identity, context.version, _partition_ids(request, context))
 

@@ -104,8 +104,11 @@ def _append(
     name = context.topic_name(requested.name, requested.topic_id, context.version >= 13)
     partition = context.state.led_partition(name, data.index, context.node.node_id)
     topic = context.state.topics[name]
+    # Kafka makes the same exception: a tool can write to internal topics with the client id of its admin client.
     if topic.internal and context.client_id != "__admin_client":
-        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"{name} is internal")
+        raise BrokerError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, detail=f"topic {name} is internal: clients cannot write to it"
+        )
     if request.acks == -1:
         context.state.check_in_sync(partition)
     now = context.state.clock.wall()
@@ -126,8 +129,12 @@ def _check_transaction(
 ) -> None:
     if not header.attributes & TRANSACTIONAL:
         return
+    # As in Kafka, a missing id is one that the client is not authorized for.
     if transactional_id is None:
-        raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, detail="no transactional id")
+        raise BrokerError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, detail="a transactional batch needs a transactional id"
+        )
+    # The transaction's first batch in this partition was verified, and the log has its state since then.
     if partition.log.producers.in_transaction(header.producer_id, header.producer_epoch):
         return
     producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)

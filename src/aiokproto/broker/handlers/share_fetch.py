@@ -89,7 +89,7 @@ async def handle(request: ShareFetchRequest, context: RequestContext) -> ShareFe
 
 
 def _check_renewal(request: ShareFetchRequest) -> None:
-    """Refuse a request that renews locks and fetches records at once (KIP-1222). Raises :class:`BrokerError`."""
+    """Reject a request that renews locks and fetches records at once (KIP-1222). Raises :class:`BrokerError`."""
     for name in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
         if getattr(request, name):
             raise BrokerError(ErrorCode.INVALID_REQUEST, detail=f"{name} must be 0 in a request that renews locks")
@@ -104,6 +104,7 @@ def _session(session_key: ShareSessionKey, request: ShareFetchRequest, context: 
     else:
         session = context.share_sessions.next_request(session_key, epoch)
     if epoch != FINAL_EPOCH:
+        # In v0 max_bytes 0 marks a partition that is named for its acknowledgements only.
         added = (
             (topic.topic_id, partition.partition_index)
             for topic in request.topics
@@ -146,7 +147,7 @@ async def _fetch(session: ShareSession, request: ShareFetchRequest, context: Req
             timed_out = loop.time() >= deadline
             continue
         timed_out = await wait_for_change([each.partition for each in found if each.partition is not None], deadline)
-        # The session can have been closed or replaced meanwhile; records acquired for it would stay locked.
+        # Another request or a disconnect may have closed the session; records acquired for it would stay locked.
         if not context.share_sessions.is_open(session):
             return []
 

@@ -10,12 +10,12 @@ from aiokproto.broker.share.records import SharePartitionKey
 from aiokproto.errors import BrokerError
 
 
-class _Asked(Protocol):
+class _RequestedPartition(Protocol):
     partition: int
 
 
-A = TypeVar("A", bound=_Asked)
-A_co = TypeVar("A_co", bound=_Asked, covariant=True)
+A = TypeVar("A", bound=_RequestedPartition)
+A_co = TypeVar("A_co", bound=_RequestedPartition, covariant=True)
 R = TypeVar("R")
 
 

@@ -52,6 +52,7 @@ async def handle(request: StreamsGroupHeartbeatRequest, context: RequestContext)
         heartbeat = _parse(request, context)
         _check_topics(heartbeat.topology, context)
         result = context.groups.streams_heartbeat(request.group_id, heartbeat)
+        # After the heartbeat, which found them missing, and here: a group does no I/O and has no client to authorize.
         group = context.groups.streams_group(request.group_id)
         return _heartbeat_response(result, heartbeat, group, _create_topics(group, context))
     except BrokerError as error:

@@ -48,6 +48,7 @@ def _check(request: TxnOffsetCommitRequest, context: RequestContext) -> None:
         context.transactions.verify_or_add_partition(
             request.transactional_id, producer, partition, adds=context.version >= 5, abortable=context.version >= 4
         )
+    # After the transaction: a fenced producer gets the error of its epoch, not one of the group.
     member = Identity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     error = context.groups.check_transactional_commit(request.group_id, member)
     if error:

@@ -35,7 +35,9 @@ def _check(requested: FeatureUpdateKey, context: RequestContext) -> UpdatableFea
     valid = requested.upgrade_type in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)
     try:
         if not valid:
-            raise BrokerError(ErrorCode.INVALID_UPDATE_VERSION, detail=f"upgrade type {requested.upgrade_type}")
+            raise BrokerError(
+                ErrorCode.INVALID_UPDATE_VERSION, detail=f"upgrade type {requested.upgrade_type} is unknown"
+            )
         features.check(context.state.metadata, requested.feature, requested.max_version_level, downgrade=downgrade)
     except BrokerError as error:
         result.error_code, result.error_message = error.code, error.detail

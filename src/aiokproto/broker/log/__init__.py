@@ -8,7 +8,7 @@ The parts, bottom up:
 - ``producer_state`` knows each producer's last batches and open transactions; ``producer_snapshots`` are its files.
 - ``leader_epoch_cache`` maps leader epochs to start offsets; ``partition_metadata`` ties a directory to a topic id.
 - ``log`` joins these: appends, reads, retention, and the swap of compacted segments.
-- ``log_loader`` makes segments and producer state from files, after a clean shutdown or a crash.
+- ``log_loader`` loads segments and producer state from files, after a clean shutdown or a crash.
 - ``cleaner`` (pure) decides what compaction retains, ``rewrite`` (pure) writes such a batch, ``compaction`` runs both
   over segments.
 - ``validation`` and ``conversion`` (pure) check and convert record sets before they are appended, or for old clients.

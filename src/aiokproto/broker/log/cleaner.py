@@ -54,7 +54,7 @@ class OffsetMap:
         return len(self._offsets) <= self._limit
 
     def superseded(self, key: bytes, offset: int) -> bool:
-        """Whether a newer record has the same key."""
+        """Return whether a newer record has the same key."""
         return offset < self._offsets.get(_short(key), -1)
 
 
@@ -124,6 +124,8 @@ def build_offset_map(
             transactions.should_discard(batch)
         elif not transactions.should_discard(batch):
             for offset, key in batch.records(lambda offset, _timestamp, key, _value, _headers: (offset, key)):
+                # The key that exceeds the limit is in the map, although ``latest`` is below its offset. That loses no
+                # record: it supersedes only older ones, and records above ``latest`` are all retained.
                 if key is not None and offset >= start and not offsets.put(key, offset):
                     return False
                 offsets.latest = max(offsets.latest, offset)
@@ -195,6 +197,7 @@ class Cleaner:
         return batch.raw if all(keep) else rewrite(batch, keep)
 
     def _is_retained(self, offset: int, key: bytes | None, expired: bool) -> bool:
+        # The map has no keys beyond it: whether a newer record exists there is unknown until the next run.
         if offset > self._offsets.latest:
             return True
         return key is not None and not expired and not self._offsets.superseded(key, offset)
@@ -210,4 +213,5 @@ class Cleaner:
             return False
         if last.offset is not None:
             return batch.last_offset == last.offset
+        # Without a batch in its epoch, the marker that began the epoch is all that fences a zombie of an older one.
         return batch.is_control and batch.producer_epoch == last.epoch

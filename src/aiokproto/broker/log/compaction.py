@@ -54,6 +54,7 @@ class Compaction:
         log, lag = self._log, self._log.config.min_compaction_lag_ms
         for segment in log.segments[:-1]:
             dirty = segment.next_offset > self._start
+            # Returns instead of skipping: ``cleaned_to`` is one offset, so what is compacted has no holes.
             if segment.next_offset > log.last_stable_offset:
                 return
             if lag and dirty and segment.age_timestamp > self._now - lag:
@@ -86,6 +87,7 @@ class Compaction:
                 complete = complete and build_offset_map(batches, self._start, offsets, transactions)
                 yield
         if complete:
+            # The range can end in a gap that an earlier compaction left.
             offsets.latest = end - 1
         # The second pass begins at the first segment, so it needs all aborted transactions, and their state from the
         # start.

@@ -29,6 +29,8 @@ DELETED_DIRECTORY = "-delete"
 """Suffix of a directory whose log was deleted. Such a directory is removed at the next start if a crash left it."""
 
 _MAX_RELATIVE = (1 << 31) - 1
+"""The greatest offset relative to a segment's base offset: the index files store it as an int32."""
+
 _INDEX_ENTRY = 12
 
 
@@ -124,6 +126,7 @@ class Log:
         """The offset of the oldest open transaction, or the end of the log: ``read_committed`` consumers read up to
         it."""
         unstable = self.producers.first_unstable_offset
+        # DeleteRecords can remove the first records of an open transaction: its start is then before the log's.
         return self.end_offset if unstable is None else max(unstable, self.start_offset)
 
     @property
@@ -187,6 +190,7 @@ class Log:
         # As in Kafka, a segment's age is the span of its records' timestamps: replaying old records rolls segments by
         # their own time, not by the time of the replay. Without timestamps it is the segment's age on this broker.
         age = header.max_timestamp - segment.first_timestamp if segment.first_timestamp >= 0 else now - segment.created
+        # The active segment is never compacted, so max.compaction.lag.ms (KIP-354) limits its age too.
         longest = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
         if (
             segment.size + header.size > config.segment_bytes
@@ -217,6 +221,7 @@ class Log:
         return segment
 
     def _new_jitter(self) -> int:
+        # segment.jitter.ms: partitions that were created together would otherwise all roll in the same moment.
         limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return current().random.randrange(limit) if limit > 0 else 0
 
@@ -243,6 +248,8 @@ class Log:
         until = self.end_offset if until is None else until
         at = bisect_right(self._bases, offset) - 1
         for segment in self.segments[at:]:
+            # The size if compaction removed all records from ``offset`` to the segment's end: the next one is in a
+            # later segment.
             position = segment.position_of(offset)
             end = segment.size if segment.next_offset <= until else segment.position_of(until)
             if position < end:
@@ -311,6 +318,7 @@ class Log:
         """
         if offset > self.end_offset or offset < 0:
             self._check_range(offset)
+        # Not an error, so that DeleteRecords can be retried, and can race with retention.
         if offset <= self.start_offset:
             return
         # The active segment always stays, even if all its records are deleted.
@@ -326,6 +334,8 @@ class Log:
         config = self.config
         excess = self.size - config.retention_bytes if config.retention_bytes >= 0 else -1
         keep_from = self.start_offset
+        # Oldest first, and only up to the first segment to retain: a log has no holes. A segment counts as too much
+        # only if the log has at least retention.bytes without it.
         for segment in self.segments:
             too_old = config.retention_ms >= 0 and segment.age_timestamp < now - config.retention_ms
             too_much = segment.size <= excess

@@ -117,6 +117,8 @@ class ProducerStateManager:
             return None
         # A zombie: another instance with the same id got a newer epoch.
         if header.producer_epoch < producer.epoch:
+            # Not PRODUCER_FENCED, which is fatal: after this error a producer aborts its transaction and goes on with
+            # a new epoch (KIP-588).
             raise BrokerError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 detail=f"producer {header.producer_id} has epoch {producer.epoch}, not {header.producer_epoch}",
@@ -125,7 +127,7 @@ class ProducerStateManager:
             if marker.coordinator_epoch < producer.coordinator_epoch:
                 raise BrokerError(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                    detail=f"coordinator epoch {marker.coordinator_epoch}, known is {producer.coordinator_epoch}",
+                    detail=f"the coordinator epoch is {producer.coordinator_epoch}, not {marker.coordinator_epoch}",
                 )
             return None
         # Offset commits, which the group coordinator appends in a producer's transaction, have no sequence numbers.
@@ -244,6 +246,7 @@ class ProducerStateManager:
 
 def _in_sequence(producer: ProducerStateEntry, header: BatchHeader) -> BatchMetadata | None:
     """Return the batch that is repeated, or None for the next one in sequence."""
+    # A new epoch begins at sequence 0, also if only the marker that began it is in the log.
     if header.producer_epoch > producer.epoch or not producer.batches:
         expected = 0
     else:

@@ -211,6 +211,8 @@ class Segment:
         limit = position + max_bytes
         if limit >= self.size:
             return self.size - position
+        # From the last indexed batch before the limit, instead of header by header from ``position``: a fetch of many
+        # megabytes reads a few headers only.
         end = max(position, self._offsets.boundary_before(limit))
         for start, header in self.headers(end):
             if start + header.size > limit:
@@ -260,6 +262,7 @@ class Segment:
         segment._max_timestamp_offset = base_offset + times.last.relative_offset
         segment._saved = True
         try:
+            # The index is sparse: the batches after its last entry say where the segment ends.
             for _, header in segment.headers(offsets.last_position):
                 segment.next_offset = header.last_offset + 1
         except CorruptRecordError:

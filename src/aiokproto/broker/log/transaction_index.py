@@ -9,6 +9,8 @@ from aiokproto.codec.payloads.transactions import AbortedTxn
 from aiokproto.errors import DecodeError
 
 _VERSION = bytes(2)
+"""Version 0 as int16. It stands before each entry, not once at the beginning of the file."""
+
 _SIZE = len(_VERSION) + 4 * 8
 
 

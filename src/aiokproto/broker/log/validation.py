@@ -65,11 +65,15 @@ def _only_batch(data: Buffer | None) -> RecordBatch:
     if not data:
         raise BrokerError(ErrorCode.INVALID_RECORD, detail="no records")
     if len(data) > MAGIC_AT and data[MAGIC_AT] < 2:
-        raise BrokerError(ErrorCode.INVALID_RECORD, detail=f"message format {data[MAGIC_AT]}, not 2")
+        raise BrokerError(
+            ErrorCode.INVALID_RECORD,
+            detail=f"message format {data[MAGIC_AT]} needs Produce v{NEW_PRODUCE - 1} or older",
+        )
     try:
         batches = list(decode(data))
     except CorruptRecordError as error:
         raise BrokerError(ErrorCode.CORRUPT_MESSAGE, detail=str(error)) from None
+    # Produce allows one batch per partition since v3 (KIP-98); upgrade() has made one of an older message set.
     if len(batches) != 1:
         code = ErrorCode.INVALID_RECORD if batches else ErrorCode.CORRUPT_MESSAGE
         raise BrokerError(code, detail=f"a partition takes exactly one batch in a request, not {len(batches)}")
@@ -85,7 +89,7 @@ def _check_header(batch: RecordBatch) -> None:
     elif batch.count < 1 or batch.last_offset_delta != batch.count - 1:
         wrong = f"{batch.count} records, but the last offset delta is {batch.last_offset_delta}"
     elif batch.is_control:
-        wrong = "control batches are written by brokers alone"
+        wrong = "a client must not write control batches"
     elif batch.is_transactional and batch.producer_id < 0:
         wrong = "a transactional batch has no producer"
     elif batch.producer_id >= 0 and (batch.base_sequence < 0 or batch.producer_epoch < 0):
@@ -112,7 +116,7 @@ def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> No
             batch,
             ErrorCode.INVALID_TIMESTAMP,
             lambda record: record.timestamp > latest,
-            "the timestamp lies too far ahead",
+            "the timestamp is too far in the future (message.timestamp.after.max.ms)",
         )
     before = options.number("message.timestamp.before.max.ms")
     if before <= now:
@@ -120,7 +124,7 @@ def _check_timestamps(batch: RecordBatch, options: TopicOptions, now: int) -> No
             batch,
             ErrorCode.INVALID_TIMESTAMP,
             lambda record: 0 <= record.timestamp < now - before,
-            "the timestamp lies too far back",
+            "the timestamp is too far in the past (message.timestamp.before.max.ms)",
         )
 
 

@@ -15,8 +15,8 @@ stand above it.
 
 **What can never happen.** A leader epoch never decreases or repeats: every change of leader, also to none, increments
 it and is written before the next request is served. A producer id is never assigned twice: ids are reserved in blocks.
-A topic id never names two topics: a topic that is created again gets a new one, unless its directories were put there
-to be served.
+A topic id never names two topics: a topic that is created again gets a new one. It keeps an old one only if its
+directories exist already, copied from another broker.
 
 **At a crash** the file has every change whose response was sent; a half-written last line is dropped. A topic whose
 deletion was interrupted keeps its name but has lost its data, because directories are renamed before the topic is

@@ -231,7 +231,7 @@ class ClusterState:
     def _topic_id_on_disk(self, name: str, partitions: int) -> bytes | None:
         """Return the topic id in existing directories of this name, None without any.
 
-        Directories copied from a real broker keep tsuccessor topic id when the topic is created.
+        Directories that were copied from a real broker keep their topic id when the topic is created.
         """
         directories = [partition_directory(self.root, name, index) for index in range(partitions)]
         found = {topic_id for directory in directories if (topic_id := partition_metadata.read(directory)) is not None}
@@ -291,8 +291,8 @@ class ClusterState:
         if not self.options.value("delete.topic.enable"):
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
         del self.topics[topic.name], self._by_id[topic.topic_id], self._by_metric_name[_metric_name(topic.name)]
-        # Directories go before the metadata entry: if a crash comes in between, a topic that is created again under
-        # this name must not find them.
+        # The directories are removed before the metadata entry: after a crash in between, a topic that is created again
+        # under this name must not find them.
         for partition in topic.partitions:
             partition.log.delete()
         self.metadata.put(_TOPIC, topic.name, None)
@@ -326,7 +326,7 @@ class ClusterState:
     # ---- leaders and replicas
 
     def nodes_up(self, node_ids: Collection[int]) -> None:
-        """Mark nodes as running. Tsuccessor replicas join the ISR at once, and lead partitions that have no leader."""
+        """Mark nodes as running. Their replicas join the ISR at once, and lead partitions that have no leader."""
         for node_id in node_ids:
             self.nodes[node_id].alive = True
         for partition in self.partitions():
@@ -442,11 +442,13 @@ class ClusterState:
 
     def _check_counts(self, partitions: int, replication: int) -> None:
         if not 0 < partitions <= MAX_PARTITIONS:
-            raise BrokerError(ErrorCode.INVALID_PARTITIONS, detail=f"{partitions} partitions")
+            raise BrokerError(
+                ErrorCode.INVALID_PARTITIONS, detail=f"{partitions} partitions are not within 1 to {MAX_PARTITIONS}"
+            )
         if not 0 < replication <= len(self.nodes):
             raise BrokerError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                detail=f"replication factor {replication} with {len(self.nodes)} brokers",
+                detail=f"replication factor {replication} is not within 1 to {len(self.nodes)}, the number of brokers",
             )
 
     def _given_assignment(self, assignment: Mapping[int, Sequence[int]]) -> list[Sequence[int]]:
@@ -463,7 +465,10 @@ class ClusterState:
 
     def _check_replicas(self, nodes: Sequence[int]) -> None:
         if not nodes or len(set(nodes)) != len(nodes) or not set(nodes) <= set(self.nodes):
-            raise BrokerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, detail=f"replicas {list(nodes)}")
+            raise BrokerError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                detail=f"replicas {list(nodes)} are not different brokers out of {list(self.nodes)}",
+            )
 
     def _place_replicas(self, index: int, replication: int) -> list[int]:
         ids = list(self.nodes)

@@ -96,6 +96,6 @@ class MetadataLog:
             raise ConfigurationError(f"data_dir: {self._path} cannot be read: {error}") from None
         self._lines = len(lines) - 1
         if rest:
-            # A crash cut the last line short. Its change was never answered, and the next line must not be appended to
-            # it.
+            # A crash cut the last line short. No response was sent for its change, and the next line must not be
+            # appended to it.
             self._rewrite()

@@ -1,4 +1,4 @@
-"""Whether a text matches a pattern, in time that is linear in both.
+"""Matches a text with a pattern, in time that is at most the product of their sizes.
 
 Theory of operation. The syntax tree is compiled to a nondeterministic automaton (Thompson's construction): states that
 read one character of a set, and states that read nothing. Matching simulates all states at once, so each state is
@@ -71,6 +71,7 @@ class Pattern:
         sides = [*map(_side, text), _Side.EDGE]
         states = self._follow(self._start, "", sides[0])
         for char, after in zip(text, sides[1:], strict=True):
+            # No state is left: no continuation of the text can match.
             if not states:
                 return False
             states = self._follow(states, char, after)
@@ -92,7 +93,7 @@ class Pattern:
     def _read(self, states: _States, char: str) -> _States:
         if not char:
             return states
-        # Repeated parts share their set, so the result per set is computed once.
+        # Repeated parts share their set: (\pL{1000}) would otherwise look up one character's category 1000 times.
         holds: dict[int, bool] = {}
         found: set[int] = set()
         for number in states:
@@ -162,6 +163,7 @@ class _Builder:
 
     def _repeat(self, node: Repeat, then: int) -> int:
         if node.most is None:
+            # The part leads back to the loop, which therefore gets its number before its exits are known.
             loop = self._add(_State(None, None, ()))
             self.states[loop] = _State(None, None, (self.build(node.part, loop), then))
             begin = loop

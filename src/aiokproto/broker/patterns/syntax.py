@@ -280,6 +280,7 @@ class _Parser:
     def _class(self) -> Charset:
         negated = self._take("^")
         items: list[Span | Category | Charset] = []
+        # A ] at the beginning is a character of the class: an empty class does not exist.
         first = True
         while first or not self._take("]"):
             first = False
@@ -307,6 +308,7 @@ class _Parser:
 
     def _span(self) -> Span:
         first = last = self._class_char()
+        # A hyphen at the end of the class is a character.
         if self._sees("-") and not self._sees("-]"):
             self._at += 1
             last = self._class_char()

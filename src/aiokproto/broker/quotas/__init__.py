@@ -4,7 +4,7 @@
   per cluster; AlterClientQuotas is its only writer, through ``SecurityState``, which persists it.
 - :mod:`meters` measures: a rate over sliding windows, and a token bucket for mutations.
 - :mod:`client_quota_manager` has one node's meters and computes throttle times. They are in memory: a restarted node
-  has seen nothing.
+  starts without recorded usage.
 - :mod:`request_quotas` records a served request and puts the throttle time into the response.
 
 The response is sent at once, and the broker then stops reading from the connection for the throttle time (KIP-219).

@@ -2,7 +2,7 @@
 
 Clients that share a quota share one meter: the key of a meter is the user and the client id that the applicable quota
 names (Kafka's ``ClientQuotaManager`` builds its sensor names the same way). Meters are per node, as in Kafka: a client
-that talks to three brokers gets its byte rate from each of them.
+of three brokers gets its byte rate from each of them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ControllerMutationQuota:
 
     Attributes:
         strict: Whether mutations beyond the quota fail with THROTTLING_QUOTA_EXCEEDED. False for request versions that
-            do not know this code: they are carried out, and the client is throttled.
+            do not know this code: they are applied, and the client is throttled.
     """
 
     def __init__(self, bucket: TokenBucket | None, limit: float, now: float) -> None:

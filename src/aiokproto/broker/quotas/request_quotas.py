@@ -79,8 +79,8 @@ def record_and_throttle(
         now: The time (s).
 
     Returns:
-        The response to send, and the seconds to throttle the client. The response carries the throttle time; a
-        throttled Fetch is answered without records.
+        The response to send, and the seconds to throttle the client. The response carries the throttle time; that to a
+        throttled Fetch has no records.
     """
     throttle = max(
         quotas.record("request_percentage", user, client_id, busy * 100, now), mutation_quota.throttle_seconds

@@ -11,8 +11,8 @@
 - ``session`` is what a node knows of one connection; ``security_state`` is what all nodes share.
 
 **Who writes what.** ``SecurityState`` is the only writer of ACLs, credentials, tokens and quotas. Each change rewrites
-``security.json`` before the request is answered: to a temporary file that replaces the old one, so that a crash leaves
-either of the two, never a half. Passwords given in code are never written.
+``security.json`` before the response is sent: to a temporary file that replaces the old one, so that a crash leaves
+either of the two, never a part. Passwords given in code are never written.
 
 **What can never happen.** A handler never sees the part of a request that its client has no permission for, except for
 the APIs that the table leaves to their handlers, because Kafka's response to them has more than an error. A connection

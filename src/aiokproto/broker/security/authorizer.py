@@ -77,6 +77,7 @@ class Authorizer:
 
         The resource need not exist: an ALLOW entry suffices, unless a DENY entry covers all resources that it matches.
         """
+        # The name that Kafka's Authorizer uses here. It stands for a resource without entries of its own.
         if self.is_authorized(principal, host, operation, resource_type, "hardcode"):
             return True
         found = [
@@ -97,6 +98,7 @@ class Authorizer:
         yield from by_name.get((resource_type, PatternType.LITERAL, name), ())
         if name != WILDCARD:
             yield from by_name.get((resource_type, PatternType.LITERAL, WILDCARD), ())
+        # One lookup for each prefix: at most 249 for a topic, however many entries there are.
         for length in range(1, len(name) + 1):
             yield from by_name.get((resource_type, PatternType.PREFIXED, name[:length]), ())
 

@@ -117,6 +117,7 @@ class SaslAuthenticator:
         enabled = list(self._mechanisms)
         mechanism = request.mechanism
         if self.complete:
+            # As in Kafka, re-authentication needs a session that expires, and begins at most once per second (KIP-368).
             now = self._clock.time()
             soon = self._reauthenticated_at is not None and now - self._reauthenticated_at < _MIN_REAUTH_SECONDS
             if self._ends is None or soon:
@@ -125,6 +126,7 @@ class SaslAuthenticator:
         if mechanism not in self._mechanisms:
             self._fail(f"SASL mechanism {mechanism!r} is not enabled")
             return SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
+        # Fails with the first token, as in Kafka: only SaslAuthenticate can return a message for the user.
         if self.principal is not None and mechanism != self._mechanism:
             self._changed_mechanism = mechanism
         self._mechanism = mechanism

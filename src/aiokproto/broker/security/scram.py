@@ -109,7 +109,7 @@ class ScramSaslServer:
         self._new_nonce = nonce
         self._header = ""
         self._nonce = ""
-        self._said = ""
+        self._auth_message = ""
         self._account: Account | None = None
 
     def step(self, token: bytes) -> bytes:
@@ -128,7 +128,7 @@ class ScramSaslServer:
         self._header = message["header"]
         self._nonce = message["nonce"] + self._new_nonce()
         answer = f"r={self._nonce},s={_to_base64(found.salt)},i={found.iterations}"
-        self._said = f"{message['bare']},{answer}"
+        self._auth_message = f"{message['bare']},{answer}"
         return answer
 
     def _account_of(self, name: str, *, by_token: bool) -> Account:
@@ -150,9 +150,9 @@ class ScramSaslServer:
         # channel binding.
         if _from_base64(message["binding"]) != self._header.encode():
             raise AuthenticationFailed
-        said = f"{self._said},{message['bare']}".encode()
+        auth_message = f"{self._auth_message},{message['bare']}".encode()
         digest = self._mechanism.digest
-        signature = hmac.digest(known.stored_key, said, digest)
+        signature = hmac.digest(known.stored_key, auth_message, digest)
         proof = _from_base64(message["proof"])
         client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=False))
         # StoredKey is a hash of ClientKey, so a stolen credential does not allow to make a proof (RFC 5802 §3).
@@ -161,7 +161,7 @@ class ScramSaslServer:
         ):
             raise AuthenticationFailed
         self.authenticated_user = account.authenticated_user
-        return f"v={_to_base64(hmac.digest(known.server_key, said, digest))}"
+        return f"v={_to_base64(hmac.digest(known.server_key, auth_message, digest))}"
 
 
 def _unescape(name: str) -> str:

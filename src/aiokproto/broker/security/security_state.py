@@ -37,7 +37,7 @@ class SecurityState:
         authorizer: Decides authorizations; None if ``authorizer.class.name`` is not set: everything is allowed.
         credentials: The SCRAM credentials.
         tokens: The delegation tokens.
-        limits: The quotas.
+        client_quotas: The quotas.
     """
 
     def __init__(self, root: Path, security: Security, options: BrokerOptions, clock: Clock) -> None:

@@ -37,7 +37,7 @@ class ClientSession:
         """Check that the client can use delegation token APIs (KIP-48).
 
         An anonymous client has no user to create a token for. A client that authenticated with a token must not create
-        others, or a leaked token could be extended for ever.
+        others, or a leaked token could be extended forever.
 
         Raises:
             BrokerError: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.

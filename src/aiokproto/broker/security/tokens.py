@@ -142,7 +142,7 @@ class DelegationTokens:
         return self._set_expiry(token, self._now() + _limited(period_ms, self._renewal))
 
     def expire(self, secret: bytes, period_ms: int, principal: Principal) -> int:
-        """Let a token expire ``period_ms`` from now; below 0 removes it at once.
+        """Set a token's expiry to ``period_ms`` from now; below 0 removes it at once.
 
         Returns:
             The new expiry time.

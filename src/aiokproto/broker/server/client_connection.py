@@ -78,6 +78,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         # The rest of the frame is read directly into its own buffer: see get_buffer().
         large = frame_buffer(size)
         have = self._end - begin
+        # The buffer is empty from here on: what follows in the stream, up to the end of the frame, is part of it.
         large[:have] = memoryview(self._buffer)[begin : self._end]
         self._begin = self._end = 0
         self._rest = large[have:]

@@ -68,7 +68,7 @@ def _has_no_response(request: Request[Any]) -> bool:
 
 
 def _close_if_authentication_failed(connection: ClientSession, frame: bytearray | None = None) -> None:
-    """Close the connection of a client that failed to authenticate, after sending it the response that says so."""
+    """Close the connection of a client that failed to authenticate, after sending it the response with the error."""
     if connection.failure is not None:
         raise CloseConnection(connection.failure, bytes(frame or b""))
 
@@ -184,7 +184,8 @@ class Dispatcher:
             mutation_quota=context.mutation_quota,
             now=self._runtime.clock.time(),
         )
-        # A throttled full Fetch is answered with session id 0: the client never learns of the session that it began.
+        # The response to a throttled full Fetch has session id 0: the client never gets the id of the session that was
+        # created, and would never close it.
         if isinstance(request, FetchRequest) and request.session_epoch <= 0 and sent is not response:
             assert isinstance(response, FetchResponse)
             self._sessions.end(response.session_id)

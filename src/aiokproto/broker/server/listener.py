@@ -73,6 +73,7 @@ class Listener:
             raise CloseConnection(f"{host} opens connections faster than its quota connection_creation_rate permits")
         if self._addresses[host] >= self._per_address:
             raise CloseConnection(f"{host} has {self._per_address} connections, the limit (max.connections.per.ip)")
+        # Counted before it waits for a slot: otherwise one address could fill the queue of waiting connections.
         self._addresses[host] += 1
         try:
             async with self._slots:

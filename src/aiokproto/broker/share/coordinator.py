@@ -284,7 +284,7 @@ def key_of(key: SharePartitionKey) -> str:
 
 
 def is_key(key: str) -> bool:
-    """Whether a string has the form of a share partition's key. The group id can contain colons."""
+    """Return whether a string has the form of a share partition's key. The group id can contain colons."""
     group, _, rest = key.rpartition(":")[0].rpartition(":")
     partition = key.rpartition(":")[2]
     try:

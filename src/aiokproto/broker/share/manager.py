@@ -41,7 +41,7 @@ _CLIENT_ERRORS = {
 }
 """The errors of the persister as clients get them; all others become UNKNOWN_SERVER_ERROR.
 
-Clients do not talk to the share coordinator. Of its errors they get those that make them find the new leader or retry.
+Clients send nothing to the share coordinator. They get those of its errors that make them find the new leader or retry.
 """
 
 _STALE_ERRORS = (
@@ -128,6 +128,8 @@ class SharePartitionManager:
         return cached.share
 
     def _initial_offset(self, group: str, partition: Partition) -> int:
+        # Stored with the first transition, not now. Until then nothing was acknowledged, and a new leader applies
+        # share.auto.offset.reset again.
         reset = self.settings(group).reset
         if reset == "earliest":
             return partition.log.start_offset
@@ -211,7 +213,10 @@ class SharePartitionManager:
             self.remove(group, topic_id, index)
 
     def _release(self, session: ShareSession, node_id: int) -> None:
-        """Release what a member has acquired through a session, on this node: another leader knows of none of it."""
+        """Release what a member has acquired through a session, on this node.
+
+        Partitions that another node leads by now are left out: acquired records are available at a new leader.
+        """
         session_key = session.key
         config = self.settings(session_key.group_id).config
         for partition_id in session.partitions:
@@ -274,7 +279,7 @@ class SharePartitionManager:
             self._persist(group, partition_id, cached, transition)
         except BrokerError as error:
             log.debug("share group %s: expired locks of %s not persisted: %s", group, cached.partition.topic, error)
-            # The lock has expired all the same. Nothing was promised to a member, so that it can be lost in a crash.
+            # The lock ends even if that cannot be persisted: nothing was confirmed to a member that a crash could lose.
             if self._cache.get((group, partition_id)) is cached:
                 self._apply(group, partition_id, cached, transition)
 

@@ -125,7 +125,7 @@ class SharePartition:
         return self._runs
 
     def is_full(self, config: AcquisitionConfig) -> bool:
-        """Whether nothing can be acquired, since the maximum number of records is in flight and none is available."""
+        """Return whether nothing can be acquired: the maximum number of records is in flight and none is available."""
         return self.next_offset == self.end_offset and self._in_flight_count >= config.max_in_flight_records
 
     @property
@@ -149,6 +149,7 @@ class SharePartition:
         for acknowledgement in acknowledgements:
             if acknowledgement.last < self.start_offset:
                 continue
+            # Without runs there is nothing that the member could have acquired: the state is wrong, not the request.
             if self._runs and acknowledgement.last >= self.end_offset:
                 raise BrokerError(
                     ErrorCode.INVALID_REQUEST, detail=f"offset {acknowledgement.last} has not been fetched"
@@ -213,7 +214,7 @@ class SharePartition:
         first, last = batches[0].first, batches[-1].last
         max_acquired = min(request.max_records, config.max_in_flight_records - self._in_flight_count)
         if max_acquired <= 0:
-            # The limit of records in flight is reached. Records in flight that were released can be acquired again.
+            # The limit of records in flight is reached. Records in flight that were released do not count again.
             last = min(last, self.end_offset - 1)
             max_acquired = min(request.max_records, self.end_offset - self.next_offset)
         if max_acquired <= 0:
@@ -233,6 +234,7 @@ class SharePartition:
             runs += new_state
             acquired += [run for run in new_state if run.state is RecordState.ACQUIRED]
             self.end_offset = new_state[-1].last + 1
+        # Archived without being persisted: a new leader reads them again, and finds their transaction aborted again.
         persisted, aborted = split_by_batches(acquired, [batch for batch in batches if batch.aborted])
         self._runs = replace_runs(runs, [run.unlocked(RecordState.ARCHIVED) for run in aborted])
         self._advance_start_offset()
@@ -242,6 +244,8 @@ class SharePartition:
         """Move the start offset to the log's, after retention or DeleteRecords has removed records."""
         if offset <= self.start_offset:
             return
+        # Acquisition locks end with the runs; acknowledge() ignores what members still acknowledge here. Not persisted:
+        # a new leader reads the log start offset from the log.
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)
         self._runs = list(overlapping(self._runs, offset, self.end_offset))

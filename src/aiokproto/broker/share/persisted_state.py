@@ -38,7 +38,7 @@ class PersistedState:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the state is the same as before the newest snapshot: another one would say the same."""
+        """Whether the newest snapshot replaced one with the same state, and no update came after it."""
         return self.snapshot.created != self.snapshot.written and not self.updates
 
     def check_leader_epoch(self, leader_epoch: int) -> None:

@@ -1,8 +1,8 @@
 """Share sessions (KIP-932): the partitions that a member fetches from a node, so that each request names only changes.
 
 A member has one session on each node that it fetches from. A ShareFetch with epoch 0 creates it; each request has the
-next epoch, so that a lost or repeated request is noticed. It ends with a request of epoch -1, or with the connection on
-which it was created; the records that the member has acquired through it are released then.
+next epoch, so that a lost or repeated request is detected. It ends with a request of epoch -1, or with the connection
+on which it was created; the records that the member has acquired through it are released then.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ShareSession:
         self.epoch = INITIAL_EPOCH + 1
         self.connection = connection
         # Whether the next response must include the partition even without records: once after it was added, and once
-        # after an error, so that the member learns that the error is over.
+        # after an error, so that the member sees that the error is over.
         self._partitions: dict[TopicIdPartition, bool] = {}
 
     @property
@@ -60,7 +60,7 @@ class ShareSession:
             self._partitions.pop(partition, None)
 
     def must_include(self, partition: TopicIdPartition, *, changed: bool, failed: bool) -> bool:
-        """Whether the response must include a partition: with news or an error, when it is new, or after an error."""
+        """Return whether the response must include a partition: it changed, failed, is new, or had failed before."""
         due = changed or failed or self._partitions.get(partition, False)
         if partition in self._partitions:
             self._partitions[partition] = failed
@@ -81,6 +81,8 @@ class ShareSessions:
         Raises:
             BrokerError: SHARE_SESSION_LIMIT_REACHED.
         """
+        # Without releasing its records: the member may have restarted, or only lost a response. They stay locked until
+        # their acquisition locks expire, as in Kafka.
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._max_sessions:
             raise BrokerError(
@@ -106,7 +108,7 @@ class ShareSessions:
         return session
 
     def is_open(self, session: ShareSession) -> bool:
-        """Whether a session has not been closed or replaced."""
+        """Return whether a session has not been closed or replaced."""
         return self._sessions.get(session.key) is session
 
     def close(self, session: ShareSession) -> None:
@@ -119,5 +121,5 @@ class ShareSessions:
         return [each for each in self._sessions.values() if each.connection is connection]
 
     def has_group(self, group_id: str) -> bool:
-        """Whether a member of a group has a session on this node."""
+        """Return whether a member of a group has a session on this node."""
         return any(key.group_id == group_id for key in self._sessions)

@@ -21,7 +21,8 @@ log's ``producer_state``, not here.
 **What can never happen.** A decision (``Prepare…``) is never reversed: it is in the log before the first marker is
 written. Two producers never commit under one epoch: InitProducerId and a timeout raise it, and each partition rejects
 lower epochs. From transaction version 2 on each transaction has its own epoch, so that a delayed Produce request of an
-earlier one is rejected too (KIP-890).
+earlier one is rejected too (KIP-890). An id does not expire while its transaction is open: its partitions would never
+get a marker.
 
 **At a crash** of the coordinator, or when its partition moves, the new leader reads the partition and finishes every
 transaction that it finds in a ``Prepare…`` state. Writing a marker twice is harmless: the second one finds no open

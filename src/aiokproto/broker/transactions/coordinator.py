@@ -2,8 +2,8 @@
 
 Every step of a transaction is appended to ``__transaction_state`` before it takes effect. After EndTxn the coordinator
 writes a marker to each partition, and completes the transaction when all of them have it. A partition without a leader
-gets its marker when it has one again; until then the transaction stays in a ``Prepare`` state, and its producer is
-answered CONCURRENT_TRANSACTIONS.
+gets its marker when it has one again; until then the transaction stays in a ``Prepare`` state, and its producer gets
+CONCURRENT_TRANSACTIONS, which it retries.
 """
 
 from __future__ import annotations
@@ -118,11 +118,12 @@ class TransactionCoordinator:
         if topic.name == TRANSACTIONS_TOPIC:
             self.close()
             return
+        # A partition that does not exist needs no marker: this completes transactions that waited for one only.
         for transactional_id in list(self._pending_markers):
             self._write_pending_markers(transactional_id)
 
     def check_enough_replicas(self, transactional_id: str) -> None:
-        """Check ``transaction.state.log.min.isr``: a decision must be replicated before the producer learns of it.
+        """Check ``transaction.state.log.min.isr``: a decision must be replicated before the producer gets its response.
 
         Raises:
             BrokerError: COORDINATOR_NOT_AVAILABLE: too few replicas are in sync.
@@ -161,17 +162,24 @@ class TransactionCoordinator:
                 CONCURRENT_TRANSACTIONS: the previous transaction is being aborted or completed, and the producer
                 must retry.
         """
-        if not 0 < timeout_ms <= self._state.options.number("transaction.max.timeout.ms"):
-            raise BrokerError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, detail=f"{timeout_ms} ms")
+        limit = self._state.options.number("transaction.max.timeout.ms")
+        if not 0 < timeout_ms <= limit:
+            raise BrokerError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                detail=f"a transaction timeout of {timeout_ms} ms, transaction.max.timeout.ms is {limit}",
+            )
         new_id = self._state.new_producer_id
         transaction = self._transactions.get(transactional_id) or TransactionMetadata(
             transactional_id, new_id(), timeout_ms
         )
+        # Before the check of replicas: a fenced producer must not retry, however many replicas there are.
         after = transaction.initialized(timeout_ms, known, new_id, self._state.clock.wall())
         self.check_enough_replicas(transactional_id)
         self._write(after)
         if after.ending:
             self._write_pending_markers(transactional_id)
+            # Even if the abort is complete by now: its epoch fences the previous producer, and is assigned to none. The
+            # retry gets the next one.
             raise BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return after
 
@@ -238,7 +246,7 @@ class TransactionCoordinator:
                 raise BrokerError(code, detail=f"{where[0]}-{where[1]} was not added to the transaction")
         except BrokerError as error:
             # PRODUCER_FENCED is fatal for a producer. In a Produce response it may come from stale coordinator state,
-            # so Kafka returns INVALID_PRODUCER_EPOCH, after which the producer asks the coordinator again.
+            # so Kafka returns INVALID_PRODUCER_EPOCH, after which the producer sends InitProducerId.
             if error.code is ErrorCode.PRODUCER_FENCED:
                 raise BrokerError(ErrorCode.INVALID_PRODUCER_EPOCH, detail=error.detail) from None
             raise
@@ -392,6 +400,7 @@ class TransactionCoordinator:
                 found[transactional_id] = decode_value(transactional_id, value)
         for transaction in found.values():
             self._cache(transaction)
+        # The previous coordinator may have written some of the markers: they are written again to all partitions.
         for transaction in found.values():
             if transaction.ending:
                 self._write_pending_markers(transaction.transactional_id)

@@ -1,8 +1,8 @@
 """The state machine of one transactional id (Kafka's TransactionMetadata). Pure.
 
 A :class:`TransactionMetadata` is immutable. Each step validates the producer and the current status, and returns the
-next value, which takes effect once the coordinator has appended it to the log. So a coordinator that fails between two
-steps is succeeded by one that knows everything that was answered.
+next value, which takes effect once the coordinator has appended it to the log. A new coordinator, which reads that log,
+therefore has every state that a producer got a response about.
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ class TransactionMetadata:
         fresh = replace(
             self, status=TransactionStatus.EMPTY, partitions=frozenset(), timeout_ms=timeout_ms, started=-1, updated=now
         )
+        # The epochs are exhausted: a new producer id. A retry that carries the epoch before does not need another one.
         if self.producer_epoch >= LAST_EPOCH and (known is None or known.epoch == self.producer_epoch):
             last = NO_EPOCH if known is None else self.producer_epoch
             return replace(
@@ -154,6 +155,7 @@ class TransactionMetadata:
             )
         if known is None:
             return replace(fresh, producer_epoch=self.producer_epoch + 1, last_epoch=NO_EPOCH)
+        # NO_EPOCH: the id had expired, so that no other producer can have used it since (KIP-360).
         if known.epoch == self.producer_epoch or self.producer_epoch == NO_EPOCH:
             return replace(fresh, producer_epoch=self.producer_epoch + 1, last_epoch=self.producer_epoch)
         if known.epoch == self.last_epoch:
@@ -237,6 +239,8 @@ class TransactionMetadata:
             BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS or INVALID_TXN_STATE.
         """
         bumps = client_version >= EPOCH_BUMP
+        # Before the ids: a Prepare state has the next epoch already, and the retry of the EndTxn whose response was
+        # lost carries the one before. It must be retried, not fenced.
         if bumps:
             self._check_complete()
         again = self._ended_before(producer, bumps)
@@ -247,6 +251,7 @@ class TransactionMetadata:
         self._check_complete()
         if self.status is TransactionStatus.ONGOING:
             return self._ending_with(commit, bumps, client_version, new_id, now)
+        # A retry must repeat the decision: a commit after an abort is INVALID_TXN_STATE.
         if again and commit == self.commits:
             return self
         if bumps and not again and not commit:
@@ -259,7 +264,7 @@ class TransactionMetadata:
         )
 
     def _ended_before(self, producer: ProducerIdAndEpoch, bumps: bool) -> bool:
-        """Whether this is the retry of an EndTxn request that was carried out, but whose response was lost."""
+        """Return whether this is the retry of an EndTxn request that was applied, but whose response was lost."""
         if self.status not in (TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT):
             return False
         if not bumps:
@@ -288,6 +293,7 @@ class TransactionMetadata:
         """Abort the ongoing transaction with an incremented epoch, which fences its producer: a timeout, or a new
         producer."""
         assert self.status is TransactionStatus.ONGOING
+        # Without a last epoch: the producer that is fenced here must not continue with it as if it retried.
         return replace(
             self,
             status=TransactionStatus.PREPARE_ABORT,
@@ -313,7 +319,7 @@ class TransactionMetadata:
         )
 
     def expired(self, before: int) -> bool:
-        """Whether no transaction is open, and the id was not used since ``before`` (ms)."""
+        """Return whether no transaction is open, and the id was not used since ``before`` (ms)."""
         return self.status is not TransactionStatus.ONGOING and not self.ending and self.updated <= before
 
     def _fenced(self, producer: ProducerIdAndEpoch) -> BrokerError:

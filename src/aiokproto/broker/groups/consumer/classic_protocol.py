@@ -57,6 +57,7 @@ def join(group: ConsumerGroup, request: JoinRequest, now: float) -> JoinResult:
         client_host=request.client_host,
     )
     group.advance(member, heartbeat, now)
+    # Until its SyncGroup, as in Kafka: the member must not keep an assignment that it does not fetch.
     member.rebalance_deadline = now + request.rebalance_timeout
     return JoinResult(ErrorCode.NONE, member_id, member.epoch, CONSUMER, request.protocols[0][0])
 
@@ -70,6 +71,8 @@ def sync(
         name, metadata = classic_metadata.protocols[0]
         if (protocol_type or CONSUMER) != CONSUMER or (protocol or name) != name:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        # A member that has to revoke must first get the smaller assignment by this SyncGroup; then it joins again
+        # anyway.
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             _expect_join(member, now)
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -121,7 +124,7 @@ def to_topic_names(partitions: TopicIdPartitions, topics: Topics) -> set[tuple[s
 
 
 def _has_common_protocol(group: ConsumerGroup, request: JoinRequest) -> bool:
-    """Whether the member supports a protocol that all other classic members support."""
+    """Return whether the member supports a protocol that all other classic members support."""
     names = {name for name, _ in request.protocols}
     sides = [member.classic for member in group.members.values() if member.member_id != request.member_id]
     for classic_metadata in sides:

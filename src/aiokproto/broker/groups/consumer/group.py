@@ -51,7 +51,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self.check_not_full(heartbeat.member_id)
         member = self._get_or_add_member(heartbeat)
         if member.classic is not None:
-            # The client was upgraded and has joined with its old member id: it needs no JoinGroup any more.
+            # The client was upgraded and has joined with its old member id. The rebalance timeout was the one in which
+            # it had to send JoinGroup or SyncGroup.
             member.classic, member.rebalance_deadline = None, None
             self._mark_dirty(member)
         before = member.assigned.keys()
@@ -60,7 +61,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         return HeartbeatResult(member.member_id, member.epoch, frozenset(member.assigned) if changed else None)
 
     def leave(self, member_id: str, instance_id: str | None, epoch: int) -> HeartbeatResult:
-        """Apply a ConsumerGroupHeartbeat of a member that leaves: for good (-1), or as a static member (-2).
+        """Apply a ConsumerGroupHeartbeat of a member that leaves: permanently (-1), or as a static member (-2).
 
         Raises:
             BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -124,11 +125,11 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         return votes.most_common(1)[0][0] if votes else next(iter(ASSIGNORS))
 
     def subscribed(self, topic: str) -> bool:
-        """Whether a member subscribes to a topic."""
+        """Return whether a member subscribes to a topic."""
         return any(topic in self.subscriptions.names_of(member) for member in self.members.values())
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether another member still owns a partition of this member's target."""
+        """Return whether another member still owns a partition of this member's target."""
         missing = self.targets.get(member.member_id, frozenset()) - member.assigned.keys()
         return any(partition in self._owners for partition in missing)
 
@@ -152,6 +153,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         self.subscriptions.update(self.members.values(), self.topics)
 
     def _is_replaceable(self, member: ConsumerMember) -> bool:
+        # A static member of the classic protocol sends no LeaveGroup when it restarts, and so never has epoch -2.
         return member.classic is not None or super()._is_replaceable(member)
 
     def _rebalance_timeout_applies(self, member: ConsumerMember) -> bool:
@@ -174,8 +176,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, TopicIdPartition]):
         if heartbeat.describable is not None:
             self.subscriptions.match(self.members.values(), self.topics, now, heartbeat.describable)
         self._refresh_topics()
-        # The hash detects topics that were created, deleted or extended since the last heartbeat of any member: the
-        # group has no other way to learn of them.
+        # The hash detects topics that were created, deleted or extended since the last heartbeat of any member. Nothing
+        # else notifies the group.
         if subscription_changed or self.subscriptions.hash != self.metadata_hash:
             self.epoch += 1
             self.metadata_hash = self.subscriptions.hash

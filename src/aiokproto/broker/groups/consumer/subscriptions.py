@@ -14,7 +14,7 @@ REFRESH_SECONDS = 600.0
 
 
 class Topics(Protocol):
-    """What a group needs to know of the cluster's topics."""
+    """The cluster's topics, as groups look them up."""
 
     def find(self, name: str) -> tuple[bytes, int] | None:
         """Return a topic's id and number of partitions; None if it does not exist."""
@@ -59,6 +59,7 @@ class Subscriptions:
             describable: Whether the member that sent this heartbeat is permitted to describe a topic. As in Kafka, its
                 permissions decide for all members with the same expression.
         """
+        # Not at each heartbeat: with thousands of topics this takes much longer than the rest of a heartbeat.
         patterns = {member.regex for member in members if member.regex}
         if not patterns:
             return

@@ -90,6 +90,8 @@ class ShareGroup:
     def advance(self, heartbeat: ShareHeartbeat) -> HeartbeatResult:
         """Compute a new target assignment if needed, and return the member's assignment; None if it has it already."""
         member = self.members[heartbeat.member_id]
+        # States were initialized since the last assignment, perhaps by another member's heartbeat, and neither the
+        # subscriptions nor the topics have changed.
         if self.epoch == self.assignment_epoch and self._readable() != frozenset().union(*self.targets.values()):
             self._bump(self.metadata_hash)
         if self.epoch > self.assignment_epoch:
@@ -159,6 +161,8 @@ class ShareGroup:
             )
         if heartbeat.epoch != JOIN_GROUP_MEMBER_EPOCH:
             member = self._find(heartbeat.member_id)
+            # The response with the new epoch may have been lost. Unlike in consumer groups, what the member owns does
+            # not matter: a partition can have several readers.
             if heartbeat.epoch not in (member.epoch, member.previous_epoch):
                 raise BrokerError(
                     ErrorCode.FENCED_MEMBER_EPOCH,

@@ -56,7 +56,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         validated_topology_epoch: The topology epoch as of ``epoch`` if the topology was valid then, else -1.
         last_assignment_configs: The options that the assignor uses, as of ``epoch``.
         endpoint_epoch: Grows when the tasks of a member with an endpoint for interactive queries change.
-        shutdown_requested_by: The member that asked for the application to shut down; None if none did.
+        shutdown_requested_by: The member that requested that the application shut down; None without one.
     """
 
     type: ClassVar = "streams"
@@ -87,8 +87,10 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         member = self._get_or_add_member(heartbeat)
         before = member.assigned.keys()
         self._advance(member, heartbeat, now)
+        # There is no record of it: a new coordinator starts without the request.
         if heartbeat.shutdown:
             self.shutdown_requested_by = member.member_id
+        # A member that joins again may have lost its state, so that it gets its assignment even if that is the same.
         changed = heartbeat.joins or member.assigned.keys() != before
         if changed and member.endpoint is not None:
             self.endpoint_epoch += 1
@@ -135,7 +137,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         return "NotReady" if self.members and not self.configured.ready else super().state
 
     def subscribed(self, topic: str) -> bool:
-        """Whether the group has members and its topology reads a topic."""
+        """Return whether the group has members and its topology reads a topic."""
         read = (name for each in self.topology.subtopologies for name in inputs(each)) if self.topology else ()
         return bool(self.members) and topic in read
 
@@ -168,7 +170,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
         return self.settings.session_timeout
 
     def _is_free(self, wanted: Task, member: StreamsMember) -> bool:
-        """Whether no other member has the task active, and no thread of the same process has it in any role."""
+        """Return whether no other member has the task active, and no thread of the same process has it in any role."""
         return not any(
             task.task_id == wanted.task_id
             and (other.process_id == member.process_id or wanted.role is task.role is TaskRole.ACTIVE)
@@ -205,7 +207,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             )
 
     def _check_owned(self, owned: Tasks | None) -> None:
-        """Refuse tasks that are not in the topology. While topics are missing, the number of tasks is unknown."""
+        """Reject tasks that are not in the topology. While topics are missing, the number of tasks is unknown."""
         for task in owned or ():
             if self.configured.ready and task.partition not in range(self.configured.tasks.get(task.subtopology, 0)):
                 raise BrokerError(
@@ -260,6 +262,7 @@ class StreamsGroup(EpochGroup[StreamsMember, Task]):
             member_id: MemberSpec(member.process_id, self.targets[member_id])
             for member_id, member in self.members.items()
         }
+        # Without tasks while a topic is missing: members revoke them, rather than process an incomplete input.
         tasks = self.configured.tasks if self.configured.ready else {}
         self._set_targets(sticky(specs, tasks, stateful, self.settings.standbys))
 

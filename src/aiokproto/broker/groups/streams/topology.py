@@ -77,7 +77,7 @@ def check(topology: Topology) -> None:
     """Validate a topology by itself, without the cluster's topics.
 
     Raises:
-        BrokerError: STREAMS_INVALID_TOPOLOGY; INVALID_REQUEST for regular expressions, which Kafka refuses too.
+        BrokerError: STREAMS_INVALID_TOPOLOGY; INVALID_REQUEST for regular expressions, which Kafka rejects too.
     """
     seen: set[str] = set()
     for each in topology.subtopologies:
