@@ -331,7 +331,9 @@ class Cluster:
             ValueError: The node is unknown, or the only one.
         """
         if broker_id not in self._nodes or len(self._nodes) == 1:
-            raise ValueError(f"broker {broker_id} is unknown, or the only one; brokers: {self.broker_ids}")
+            raise ValueError(
+                f"broker {broker_id} cannot be removed: it is unknown, or the only one of brokers {self.broker_ids}"
+            )
         if broker_id in self._servers:
             await self.stop_broker(broker_id)
         self._running.state.remove_node(broker_id)

@@ -140,7 +140,9 @@ class GroupStore:
         for waiting in self._waiters:
             if not waiting.waiter.done():
                 waiting.waiter.set_exception(
-                    RuntimeError(f"group {waiting.group_id!r}: the cluster was closed while waiting for it")
+                    RuntimeError(
+                        f"the cluster was closed; group {waiting.group_id!r} has not become what was waited for"
+                    )
                 )
 
     def resume_loading(self) -> None:
