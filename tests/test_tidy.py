@@ -27,6 +27,7 @@ PURE = (
     "types",
     "config",
     "foreign_options",
+    "async_context",
     "failures",
     "codec",
     "records",

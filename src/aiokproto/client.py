@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import BrokerNode, ClusterClient, ClusterSnapshot, TopicInfo
 from aiokproto.codec.registry import api_name
 from aiokproto.codec.schema import Request, Response, Versions
-from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Response)
 
 
-class Client:
+class Client(AsyncContext):
     """Sends any request of the protocol, and returns its response.
 
     ::
@@ -75,7 +76,7 @@ class Client:
         Raises:
             ConfigurationError: The client was started in another event loop; only that one can close it.
         """
-        await self._cluster.close(timeout_ms / 1000)
+        await self._cluster.close(seconds("timeout_ms", timeout_ms))
 
     async def request(
         self,
@@ -172,5 +173,5 @@ class Client:
         await self.close()
 
 
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+def _seconds(timeout_ms: float | None) -> float | None:
+    return None if timeout_ms is None else seconds("timeout_ms", timeout_ms)

@@ -141,10 +141,10 @@ def _ssl_context(options: Mapping[str, Any]) -> ssl.SSLContext | None:
     protocol = one_of("security_protocol", given, ("PLAINTEXT", "SSL"))
     context = options.get("ssl_context")
     if context is not None and not isinstance(context, ssl.SSLContext):
-        raise ConfigurationError(f"ssl_context={context!r}: it takes an ssl.SSLContext")
+        raise ConfigurationError(f"ssl_context={context!r}: expected an ssl.SSLContext")
     if protocol == "PLAINTEXT":
         if context is not None:
-            raise ConfigurationError("ssl_context is given, but security_protocol is 'PLAINTEXT': it takes 'SSL'")
+            raise ConfigurationError("ssl_context is given, but security_protocol is 'PLAINTEXT': set it to 'SSL'")
         return None
     return context or ssl.create_default_context()
 
@@ -155,7 +155,7 @@ def parse_addresses(name: str, value: object) -> tuple[Address, ...]:
     Raises:
         ConfigurationError: There is no address, or one is invalid; the error names it.
     """
-    takes = "it takes 'host:port', several separated by commas, or a list"
+    takes = "expected 'host:port', several separated by commas, or a list"
     if isinstance(value, str):
         items: list[object] = list(value.split(","))
     elif isinstance(value, Iterable) and not isinstance(value, bytes | Mapping):
@@ -174,7 +174,7 @@ def _parse_address(name: str, text: str) -> Address:
     if "://" in text:
         # Errors are logged, and the part before the host may hold a password.
         shown = re.sub(r"//[^/]*@", "//…@", text)
-        raise ConfigurationError(f"{name}: {shown!r} is a URL: it takes 'host:port' (TLS is security_protocol='SSL')")
+        raise ConfigurationError(f"{name}: {shown!r} is a URL: expected 'host:port' (TLS is security_protocol='SSL')")
     host, colon, port = text, "", ""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
@@ -192,7 +192,7 @@ def _parse_address(name: str, text: str) -> Address:
     if not colon:
         return host, DEFAULT_PORT
     if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-        raise ConfigurationError(f"{name}: {text!r} has the port {port!r}: it takes 1 to 65535")
+        raise ConfigurationError(f"{name}: {text!r} has the port {port!r}: expected 1 to 65535")
     return host, int(port)
 
 
@@ -210,7 +210,7 @@ def unknown_option(name: str, valid: Iterable[str]) -> ConfigurationError:
 
 def number(name: str, value: object, minimum: float = 0, maximum: float | None = None) -> float:
     """Check a number against bounds (both inclusive); a ``bool`` is not a number."""
-    takes = f"it takes a number of at least {minimum:g}" + (f" and at most {maximum:g}" if maximum is not None else "")
+    takes = f"expected a number of at least {minimum:g}" + (f" and at most {maximum:g}" if maximum is not None else "")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigurationError(f"{name}={value!r}: {takes}")
     # Written so that NaN fails too.
@@ -222,7 +222,7 @@ def number(name: str, value: object, minimum: float = 0, maximum: float | None =
 def integer(name: str, value: object, minimum: int = 0, maximum: int | None = None) -> int:
     """Check a whole number against bounds (both inclusive)."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigurationError(f"{name}={value!r}: it takes a whole number of at least {minimum}")
+        raise ConfigurationError(f"{name}={value!r}: expected a whole number of at least {minimum}")
     return int(number(name, value, minimum, maximum))
 
 
@@ -239,7 +239,7 @@ def seconds(name: str, value: object, minimum: float = 0) -> float:
 def duration(name: str, value: object) -> float:
     """Convert a duration above 0 from milliseconds to seconds."""
     if number(name, value) == 0:
-        raise ConfigurationError(f"{name}={value!r}: it takes a number of milliseconds above 0")
+        raise ConfigurationError(f"{name}={value!r}: expected a number of milliseconds above 0")
     return seconds(name, value)
 
 
@@ -248,27 +248,27 @@ def one_of(name: str, value: T, choices: Collection[T]) -> T:
     for choice in choices:
         if value == choice or (isinstance(value, str) and isinstance(choice, str) and value.lower() == choice.lower()):
             return choice
-    raise ConfigurationError(f"{name}={value!r}: it takes {' or '.join(repr(choice) for choice in choices)}")
+    raise ConfigurationError(f"{name}={value!r}: expected {' or '.join(repr(choice) for choice in choices)}")
 
 
 def text(name: str, value: object) -> str:
     """Check a string that is not empty and fits a Kafka STRING (int16 length)."""
     if not isinstance(value, str) or not value or len(value.encode()) > 0x7FFF:
-        raise ConfigurationError(f"{name}={value!r}: it takes text of 1 to 32767 bytes")
+        raise ConfigurationError(f"{name}={value!r}: expected text of 1 to 32767 bytes")
     return value
 
 
 def boolean(name: str, value: object) -> bool:
     """Check a bool; nothing else is accepted, because ``"false"`` would count as true."""
     if not isinstance(value, bool):
-        raise ConfigurationError(f"{name}={value!r}: it takes True or False")
+        raise ConfigurationError(f"{name}={value!r}: expected True or False")
     return value
 
 
 def function(name: str, value: Any) -> Any:
     """Check a callable, or None."""
     if value is not None and not callable(value):
-        raise ConfigurationError(f"{name}={value!r}: it takes a function, or None")
+        raise ConfigurationError(f"{name}={value!r}: expected a function, or None")
     return value
 
 

@@ -50,7 +50,7 @@ E = TypeVar("E", bound=KafkaError)
 class ConfigurationError(KafkaError, ValueError):
     """An option or argument is unknown or invalid, or the client is used in another event loop than its own.
 
-    The text names the option and the values it takes: correct the call. Nothing was sent.
+    The text names the option and the accepted values: correct the call. Nothing was sent.
     """
 
 
@@ -206,7 +206,7 @@ class UnknownTopicError(BrokerError):
 
 
 class InvalidTopicError(BrokerError):
-    """The topic's name is invalid: it takes 1 to 249 of the characters ``a-z A-Z 0-9 . _ -``."""
+    """The topic's name is invalid: expected 1 to 249 of the characters ``a-z A-Z 0-9 . _ -``."""
 
 
 class TopicExistsError(BrokerError):

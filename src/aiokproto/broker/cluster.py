@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from aiokproto.async_context import AsyncContext
 from aiokproto.broker.clock import Clock, SystemClock, Timer
 from aiokproto.broker.cluster_runtime import ClusterRuntime
 from aiokproto.broker.config.options import BrokerOptions, Value
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aiokproto.broker")
 
 
-class Cluster:
+class Cluster(AsyncContext):
     """Kafka brokers in this process: real sockets, real log files, no replication.
 
     ::

@@ -161,7 +161,7 @@ class ClusterClient:
         self.check()
         names = names if names is None or isinstance(names, str | bytes) else list(names)
         if isinstance(names, str | bytes) or not all(isinstance(name, str) for name in names or ()):
-            raise ConfigurationError(f"topics={names!r}: it takes a list of topic names (str), or None for all")
+            raise ConfigurationError(f"topics={names!r}: expected a list of topic names (str), or None for all")
         timeout = self.config.api_timeout if timeout is None else timeout
         return await self._metadata.topics(names, timeout, create, keep)
 

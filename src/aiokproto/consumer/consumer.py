@@ -10,8 +10,9 @@ from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import ClusterConfig, ConnectionOptions, integer
+from aiokproto.config import ClusterConfig, ConnectionOptions, integer, seconds
 from aiokproto.consumer.batch import FetchedBatch
 from aiokproto.consumer.config import ConsumerConfig
 from aiokproto.consumer.cursor import PartitionState, PartitionStatus
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _CLOSE_TIMEOUT_MS = 30_000
 
 
-class Consumer:
+class Consumer(AsyncContext):
     """Read records from topics, alone or as a member of a group.
 
     ::
@@ -165,7 +166,7 @@ class Consumer:
         """
         # Checked at the call, not at the await: a task that runs the coroutine would not see the caller's exception.
         finished = sys.exc_info()[0] is None
-        return self._engine.close(timeout_ms / 1000, processed=finished)
+        return self._engine.close(seconds("timeout_ms", timeout_ms), processed=finished)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -202,8 +203,9 @@ class Consumer:
         call. Raises the errors of ``async for``.
         """
         integer("max_records", max_records, 1)
+        timeout = seconds("timeout_ms", timeout_ms)
         assignment = self._assignment
-        if not await self._engine.reader.open(asyncio.get_running_loop().time() + timeout_ms / 1000):
+        if not await self._engine.reader.open(asyncio.get_running_loop().time() + timeout):
             return []
         # No await from here on: a cancellation would lose the records that were taken out.
         records = assignment.take(max_records)
@@ -509,7 +511,7 @@ class Consumer:
         return {partition: answer.offset for partition, answer in found.items()}
 
     def _seconds(self, timeout_ms: float | None) -> float:
-        return self._engine.cluster.config.api_timeout if timeout_ms is None else timeout_ms / 1000
+        return self._engine.cluster.config.api_timeout if timeout_ms is None else seconds("timeout_ms", timeout_ms)
 
     def _group(self) -> None:
         self._engine.check_running()

@@ -10,8 +10,9 @@ from inspect import signature
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
 
+from aiokproto.async_context import AsyncContext
 from aiokproto.cluster import ClusterClient
-from aiokproto.config import ClusterConfig, ConnectionOptions
+from aiokproto.config import ClusterConfig, ConnectionOptions, seconds
 from aiokproto.errors import ClientClosedError, DeadlineError, KafkaError
 from aiokproto.producer.accumulator import Accumulator
 from aiokproto.producer.appender import RecordAppender
@@ -44,7 +45,7 @@ DISCONNECT = 5.0
 """Longest time to disconnect (s) when :meth:`Producer.close` has no deadline."""
 
 
-class Producer(RecordAppender):
+class Producer(AsyncContext, RecordAppender):
     """Writes records to topics.
 
     ::
@@ -215,6 +216,7 @@ class Producer(RecordAppender):
             ClientClosedError: The producer is not started, is closed, or has failed.
         """
         self._buffer.check_open()
+        _check_timeout(timeout_ms)
         batches = self._send_all()
         await self._wait(batches, timeout_ms)
         pending = [batch for batch in batches if not batch.done]
@@ -255,6 +257,7 @@ class Producer(RecordAppender):
             KafkaError: Some records failed for another reason during the close, and no task awaited their deliveries.
         """
         self._buffer.check_loop()
+        _check_timeout(timeout_ms)
         if self._starting:
             await self._cluster.close(DISCONNECT if timeout_ms is None else min(timeout_ms / 1000, DISCONNECT))
         if self._sender is None or self._closing:
@@ -468,6 +471,11 @@ class Producer(RecordAppender):
     def unobserved_failures(self) -> int:
         """Number of failed records in batches of which no delivery was awaited or checked."""
         return self._accumulator.delivery_context.unobserved_failures
+
+
+def _check_timeout(timeout_ms: float | None) -> None:
+    if timeout_ms is not None:
+        seconds("timeout_ms", timeout_ms)
 
 
 OPTIONS = tuple(name for name in signature(Producer).parameters if name != "connection")

@@ -128,7 +128,7 @@ class GroupStore:
         """Load all groups from the offsets topic, if it exists."""
         self._loop = asyncio.get_running_loop()
         if OFFSETS_TOPIC in self._state.topics:
-            for partition in self._state.offsets_topic().partitions:
+            for partition in self._state.internal_topic(OFFSETS_TOPIC).partitions:
                 self._load(partition)
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class GroupStore:
 
     def partition_of(self, group_id: str) -> Partition:
         """Return the partition of the offsets topic that a group belongs to. The topic is created on first use."""
-        partitions = self._state.offsets_topic().partitions
+        partitions = self._state.internal_topic(OFFSETS_TOPIC).partitions
         return partition_for(group_id, partitions)
 
     def check_coordinator(self, group_id: str, node_id: int) -> None:

@@ -6,7 +6,7 @@ Kafka, the response has its leaders: they are elected at once.
 
 from __future__ import annotations
 
-from aiokproto.broker.metadata.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic, check_topic_name
+from aiokproto.broker.metadata.topics import INTERNAL, NO_LEADER, Partition, Topic, check_topic_name
 from aiokproto.broker.request_context import RequestContext
 from aiokproto.broker.security.acls import CLUSTER_NAME, Operation, ResourceType
 from aiokproto.codec.messages.metadata import (
@@ -83,7 +83,8 @@ def _find_or_create(
         ):
             return _failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.name)
         try:
-            topic = state.offsets_topic() if requested.name == OFFSETS_TOPIC else state.create_topic(requested.name)
+            name = requested.name
+            topic = state.internal_topic(name) if name in INTERNAL else state.create_topic(name)
         except BrokerError as error:
             return _failed(error.code, requested.name)
     if topic is None:

@@ -13,10 +13,10 @@ from aiokproto.broker.config.dynamic_options import ClusterOptions, NodeOptions
 from aiokproto.broker.config.options import BrokerOptions, TopicOptions
 from aiokproto.broker.log import Log, LogCheckpoint, checkpoints, partition_metadata
 from aiokproto.broker.log.log import DELETED_DIRECTORY
+from aiokproto.broker.metadata.internal_topics import internal_topic_settings
 from aiokproto.broker.metadata.metadata_log import MetadataLog
 from aiokproto.broker.metadata.topics import (
     NO_LEADER,
-    OFFSETS_TOPIC,
     Partition,
     Topic,
     check_topic_name,
@@ -244,16 +244,11 @@ class ClusterState:
             )
         return next(iter(found), None)
 
-    def offsets_topic(self) -> Topic:
-        """Return ``__consumer_offsets``, which is created on first use with at most as many replicas as there are
-        nodes."""
-        topic = self.topics.get(OFFSETS_TOPIC)
+    def internal_topic(self, name: str) -> Topic:
+        """Return an internal topic, which is created on first use."""
+        topic = self.topics.get(name)
         if topic is None:
-            factor = min(self.options.number("offsets.topic.replication.factor"), len(self.nodes))
-            configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
-            topic = self.create_topic(
-                OFFSETS_TOPIC, self.options.number("offsets.topic.num.partitions"), factor, configs
-            )
+            topic = self.create_topic(name, *internal_topic_settings(name, self.options, len(self.nodes)))
         return topic
 
     def add_partitions(
@@ -287,14 +282,20 @@ class ClusterState:
         self._save_topics([topic])
 
     def delete_topic(self, topic: Topic) -> None:
-        """Delete a topic and its data."""
+        """Delete a topic and its data.
+
+        Raises:
+            BrokerError: TOPIC_DELETION_DISABLED; KAFKA_STORAGE_ERROR: a log cannot be opened, and nothing is deleted.
+        """
         if not self.options.value("delete.topic.enable"):
             raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
+        # All logs are opened first: a topic with one that cannot be opened stays as it is, with the rest of its data.
+        logs = [partition.log for partition in topic.partitions]
         del self.topics[topic.name], self._by_id[topic.topic_id], self._by_metric_name[_metric_name(topic.name)]
         # The directories are removed before the metadata entry: after a crash in between, a topic that is created again
         # under this name must not find them.
-        for partition in topic.partitions:
-            partition.log.delete()
+        for log in logs:
+            log.delete()
         self.metadata.put(_TOPIC, topic.name, None)
         if any((topic.name, partition.index) in self._checkpointed for partition in topic.partitions):
             self.checkpoint()

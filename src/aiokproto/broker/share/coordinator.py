@@ -22,8 +22,6 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
 from aiokproto.records import BatchBuilder
 
-_SEGMENT_BYTES = "104857600"
-
 
 class ShareCoordinator:
     """The states of all share partitions of the cluster, whichever node coordinates them.
@@ -52,21 +50,7 @@ class ShareCoordinator:
 
     def partition_of(self, key: str) -> Partition:
         """Return the partition of ``__share_group_state`` that a key hashes to. Creates the topic on first use."""
-        topic = self._state.topics.get(SHARE_STATE_TOPIC)
-        if topic is None:
-            options = self._state.options
-            factor = min(options.number("share.coordinator.state.topic.replication.factor"), len(self._state.nodes))
-            configs = {
-                "cleanup.policy": "delete",
-                "compression.type": "producer",
-                "min.insync.replicas": str(options.number("share.coordinator.state.topic.min.isr")),
-                "retention.ms": "-1",
-                "segment.bytes": _SEGMENT_BYTES,
-            }
-            topic = self._state.create_topic(
-                SHARE_STATE_TOPIC, options.number("share.coordinator.state.topic.num.partitions"), factor, configs
-            )
-        return partition_for(key, topic.partitions)
+        return partition_for(key, self._state.internal_topic(SHARE_STATE_TOPIC).partitions)
 
     def check_coordinator(self, key: SharePartitionKey, node_id: int) -> None:
         """Check that a node coordinates a share partition.

@@ -71,19 +71,7 @@ class TransactionCoordinator:
 
     def partition_of(self, transactional_id: str) -> Partition:
         """Return the partition that an id hashes to. The topic is created on first use."""
-        topic = self._state.topics.get(TRANSACTIONS_TOPIC)
-        if topic is None:
-            number = self._state.options.number
-            replicas = min(number("transaction.state.log.replication.factor"), len(self._state.nodes))
-            configs = {
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": str(min(number("transaction.state.log.min.isr"), replicas)),
-                "segment.bytes": "104857600",
-            }
-            partitions = number("transaction.state.log.num.partitions")
-            topic = self._state.create_topic(TRANSACTIONS_TOPIC, partitions, replicas, configs)
-        return partition_for(transactional_id, topic.partitions)
+        return partition_for(transactional_id, self._state.internal_topic(TRANSACTIONS_TOPIC).partitions)
 
     def check(self, transactional_id: str, node_id: int) -> None:
         """Check that a node coordinates an id.
