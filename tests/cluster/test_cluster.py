@@ -39,7 +39,7 @@ BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 def asked(running: Peer, request_type: type) -> list[object]:
-    return [request for request, _ in running.asked if isinstance(request, request_type)]
+    return [request for request, _ in running.requests if isinstance(request, request_type)]
 
 
 # --- The picture ---
@@ -362,7 +362,7 @@ async def test_the_controller_is_asked_and_followed(monkeypatch: pytest.MonkeyPa
     async with brokers(2) as (fake, peers):
 
         def created(request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
-            running = next(one for one in peers if one.asked and one.asked[-1][0] is request)
+            running = next(one for one in peers if one.requests and one.requests[-1][0] is request)
             wrong = peers.index(running) + 1 != 2
             result = CreatableTopicResult(name="t", error_code=41 if wrong else 0, error_message=None)
             return CreateTopicsResponse(topics=[result])

@@ -17,7 +17,7 @@ async def test_what_is_submitted_goes_over_an_open_connection_or_not_at_all() ->
     told: list[object] = []
     async with brokers(2) as (_, (first, second)), started(first.port) as cluster:
         assert not cluster.send_nowait(BEAT, 2, told.append)
-        assert second.asked == []
+        assert second.requests == []
         await cluster.version(HeartbeatRequest, 2)
         assert cluster.send_nowait(BEAT, 2, told.append, timeout=PATIENCE)
         await until(lambda: bool(told))

@@ -55,7 +55,7 @@ async def waiting_calls(gate: Gate) -> AsyncIterator[tuple[ClusterClient, Peer, 
             asyncio.ensure_future(cluster.wait_for_update(10**9)),
             asyncio.ensure_future(cluster.topic("missing")),
         ]
-        await until(lambda: any(isinstance(request, HeartbeatRequest) for request, _ in broker.asked))
+        await until(lambda: any(isinstance(request, HeartbeatRequest) for request, _ in broker.requests))
         yield cluster, broker, calls
 
 

@@ -72,7 +72,7 @@ def fetches(broker: Peer) -> list[dict[int, int]]:
     """How many bytes of which partition each Fetch has asked for."""
     return [
         {asked.partition: asked.partition_max_bytes for topic in request.topics for asked in topic.partitions}
-        for request, _ in broker.asked
+        for request, _ in broker.requests
         if isinstance(request, FetchRequest)
     ]
 
