@@ -93,7 +93,7 @@ async def test_a_client_is_given_a_request_object(request_: Any, servers: str) -
             await client.request(request_)
 
 
-async def test_a_closed_client_says_so(servers: str) -> None:
+async def test_a_closed_client_refuses_requests(servers: str) -> None:
     async with (
         Producer(bootstrap_servers=servers) as producer,
         Consumer("flights", bootstrap_servers=servers) as consumer,
@@ -159,7 +159,7 @@ async def test_a_delivery_has_no_result_before_it_is_awaited(servers: str) -> No
             delivery.result()
 
 
-async def test_nobody_at_the_address() -> None:
+async def test_a_port_without_a_listener() -> None:
     with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1: .*connection refused; check bootstrap_servers"):
         async with Producer(bootstrap_servers="127.0.0.1:1", bootstrap_resolve_timeout_ms=0):
             pass
