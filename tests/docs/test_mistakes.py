@@ -34,7 +34,7 @@ def check(mistake: Mistake, raised: BaseException) -> None:
 
 
 @pytest.mark.parametrize("mistake", OPTIONS + CALLS)
-def test_an_object_that_is_made_or_called_wrongly(mistake: Mistake) -> None:
+def test_wrong_constructor_and_method_calls(mistake: Mistake) -> None:
     with pytest.raises(mistake.error) as raised:
         mistake.call()
     check(mistake, raised.value)
@@ -54,7 +54,7 @@ async def outcome(call: Callable[..., Any], given: object) -> None:
 
 
 @pytest.mark.parametrize("mistake", PRODUCING)
-async def test_a_producer_that_is_called_wrongly(mistake: Mistake, servers: str) -> None:
+async def test_wrong_calls_of_a_producer(mistake: Mistake, servers: str) -> None:
     async with Producer(bootstrap_servers=servers) as producer:
         with pytest.raises(mistake.error) as raised:
             await outcome(mistake.call, producer)
@@ -62,7 +62,7 @@ async def test_a_producer_that_is_called_wrongly(mistake: Mistake, servers: str)
 
 
 @pytest.mark.parametrize("mistake", CONSUMING)
-async def test_a_consumer_that_is_called_wrongly(mistake: Mistake, servers: str) -> None:
+async def test_wrong_calls_of_a_consumer(mistake: Mistake, servers: str) -> None:
     async with Consumer("flights", bootstrap_servers=servers) as consumer:
         with pytest.raises(mistake.error) as raised:
             await outcome(mistake.call, consumer)
