@@ -50,9 +50,9 @@ def test() -> int:
     }
     environment.pop("AIOKPROTO_PURE", None)
     ask = [sys.executable, "-c", "import aiokproto; print(aiokproto.accelerated, aiokproto.__file__)"]
-    told = subprocess.run(ask, env=environment, capture_output=True, text=True, check=True).stdout
-    if not told.startswith(f"True {PACKAGE}"):
-        raise MissingError(f"the compiled package is not the one in {PACKAGE}: accelerated, and where: {told}")
+    output = subprocess.run(ask, env=environment, capture_output=True, text=True, check=True).stdout
+    if not output.startswith(f"True {PACKAGE}"):
+        raise MissingError(f"the compiled package is not the one in {PACKAGE}: accelerated, and where: {output}")
     # A sanitizer writes its report and ends the process: pytest must not hold what is written to stderr.
     pytest = [sys.executable, "-m", "pytest", "-q", "--capture=sys", "-p", "no:cacheprovider", "-m", MARKS, *TESTS]
     return subprocess.run(pytest, env=environment, cwd=ROOT, check=False).returncode

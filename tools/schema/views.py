@@ -58,7 +58,7 @@ def differences(ours: View, kafka: View) -> Iterator[str]:
         here, there = getattr(ours, what), getattr(kafka, what)
         if (type(here), here) != (type(there), there):
             yield f"{what} is {here!r}, Kafka's {there!r}"
-    # Definitions name an entity where somebody thought of it; ours say more, and say it of all versions.
+    # Kafka's definitions name entities incompletely; ours name them in every field and version.
     if kafka.entity not in (None, ours.entity):
         yield f"entity is {ours.entity!r}, Kafka's {kafka.entity!r}"
 

@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 def prepare(needs: Needs) -> Path | None:
     """Bring the machine and the project to where ``needs`` are met; return the ``java`` program, if one is there."""
     with _alone():
-        # All that may be missing from the system is settled first: nobody should wait for minutes to be told that.
+        # Requirements of the system are checked first: a missing one must not show only after minutes.
         java = maven = None
         if needs.java is not Want.NO:
             with _forgiving(needs.java):
@@ -94,7 +94,7 @@ def _fetch_jars(maven: Path) -> None:
 
 @contextmanager
 def _forgiving(want: Want) -> Iterator[None]:
-    """Go on without what is only wanted, saying so; under CI a run that does less than it should is no run."""
+    """Continue without an optional requirement, and say so; under CI it is an error."""
     try:
         yield
     except MissingError as error:

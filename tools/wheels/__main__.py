@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def build() -> list[Path]:
-    """Build both wheels from the source distribution, as who installs that would."""
+    """Build both wheels from the source distribution, as its users would."""
     print("building", flush=True)
     run([sys.executable, "-m", "build", "--sdist", "--outdir", DIST, ROOT], OUTSIDE)
     (source,) = DIST.glob("*.tar.gz")
@@ -53,7 +53,7 @@ def build() -> list[Path]:
 
 
 def check(distributions: list[Path]) -> None:
-    """Hold the files and the metadata against what they should be."""
+    """Compare the files and the metadata with those expected."""
     for distribution in distributions:
         found = faults(kind_of(distribution), names_in(distribution), ROOT)
         if found:
@@ -76,12 +76,12 @@ def prove(distribution: Path) -> None:
         python = folder / "venv" / "bin" / "python"
         wanted = f"aiokproto[arrow,cli] @ {distribution.as_uri()}"
         run([python, "-m", "pip", "install", "--disable-pip-version-check", wanted, *TEST_PACKAGES], OUTSIDE)
-        told = subprocess.run(
+        output = subprocess.run(
             [python, "-I", "-c", WHICH], env=OUTSIDE, capture_output=True, text=True, check=True
         ).stdout
         expected = f"{kind is not Kind.PURE} {folder}"
-        if not told.startswith(expected):
-            raise MissingError(f"accelerated, and where: expected {expected}, found {told}")
+        if not output.startswith(expected):
+            raise MissingError(f"accelerated, and where: expected {expected}, found {output}")
         pytest: list[str | Path] = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-r", "", "-m", MARKS]
         pytest += ["-n", "2", "--dist", "loadfile"]
         tests = [folder / "tests" / part for part in TESTS]
