@@ -30,7 +30,7 @@ def svg(results: Mapping[str, Any]) -> str:
     data = list(dict.fromkeys(Data(**cell["data"]) for cell in measured))
     clients = list(dict.fromkeys(cell["client"] for cell in measured))
     kinds = [kind for kind in KINDS if any(cell["kind"] == kind for cell in measured)]
-    # Not everybody who runs the benchmarks or checks their types has it.
+    # It may be missing where the benchmarks are run or their types are checked.
     matplotlib, figures = import_module("matplotlib"), import_module("matplotlib.figure")
     with matplotlib.rc_context(STYLE):
         figure = figures.Figure(

@@ -142,7 +142,7 @@ class Timing:
 
 
 class _Meter:
-    """The least CPU microseconds that a call takes: what is above is the machine's doing."""
+    """The minimal CPU microseconds of a call: anything above is noise of the machine."""
 
     def __init__(self, call: Callable[[], object], seconds: float) -> None:
         self._timer = timeit.Timer(call, timer=time.process_time)
@@ -181,7 +181,7 @@ def _timing(codec: str, sample: Sample, pair: _Pair | None) -> Timing:
 
 
 def measure(*, quick: bool = False) -> dict[str, Any]:
-    """All timings, as JSON has them. The codecs take turns, so that a slow moment of the machine is nobody's alone."""
+    """All timings, as in the JSON file. The codecs take turns, so that a slow moment of the machine affects all."""
     seconds = 0.01 if quick else 0.1
     pairs = [(codec, sample, _pair(codec, sample, seconds)) for sample in samples() for codec in CODECS]
     for _ in range(ROUNDS):

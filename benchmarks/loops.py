@@ -1,4 +1,4 @@
-"""What a program in asyncio does with a producer or consumer: the same loops for every client that works that way."""
+"""Loops of an asyncio program around a producer or consumer, the same for every asyncio client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.work import CHUNK, Work
 
 
 async def _nothing() -> None:
-    """What most producers need to be told before their deliveries are awaited."""
+    """Most producers need no flush before their deliveries are awaited."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Producing:
     """A started producer.
 
     Attributes:
-        post: Hands a value over; what comes back can be awaited for its acknowledgement.
+        post: Buffers a value, and returns an awaitable of its acknowledgement.
         send: Writes a value and waits for its acknowledgement.
-        hurry: What a program has to call before it awaits deliveries, or would wait for long.
+        flush: Must be called before deliveries are awaited, which could take long otherwise.
     """
 
     post: Callable[[str, bytes], Awaitable[Awaitable[Any]]]
     send: Callable[[str, bytes], Awaitable[Any]]
-    hurry: Callable[[], Awaitable[Any]] = _nothing
+    flush: Callable[[], Awaitable[Any]] = _nothing
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Consuming:
     """A started consumer that knows the topic.
 
     Attributes:
-        assign: Has it read all partitions from the beginning.
-        take: Reads the next messages, at most so many, and looks at each value; how many there were, and their bytes.
+        assign: Assigns all partitions, from the beginning.
+        take: Reads at most so many messages and looks at each value; returns their number and bytes.
     """
 
     assign: Callable[[], Awaitable[None]]
@@ -71,7 +71,7 @@ def with_client(loop: Loop, client: Asyncio) -> Run:
 
 
 async def connect(producer: Producing, work: Work) -> None:
-    """Have one record acknowledged: the producer is connected to a leader then, and knows the topic."""
+    """Send one record: afterwards the producer is connected to a leader, and has the topic's metadata."""
     await producer.send(work.topic, work.value())
     work.connecting += 1
 
@@ -94,7 +94,7 @@ async def post_all(client: Asyncio, work: Work) -> None:
 
 
 async def settle(producer: Producing, work: Work, deliveries: Sequence[Awaitable[Any]]) -> None:
-    await producer.hurry()
+    await producer.flush()
     for delivery in deliveries:
         await delivery
     work.settled += len(deliveries)
@@ -126,7 +126,7 @@ async def take_all(client: Asyncio, work: Work) -> None:
 
 
 async def start(client: Asyncio, work: Work) -> None:
-    """From nothing to the first acknowledgement."""
+    """From creating the producer to the first acknowledgement."""
     async with AsyncExitStack() as stack:
         with work.meter:
             producer = await stack.enter_async_context(client.producer(work, linger_ms=0))

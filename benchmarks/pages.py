@@ -24,28 +24,28 @@ LONG = tuple(extra.title for extra in EXTRAS.values() if extra.long)
 
 
 class PageError(Exception):
-    """There is nothing to make the page of, or no place in the page to put it."""
+    """There are no results, or the page has no section for them."""
 
 
 def newest(folder: Path, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
-    """The results of the newest run that is such a one."""
+    """The results of the newest run that ``wanted`` accepts."""
     runs = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json"), reverse=True))
     return next(filter(wanted, runs), None)
 
 
 def whole(results: dict[str, Any]) -> bool:
-    """Whether this is of a run that left nothing out because somebody was in a hurry."""
+    """Whether this is a complete run, not a quick one."""
     return bool(results.get("whole"))
 
 
 def long(results: dict[str, Any]) -> bool:
-    """Whether this has all that takes minutes."""
+    """Whether this has all long measurements."""
     kinds = {cell["kind"] for cell in results.get("cells", [])}
     return all(name in kinds for name, extra in EXTRAS.items() if extra.long)
 
 
 def measured(results: dict[str, Any]) -> str:
-    """The part of the page that comes from the figures."""
+    """The section of the page with the measured figures."""
     made = [*report.tables(results), *(codec.tables(results["codec"]) if "codec" in results else ())]
     parts = [f"![CPU and wall time of each client]({CHART})"] if results.get("cells") else []
     parts += ["## The figures", f"Measured at {results['at']} on {report.where(results)}.", report.how(results)]
@@ -53,7 +53,7 @@ def measured(results: dict[str, Any]) -> str:
 
 
 def at_length(results: dict[str, Any]) -> str:
-    """The part of the page that has what takes minutes."""
+    """The section of the page with the long measurements."""
     table = report.extras(results)
     table = replace(table, title="At length", rows=[row for row in table.rows if row[0].startswith(LONG)])
     return f"\n{markdown([table])}\n\nMeasured at {results['at']} on {report.where(results)}.\n\n"

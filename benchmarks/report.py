@@ -1,4 +1,4 @@
-"""Results as tables. They are made from what the JSON has, so that a page can be made of a run of yesterday."""
+"""Results as tables. They are made from the JSON file alone, so that the page can be made from an earlier run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Results = Mapping[str, Any]
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """The machine and software that were measured."""
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.machine()}",
@@ -59,7 +59,7 @@ def where(results: Results) -> str:
 
 
 def how(results: Results) -> str:
-    """What a reader of the tables has to know, in a paragraph."""
+    """How the tables were measured, in a paragraph."""
     plan = results["plan"]
     return (
         f"Each cell: {plan['messages']:,} messages without keys (awaited: a hundredth), "
@@ -86,28 +86,28 @@ def tables(results: Results) -> Iterator[Table]:
 
 
 def extras(results: Results) -> Table:
-    """What is not throughput."""
-    return Table("Beside throughput", ("what", "messages", "client", "figures"), list(_extra_rows(results)))
+    """Measurements other than throughput."""
+    return Table("Other measurements", ("what", "messages", "client", "figures"), list(_extra_rows(results)))
 
 
 def settings(results: Results) -> Table:
-    """What all clients are told alike, and which of them do otherwise."""
-    told = results["plan"]["settings"]
+    """The settings of all clients, and the clients that deviate."""
+    plan = results["plan"]["settings"]
     rows = {
         "acks": "all",
-        "linger": f"{told['linger_ms']} ms (0 where sends are awaited)",
-        "batch": f"{told['batch_bytes'] >> 10} KiB",
+        "linger": f"{plan['linger_ms']} ms (0 where sends are awaited)",
+        "batch": f"{plan['batch_bytes'] >> 10} KiB",
         "compression": "as each table says, at each client's default level",
-        "in flight": f"{told['in_flight']} requests for each broker",
-        "idempotence": "on" if told["idempotence"] else "off",
-        "fetch": f"up to {told['fetch_max_bytes'] >> 20} MiB, {told['partition_fetch_bytes'] >> 20} MiB a partition",
+        "in flight": f"{plan['in_flight']} requests for each broker",
+        "idempotence": "on" if plan["idempotence"] else "off",
+        "fetch": f"up to {plan['fetch_max_bytes'] >> 20} MiB, {plan['partition_fetch_bytes'] >> 20} MiB a partition",
         "CRCs": "checked",
         "commits": "none",
     }
     measured = [client for client in results["clients"] if "stated" in client]
     return Table(
         "Settings",
-        ("setting", "all are told", "but"),
+        ("setting", "all clients", "exceptions"),
         [(name, value, _differing(measured, name)) for name, value in rows.items()],
     )
 
@@ -126,11 +126,11 @@ def clients(results: Results) -> Table:
         else:
             why = f"left out: {client['missing']}" if "missing" in client else f"cannot be measured: {client['error']}"
             rows.append((client["client"], "-", "-", why))
-    return Table("Clients", ("client", "version", "works in", "besides"), rows)
+    return Table("Clients", ("client", "version", "works in", "notes"), rows)
 
 
 def failures(results: Results) -> list[str]:
-    """What could not be measured, a line each."""
+    """Failed measurements, a line each."""
     failed = [f"{_data(cell)}, {_name(cell)}: {cell['error']}" for cell in results.get("cells", []) if cell["error"]]
     broken = [f"{one['client']}: {one['error']}" for one in results.get("clients", []) if "error" in one]
     return [*broken, *failed, *brokers.failures(results.get("brokers", []))]

@@ -31,15 +31,15 @@ AWAITED_SHARE = 100
 """An awaited send takes a round trip: so many times fewer of them are measured."""
 LEAST_AWAITED = 100
 ONCE_ONLY = ("latency", "start")
-"""What says little about values, and is measured with the first data alone."""
+"""Kinds of work that depend little on values, and are measured with the first data alone."""
 CROWD = "many"
 WARM_UP = Fill(messages=60_000, values=(bytes(100),), batch_bytes=1024)
-"""Many small batches: a broker fresh from the start would else be slower for whoever comes first."""
+"""Many small batches: a broker that has just started would be slower for the first client."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured.
+    """The measurements of a run.
 
     Attributes:
         data: Of plain data every way is measured; of compressed data the first way of each client.
@@ -64,7 +64,7 @@ class Plan:
 
 @dataclass
 class Cell:
-    """One client's way to do one kind of work, and what each round measured."""
+    """One client's way to do one kind of work, and the results of each round."""
 
     client: str
     kind: str
@@ -173,7 +173,7 @@ def shuffled(cells: Sequence[Cell], number: int) -> list[Cell]:
 
 
 class Bench:
-    """Where the cells are run: the broker, its topics, the values."""
+    """The environment of the cells: the broker, its topics, the values."""
 
     def __init__(self, bootstrap: str, settings: Settings, folder: Path, broker_process: int | None = None) -> None:
         self._bootstrap = bootstrap
@@ -257,7 +257,7 @@ class Bench:
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """Nearest-rank percentiles and the maximum in milliseconds, or nothing of nothing."""
+    """Nearest-rank percentiles and the maximum in milliseconds, or nothing without latencies."""
     ordered = sorted(seconds)
     last = len(ordered) - 1
     return {name: ordered[min(last, int(len(ordered) * share))] * 1e3 for name, share in _SHARES.items() if ordered}

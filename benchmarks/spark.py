@@ -38,7 +38,7 @@ TUNED = {
 @contextmanager
 def session(jars: Path | None) -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory() as folder:
-        # What is measured takes turns with nothing: one task a core.
+        # One task per core, so that tasks do not compete.
         jar_list = ",".join(map(str, sorted(jars.glob("*.jar")))) if jars else ""
         spark = start_session(Path(folder), {"spark.jars": jar_list} if jar_list else {})
         try:
@@ -70,7 +70,7 @@ def cpu_seconds() -> float:
 
 
 def _stat(process: int) -> list[str] | None:
-    """What stands behind the name in ``/proc/<pid>/stat``; None if the process has ended."""
+    """The fields after the name in ``/proc/<pid>/stat``; None if the process has ended."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

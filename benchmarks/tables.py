@@ -28,7 +28,7 @@ class Table:
 
 def console(*, to_stderr: bool = False) -> Console:
     made = Console(stderr=to_stderr, highlight=False, soft_wrap=False)
-    # Nobody can widen a file or a pipe: the tables get what they need.
+    # A file or pipe has no width: the tables get the width they need.
     return made if made.is_terminal else Console(stderr=to_stderr, highlight=False, width=WIDTH)
 
 

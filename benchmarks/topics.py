@@ -1,4 +1,4 @@
-"""Topics to measure with, made and filled without any of the clients: plain requests over plain sockets."""
+"""Topics to measure with, created and filled without any of the clients: plain requests over plain sockets."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ R = TypeVar("R", bound=Response)
 Address = tuple[str, int]
 
 TIMEOUT = 60.0
-# A broker is done with thousands of topics long after it has answered.
+# A broker finishes creating thousands of topics long after it has responded.
 MANY_TIMEOUT = 300.0
 LATEST = -1
 ALL = -1
 CREATED_AT_ONCE = 500
-# What is being measured must not be cleaned away, and what was measured need not be kept.
+# Records must not expire while they are measured, and need not be kept afterwards.
 CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "file.delete.delay.ms": "0"}
 VERSIONS = {
     MetadataRequest: 8,
@@ -43,12 +43,12 @@ VERSIONS = {
 
 
 class TopicError(Exception):
-    """A broker refused; names the topic and the reason."""
+    """A broker rejected a request; names the topic and the reason."""
 
 
 @dataclass(frozen=True)
 class Fill:
-    """What a topic is filled with."""
+    """The records that a topic is filled with."""
 
     messages: int
     values: Sequence[bytes]
@@ -57,7 +57,7 @@ class Fill:
 
 
 class Topics:
-    """The topics of the cluster at ``bootstrap``. Every method returns when the thing is done."""
+    """The topics of the cluster at ``bootstrap``. Every method returns when its change is visible."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = [_address(server) for server in bootstrap.split(",")]
@@ -96,7 +96,7 @@ class Topics:
             _check(f"creating topic {created.name}", created.error_code)
 
     def _serves(self, name: str, partitions: int) -> bool:
-        """Whether every leader knows that it is one, which it may learn after others are told."""
+        """Whether every leader knows that it is one, which it may learn later than other brokers."""
         ends = self._ends(name)
         return len(ends) == partitions and all(code == ErrorCode.NONE for code, _ in ends.values())
 
@@ -165,8 +165,8 @@ class Topics:
 
     def _connection(self, address: Address) -> socket.socket:
         known = self._connections.get(address)
-        # Nothing is asked while a client is measured, and brokers close connections that are silent for long. With no
-        # answer to come, that is all there can be to read.
+        # No request is sent while a client is measured, and brokers close idle connections. With no
+        # response due, the end of the stream is all there can be to read.
         if known is not None and select.select([known], [], [], 0)[0]:
             known.close()
             known = None

@@ -32,7 +32,7 @@ STATES = ("scheduled", "boarding", "departed", "delayed", "landed", "cancelled")
 
 
 def rows(size: int) -> list[bytes]:
-    """Values of exactly ``size`` bytes: events as JSON, one after the other, cut off where they are long enough.
+    """Values of exactly ``size`` bytes: events as JSON, one after the other, truncated at that size.
 
     Of batches of them lz4 leaves two fifths, zstd a quarter: about what it leaves of the events that programs write.
     """

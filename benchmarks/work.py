@@ -1,4 +1,4 @@
-"""What one measurement does, and the meter it does it under."""
+"""The work of one measurement, and its meter."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from benchmarks import values
 
 Kind = Literal["produce", "latency", "consume", "start"]
 KINDS: tuple[Kind, ...] = ("produce", "latency", "consume", "start")
-"""What each client has ways of its own to do."""
+"""The kinds of work, for which each client has ways of its own."""
 
 CHUNK = 10_000
-"""Sends whose results a program holds before it looks at them, and records a consumer is asked for at most at once."""
+"""The number of sends before a program checks their results, and the most records of one read."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What every client is told alike. All else is left at the client's own default."""
+    """The settings of every client. All others are the client's own defaults."""
 
     partitions: int = 8
     linger_ms: int = 5
@@ -38,7 +38,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Data:
-    """What the messages are like."""
+    """The size and compression of messages."""
 
     size: int
     compression: str = "none"
@@ -52,7 +52,7 @@ class Meter:
     """CPU seconds of this process, all its threads, and wall seconds, spent within ``with meter:``.
 
     Attributes:
-        broker_cpu: CPU seconds of the broker's process in the same time; None where nobody asked for them.
+        broker_cpu: CPU seconds of the broker's process in the same time; None if they were not measured.
     """
 
     def __init__(self, broker: int | None = None) -> None:
@@ -62,7 +62,7 @@ class Meter:
         self._broker = broker
 
     def __enter__(self) -> None:
-        # What the warm-up left behind is not collected at the cost of what is measured.
+        # Garbage of the warm-up must not be collected during the measurement.
         gc.collect()
         self._broker_cpu = self._broker_seconds()
         self._cpu, self._wall = _cpu_seconds(), time.perf_counter()
@@ -104,13 +104,13 @@ class Work:
     Connecting and learning about the topic are not measured.
 
     Attributes:
-        values_path: Where the values are.
+        values_path: The file with the values.
         broker_process: The id of the broker's process, if its CPU time is to be measured too.
-        options: What an extra measurement is told besides.
+        options: Further settings of an extra measurement.
         settled: Messages acknowledged or read.
         connecting: Messages acknowledged before the meter ran.
         latencies: Seconds of each awaited send.
-        figures: What an extra measurement found: label with unit → value.
+        figures: Results of an extra measurement: label with unit → value.
     """
 
     bootstrap: str
@@ -149,11 +149,11 @@ class Work:
         return [CHUNK] * whole + [rest] * bool(rest)
 
     def warm_up(self, messages: int) -> Work:
-        """The same for fewer messages, under a meter that nobody reads."""
+        """The same for fewer messages, with a meter of its own."""
         return replace(self, messages=min(messages, self.messages), latencies=[], figures={})
 
     def read(self, values: int, size: int) -> None:
-        """Count what was read, having checked that it is what was written."""
+        """Check that the records read are those written, and count them."""
         if size != values * self.size:
             raise ValueError(f"{values} values of {self.size} bytes were expected, they have {size} bytes in all")
         self.settled += values

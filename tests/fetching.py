@@ -1,4 +1,4 @@
-"""What single tests need beside the set-up: fetched into ``.cache`` when first asked for, once for all workers."""
+"""Downloads that single tests need: fetched into ``.cache`` on first use, once for all workers."""
 
 from __future__ import annotations
 

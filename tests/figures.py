@@ -1,4 +1,4 @@
-"""A pytest plugin: what a run has counted, told at its end."""
+"""A pytest plugin: counts of a run, printed at its end."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def tally(request: pytest.FixtureRequest) -> Counter[str]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where several processes share the tests, each tells the one that prints."""
-    told = getattr(session.config, "workeroutput", None)
-    if told is not None:
+    workeroutput = getattr(session.config, "workeroutput", None)
+    if workeroutput is not None:
         tally = session.config.stash[TALLY]
-        told["figures"] = (dict(tally), session.config.stash[LINES])
+        workeroutput["figures"] = (dict(tally), session.config.stash[LINES])
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,7 +1,7 @@
-"""A pytest plugin: a test fails when it leaves anything behind, or when an event loop reports an error nobody handled.
+"""A pytest plugin: a test fails when it leaves anything behind, or when an event loop reports an unhandled error.
 
 Together with ``filterwarnings = error`` this covers: exceptions that reach a loop's exception handler, tasks that end
-with an exception nobody looks at, coroutines never awaited, sockets, files and transports not closed, tasks and threads
+with an exception never retrieved, coroutines never awaited, sockets, files and transports not closed, tasks and threads
 still running at the end of the test.
 """
 
@@ -18,7 +18,7 @@ import pytest
 
 # A loop's own executor threads end with it; a thread pool of the library's would not.
 LOOP_THREADS = ("asyncio_", "uvloop_")
-# A task that was cancelled or told to end needs some turns of the loop for it; waiting longer would hide leaks.
+# A task that was cancelled or signalled to end needs some loop iterations; waiting longer would hide leaks.
 GRACE_TURNS = 5
 GRACE_SECONDS = 1.0
 
@@ -49,7 +49,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def no_loop_errors(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail the test when an event loop, in whatever thread, reported an error that nobody handled."""
+    """Fail the test when an event loop, in whatever thread, reported an unhandled error."""
     errors, logger = _LoopErrors(), logging.getLogger("asyncio")
     logger.addHandler(errors)
     try:

@@ -53,7 +53,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 
 class Recorder:
-    """Notes which files each worker runs, and prints it when somebody may want to repeat it."""
+    """Records which files each worker runs, and prints them if the run may have to be repeated."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""How long a test waits for what shall happen."""
+"""How long a test waits for an event that must happen."""
 
 PATIENCE = 60.0
-"""Seconds. Nobody waits that long unless something is broken: a slow machine must not fail a test, only a hang may."""
+"""Seconds. Reached only if something is broken: a slow machine must not fail a test, only a hang may."""

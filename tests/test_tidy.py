@@ -215,7 +215,7 @@ def test_no_bare_except() -> None:
     assert not offenders(EVERYWHERE, bare_excepts)
 
 
-def test_no_path_of_somebodys_machine() -> None:
+def test_no_path_of_a_developers_machine() -> None:
     assert not offenders(TEXTS, lambda path: [match[0] for match in SOMEBODYS_MACHINE.finditer(path.read_text())])
 
 

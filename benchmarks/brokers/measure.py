@@ -1,4 +1,4 @@
-"""Has the same clients write to and read from each broker in turn, and looks at what that costs the broker."""
+"""Lets the same clients write to and read from each broker in turn, and measures the broker's CPU time and memory."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def tables(brokers: Sequence[Broker]) -> Iterator[Table]:
 
 
 def failures(brokers: Sequence[Broker]) -> list[str]:
-    """What could not be measured, a line each."""
+    """Failed measurements, a line each."""
     broken = [f"{each['broker']}: {each['error']}" for each in brokers if "error" in each]
     cells = [
         f"{each['broker']}, {cell['kind']}, {Data(**cell['data'])}, {cell['client']}: {cell['error']}"

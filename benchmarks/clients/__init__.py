@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from benchmarks.loops import Asyncio
 
 Run = Callable[[Work], None]
-"""Connects, does the work under its meter, counts what was settled, and closes."""
+"""Connects, does the work under its meter, counts settled messages, and closes."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """What a reader has to know of a client to judge its figures.
+    """Facts about a client that explain its figures.
 
     Attributes:
         works_in: Where its work is done.
-        differs: Setting that all are told → what is so with this client all the same.
-        notes: What it is told besides, and defaults that matter.
+        differs: Common setting → this client's deviating value.
+        notes: Additional settings, and defaults that matter.
     """
 
     works_in: str

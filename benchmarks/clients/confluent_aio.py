@@ -26,7 +26,7 @@ class _Asyncio:
             return await delivery
 
         try:
-            # Deliveries are served while it is called, and else only after a second without a call.
+            # Deliveries are served while it is called, and otherwise only after a second without a call.
             yield Producing(producer.produce, send, producer.flush)
         finally:
             await producer.close()

@@ -1,4 +1,4 @@
-"""What both kinds of confluent-kafka's classes are told: the configuration of librdkafka, the C library below them."""
+"""The configuration of librdkafka, the C library below both kinds of confluent-kafka's classes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def producer_options(work: Work, linger_ms: int) -> dict[str, Any]:
 def consumer_options(work: Work) -> dict[str, Any]:
     return {
         "bootstrap.servers": work.bootstrap,
-        # Asked for by the library, and not used: partitions are assigned and nothing is committed.
+        # Required by the library, and not used: partitions are assigned and nothing is committed.
         "group.id": "benchmarks",
         "enable.auto.commit": False,
         "fetch.max.bytes": work.settings.fetch_max_bytes,

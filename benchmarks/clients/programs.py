@@ -1,4 +1,4 @@
-"""Clients and brokers in other languages: programs of ours, built into ``.cache`` when they are first asked for."""
+"""Clients and brokers in other languages: programs of ours, built into ``.cache`` on first use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUILD_SECONDS = 300.0
 
 
 class MissingError(Exception):
-    """What the client needs is not on this machine; the message says what."""
+    """A program or library that the client needs is missing; the message names it."""
 
 
 class BuildError(Exception):
@@ -42,7 +42,7 @@ def _go(name: str, sources: Path) -> list[str]:
         raise MissingError("Go is not installed")
     program = BUILT / name
     with _alone():
-        # An older Go would else look for the one that go.mod asks for, and wait long for what it may not find.
+        # An older Go would otherwise look for the version in go.mod, and wait long if it cannot be found.
         _build([compiler, "build", "-trimpath", "-o", str(program), "."], sources, GOTOOLCHAIN="local")
     return [str(program)]
 
@@ -66,7 +66,7 @@ def java() -> list[str]:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let one process at a time build: others would run what is half written."""
+    """Let one process at a time build: others would run an incomplete program."""
     BUILT.mkdir(parents=True, exist_ok=True)
     with (BUILT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -74,7 +74,7 @@ def _alone() -> Iterator[None]:
 
 
 def _is_newer(built: Path, sources: Path) -> bool:
-    """Whether what was built is newer than all sources. Go knows this by itself."""
+    """Whether the program is newer than all sources. Go checks this by itself."""
     return built.exists() and all(source.stat().st_mtime < built.stat().st_mtime for source in sources.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Measurements beside throughput, one file each; clients that work in the event loop have them done to them."""
+"""Measurements other than throughput, one file each, of the asyncio clients."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Extra:
 
     Attributes:
         title: What the table calls it.
-        run: Does it; the figures go into the work, with their units.
-        data: It is made for each of these.
-        messages: How many it writes, or finds in its topic.
+        run: Measures; stores the figures in the work, with their units.
+        data: The data to measure with.
+        messages: The number of messages that it writes, or finds in its topic.
         reads: Whether the topic is filled beforehand.
-        options: What the work is told; made for each of these.
-        clients: Those that it is made for, of those in an event loop; all if empty.
+        options: Settings of the work; measured with each of these.
+        clients: The asyncio clients to measure; all if empty.
         crowded: Whether it needs a broker of its own, with as many topics as the option of that name says.
-        long: Whether it takes minutes, and is only made when asked for.
+        long: Whether it takes minutes, and is only measured with ``--long``.
     """
 
     title: str

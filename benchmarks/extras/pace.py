@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 TICK = 0.001
 AT_ONCE = 50
-"""Messages between two looks at the event loop: the pace itself must not be what keeps the loop busy."""
+"""Messages between two turns of the event loop: pacing itself must not keep the loop busy."""
 
 
 async def pace(messages: int, rate: float) -> AsyncIterator[int]:
@@ -19,5 +19,5 @@ async def pace(messages: int, rate: float) -> AsyncIterator[int]:
         if due > 0:
             yield (now := min(due, AT_ONCE))
             done += now
-        # What is late is made up for, but others have their turn in between.
+        # Late messages are caught up, with turns for other tasks in between.
         await asyncio.sleep(0 if due > AT_ONCE else TICK)

@@ -1,4 +1,4 @@
-"""How long a client keeps the event loop from others: the gaps of a task that asks for its turn every millisecond."""
+"""How long a client blocks the event loop: the gaps of a task that is due every millisecond."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Tally:
 
 
 async def member(name: str, bootstrap: str, topic: str, tally: Tally, leave: asyncio.Event) -> None:
-    """Read until told to leave. What was read is committed before the partitions go to somebody else."""
+    """Read until stopped. Processed records are committed before the partitions are reassigned."""
     async with Consumer(
         topic,
         bootstrap_servers=bootstrap,

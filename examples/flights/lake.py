@@ -51,7 +51,7 @@ def worst_arrivals(spark: SparkSession, out: Path) -> list[tuple[str, int, float
 
 
 def differences(out: Path, expected: dict[int, list[bytes]]) -> list[str]:
-    """Compare the Parquet files, read without Spark, with what was sent: every value at its place, once."""
+    """Compare the Parquet files, read without Spark, with the sent flights: every value once, in its place."""
     files = [str(path) for path in sorted(out.rglob("*.parquet"))]
     table = pyarrow.dataset.dataset(files).to_table(["partition", "offset", "value"])
     found: dict[int, dict[int, bytes]] = {}

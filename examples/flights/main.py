@@ -1,4 +1,4 @@
-"""The main job on real data: 336,776 flights into Kafka, out through a consumer group, and through Spark to Parquet.
+"""The main use on real data: 336,776 flights into Kafka, out through a consumer group, and through Spark to Parquet.
 
 ``make demo`` runs it on the embedded broker; ``BOOTSTRAP=host:port make demo`` on that cluster. It checks itself and
 exits with 1, saying what differs, if a single flight is lost, doubled or changed. ``--flights N`` takes only the first.
@@ -43,7 +43,7 @@ class Rate(ProgressColumn):
 
 
 class Report:
-    """How long each step took, and what was found wrong."""
+    """The duration of each step, and the problems found."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, int, float]] = []

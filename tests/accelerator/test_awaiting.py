@@ -53,7 +53,7 @@ class Source:
 
 
 @pytest.mark.parametrize("form", each_form(HANDING, "RecordIterator"))
-async def test_records_come_one_by_one_and_stay_in_hand(form: Any) -> None:
+async def test_records_are_returned_one_by_one_and_stay_unfinished(form: Any) -> None:
     source = Source(1, 2)
     records = source.read_by(form)
     assert (await records.__anext__()).offset == 1
@@ -147,7 +147,7 @@ async def test_a_call_is_a_coroutine(form: Any) -> None:
 
 
 @pytest.mark.parametrize("form", each_form(HANDING, "RecordIterator"))
-async def test_a_call_that_is_forgotten_is_complained_of(form: Any) -> None:
+async def test_a_call_that_is_never_awaited_is_a_warning(form: Any) -> None:
     source = Source(1)
     with pytest.warns(RuntimeWarning, match="was never awaited"):
         # The iterator goes, too: it keeps the call, to use it again.

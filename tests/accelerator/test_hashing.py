@@ -21,7 +21,7 @@ each_key_hash = pytest.mark.parametrize("key_hash", each_form(PARTITIONER, "key_
 
 @each_murmur2
 @pytest.mark.parametrize(("key", "expected"), VECTORS.items())
-def test_murmur2_is_that_of_java(murmur2: Hash, key: bytes, expected: int) -> None:
+def test_murmur2_computes_the_same_as_java(murmur2: Hash, key: bytes, expected: int) -> None:
     assert murmur2(key) == expected
 
 

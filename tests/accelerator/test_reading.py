@@ -79,14 +79,14 @@ def test_records_of_a_partition(read: Any, maker: Any) -> None:
 
 
 @each_reader
-def test_anybodys_own_make(read: Any) -> None:
+def test_a_custom_make_function(read: Any) -> None:
     body = section(encode(simple_records(20)))
     made = read(body, 20, 5, BASE_TIMESTAMP, None, lambda *fields: fields)
     assert made == [row(record) for record in simple_records(20, base_offset=5)]
 
 
 @each_reader
-def test_damage_that_make_finds_is_told_with_the_record(read: Any) -> None:
+def test_an_error_of_make_names_the_record(read: Any) -> None:
     def make(offset: int, *_: Any) -> int:
         if offset == 2:
             raise DecodeError("not what it should be")

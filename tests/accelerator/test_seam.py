@@ -81,7 +81,7 @@ def test_every_compiled_module_is_listed_and_stands_beside_its_pure_one() -> Non
 
 
 @pytest.mark.parametrize(("where", "name"), marked_as_twins())
-def test_what_says_that_it_has_a_twin_has_one(where: str, name: str) -> None:
+def test_a_module_that_names_a_compiled_twin_has_one(where: str, name: str) -> None:
     found = forms(where, name)
     assert found["pure"].__module__ == where
     if not accelerator.accelerated:
@@ -172,7 +172,7 @@ def test_a_compiled_module_that_lacks_the_name_leaves_the_pure_form(module: Modu
         ("needy", "import no_such_module_anywhere", "no_such_module_anywhere"),
     ],
 )
-def test_a_compiled_module_that_cannot_be_loaded_turns_all_off_and_says_so_once(
+def test_a_compiled_module_that_cannot_be_loaded_disables_all_and_is_logged_once(
     module: Module, caplog: pytest.LogCaptureFixture, name: str, source: str, complaint: str
 ) -> None:
     module(name, source)
@@ -188,7 +188,7 @@ def test_a_compiled_module_that_cannot_be_loaded_turns_all_off_and_says_so_once(
     assert complaint in record.getMessage()
 
 
-def test_forms_of_what_has_no_twin() -> None:
+def test_modules_without_a_compiled_twin() -> None:
     with pytest.raises(LookupError, match=r"aiokproto\.types has no twin called 'Nonsense'"):
         forms("aiokproto.types", "Nonsense")
 

@@ -157,7 +157,7 @@ def test_headers(encode_headers: Any, pairs: tuple[Header, ...]) -> None:
 
 @each_plain
 @pytest.mark.parametrize("content", ["text", 3, None])
-def test_what_is_not_bytes(plain: Any, content: Any) -> None:
+def test_values_that_are_not_bytes(plain: Any, content: Any) -> None:
     with pytest.raises(TypeError, match=f"^expected bytes or None, got {type(content).__name__}$"):
         plain(content)
 

@@ -1,4 +1,4 @@
-"""Clusters where clients have to log in, and what a cluster must be like."""
+"""Fixtures: clusters with authentication, and conditions on the cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.kafka.pool import KafkaPool, RunningKafka
 
 @pytest.fixture
 def secured_kafka(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iterator[RunningKafka]:
-    """Real Kafka, started by the first test that asks for it; alone, as `kafka1`, where a test is marked so."""
+    """Real Kafka, started by the first test that uses it; exclusive, as `kafka1`, if the test is marked so."""
     alone = request.node.get_closest_marker("exclusive") is not None
     with kafka_pool.lease("secured", alone=alone) as cluster:
         yield cluster
@@ -23,7 +23,7 @@ def secured_kafka(request: pytest.FixtureRequest, kafka_pool: KafkaPool) -> Iter
 
 @pytest.fixture(params=ON_BOTH)
 async def secured(request: pytest.FixtureRequest) -> AsyncIterator[Secured]:
-    """A cluster of one broker, of each kind, where ``admin`` may do everything and nobody else anything."""
+    """A cluster of one broker, of each kind, where only ``admin`` has permissions."""
     if request.param == "embedded":
         async with secured_broker() as cluster:
             yield cluster
@@ -35,12 +35,12 @@ async def secured(request: pytest.FixtureRequest) -> AsyncIterator[Secured]:
 
 @pytest.fixture
 def user() -> str:
-    """Somebody whom no other test knows: what he may do, nobody else gives him or takes from him."""
+    """A user name that no other test uses: no other test changes its ACLs."""
     return f"user-{secrets.token_hex(4)}"
 
 
 @pytest.fixture
 def alone(cluster: BehaviourCluster) -> None:
-    """For tests that speak to one broker and take it for the leader of all there is."""
+    """Skip a test that sends all requests to one broker if there are several."""
     if len(cluster.broker_ids) > 1:
-        pytest.skip("speaks to one broker, as if it led everything")
+        pytest.skip("sends all requests to one broker")

@@ -50,8 +50,8 @@ class Coordinator:
                     wire = Wire(*await asyncio.open_connection(host, int(port)))
                 except OSError:
                     continue
-                asked = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
-                found = (await wire.ask(asked)).coordinators[0]
+                request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group])
+                found = (await wire.ask(request)).coordinators[0]
                 wire.writer.close()
                 if found.error_code == 0:
                     self._wire = Wire(*await asyncio.open_connection(found.host, found.port))
@@ -96,25 +96,29 @@ class Coordinator:
     async def commit(
         self, member_id: str, epoch: int, topic: str, partition: int = 0, version: int = 9, offset: int = 7
     ) -> ErrorCode:
-        asked = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
+        requested_partition = OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=""
+        )
         request = OffsetCommitRequest(
             group_id=self.group,
             member_id=member_id,
             generation_id_or_member_epoch=epoch,
-            topics=[OffsetCommitRequestTopic(name=topic, partitions=[asked])],
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=[requested_partition])],
         )
         answer = await self.ask(request, lambda answer: answer.topics[0].partitions[0].error_code, version)
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
     async def fetch(self, member_id: str | None, epoch: int, topic: str) -> ErrorCode | int:
         """The committed offset of the topic's first partition, or the error."""
-        asked = OffsetFetchRequestGroup(
+        requested_group = OffsetFetchRequestGroup(
             group_id=self.group,
             member_id=member_id,
             member_epoch=epoch,
             topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[0])],
         )
-        answer = await self.ask(OffsetFetchRequest(groups=[asked]), lambda answer: answer.groups[0].error_code, 9)
+        answer = await self.ask(
+            OffsetFetchRequest(groups=[requested_group]), lambda answer: answer.groups[0].error_code, 9
+        )
         (group,) = answer.groups
         return ErrorCode(group.error_code) or group.topics[0].partitions[0].committed_offset
 

@@ -95,13 +95,13 @@ THE_CLUSTER = "kafka-cluster"
 NO_TOPIC_ID = "A" * 22
 
 
-class Asked(NamedTuple):
-    """A request about a topic, or a group or transactional id.
+class RequestCase(NamedTuple):
+    """A request that names a topic, a group or a transactional id, and its error without permission.
 
     Attributes:
-        make: Makes it from the names.
-        version: The version to ask in.
-        refusal: What is heard of it.
+        make: Makes the request from topic and group.
+        version: The version to send it in.
+        refusal: The error code that a client without permission receives.
     """
 
     make: Callable[[str, str], Request[Any]]
@@ -124,7 +124,7 @@ def everything(
 
 
 def errors(part: Struct) -> set[ErrorCode]:
-    """Every error in a response."""
+    """All error codes in a response."""
     found = set()
     for spec in part.fields():
         value = getattr(part, spec.name)
@@ -135,10 +135,10 @@ def errors(part: Struct) -> set[ErrorCode]:
     return found - {OK}
 
 
-ASKED = {
-    "Produce": Asked(lambda topic, _group: produce_request(topic, batch([b"x"])), 9, NO_TOPIC),
-    "Fetch": Asked(lambda topic, _group: fetch_request(topic), 12, NO_TOPIC),
-    "ListOffsets": Asked(
+REQUESTS = {
+    "Produce": RequestCase(lambda topic, _group: produce_request(topic, batch([b"x"])), 9, NO_TOPIC),
+    "Fetch": RequestCase(lambda topic, _group: fetch_request(topic), 12, NO_TOPIC),
+    "ListOffsets": RequestCase(
         lambda topic, _group: ListOffsetsRequest(
             replica_id=-1,
             topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])],
@@ -146,7 +146,7 @@ ASKED = {
         5,
         NO_TOPIC,
     ),
-    "OffsetForLeaderEpoch": Asked(
+    "OffsetForLeaderEpoch": RequestCase(
         lambda topic, _group: OffsetForLeaderEpochRequest(
             replica_id=-1,
             topics=[
@@ -156,31 +156,31 @@ ASKED = {
         4,
         NO_TOPIC,
     ),
-    "Metadata": Asked(
+    "Metadata": RequestCase(
         lambda topic, _group: MetadataRequest(
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         ),
         9,
         NO_TOPIC,
     ),
-    "CreateTopics": Asked(
+    "CreateTopics": RequestCase(
         lambda topic, _group: CreateTopicsRequest(
             topics=[CreatableTopic(name=f"{topic}-new", num_partitions=1, replication_factor=1)]
         ),
         7,
         NO_TOPIC,
     ),
-    "DeleteTopics": Asked(
+    "DeleteTopics": RequestCase(
         lambda topic, _group: DeleteTopicsRequest(
             topics=[DeleteTopicState(name=topic, topic_id=bytes(16))], timeout_ms=9000
         ),
         6,
         NO_TOPIC,
     ),
-    "DeleteTopics-5": Asked(
+    "DeleteTopics-5": RequestCase(
         lambda topic, _group: DeleteTopicsRequest(topic_names=[topic], timeout_ms=9000), 5, NO_TOPIC
     ),
-    "CreatePartitions": Asked(
+    "CreatePartitions": RequestCase(
         lambda topic, _group: CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=topic, count=5, assignments=None)],
             timeout_ms=9000,
@@ -189,7 +189,7 @@ ASKED = {
         3,
         NO_TOPIC,
     ),
-    "DeleteRecords": Asked(
+    "DeleteRecords": RequestCase(
         lambda topic, _group: DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])],
             timeout_ms=9000,
@@ -197,21 +197,21 @@ ASKED = {
         2,
         NO_TOPIC,
     ),
-    "DescribeConfigs": Asked(
+    "DescribeConfigs": RequestCase(
         lambda topic, _group: DescribeConfigsRequest(
             resources=[DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=None)]
         ),
         4,
         NO_TOPIC,
     ),
-    "IncrementalAlterConfigs": Asked(
+    "IncrementalAlterConfigs": RequestCase(
         lambda topic, _group: IncrementalAlterConfigsRequest(
             resources=[AlterConfigsResource(resource_type=2, resource_name=topic, configs=[])], validate_only=True
         ),
         1,
         NO_TOPIC,
     ),
-    "JoinGroup": Asked(
+    "JoinGroup": RequestCase(
         lambda _topic, group: JoinGroupRequest(
             group_id=group,
             session_timeout_ms=10_000,
@@ -223,18 +223,18 @@ ASKED = {
         5,
         NO_GROUP,
     ),
-    "SyncGroup": Asked(
+    "SyncGroup": RequestCase(
         lambda _topic, group: SyncGroupRequest(group_id=group, generation_id=1, member_id="m", assignments=[]),
         4,
         NO_GROUP,
     ),
-    "Heartbeat": Asked(
+    "Heartbeat": RequestCase(
         lambda _topic, group: HeartbeatRequest(group_id=group, generation_id=1, member_id="m"), 4, NO_GROUP
     ),
-    "LeaveGroup": Asked(
+    "LeaveGroup": RequestCase(
         lambda _topic, group: LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id="m")]), 4, NO_GROUP
     ),
-    "OffsetCommit": Asked(
+    "OffsetCommit": RequestCase(
         lambda topic, group: OffsetCommitRequest(
             group_id=group,
             topics=[
@@ -249,7 +249,7 @@ ASKED = {
         8,
         NO_GROUP,
     ),
-    "OffsetFetch": Asked(
+    "OffsetFetch": RequestCase(
         lambda topic, group: OffsetFetchRequest(
             groups=[
                 OffsetFetchRequestGroup(
@@ -260,7 +260,7 @@ ASKED = {
         8,
         NO_GROUP,
     ),
-    "OffsetDelete": Asked(
+    "OffsetDelete": RequestCase(
         lambda topic, group: OffsetDeleteRequest(
             group_id=group,
             topics=[OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])],
@@ -268,22 +268,22 @@ ASKED = {
         0,
         NO_GROUP,
     ),
-    "FindCoordinator": Asked(lambda _topic, group: FindCoordinatorRequest(coordinator_keys=[group]), 4, NO_GROUP),
-    "FindCoordinator-3": Asked(lambda _topic, group: FindCoordinatorRequest(key=group), 3, NO_GROUP),
-    "FindCoordinator-txn": Asked(
+    "FindCoordinator": RequestCase(lambda _topic, group: FindCoordinatorRequest(coordinator_keys=[group]), 4, NO_GROUP),
+    "FindCoordinator-3": RequestCase(lambda _topic, group: FindCoordinatorRequest(key=group), 3, NO_GROUP),
+    "FindCoordinator-txn": RequestCase(
         lambda _topic, group: FindCoordinatorRequest(coordinator_keys=[group], key_type=1), 4, NO_TRANSACTION
     ),
-    "DescribeGroups": Asked(lambda _topic, group: DescribeGroupsRequest(groups=[group]), 5, NO_GROUP),
-    "DeleteGroups": Asked(lambda _topic, group: DeleteGroupsRequest(groups_names=[group]), 2, NO_GROUP),
-    "InitProducerId": Asked(
+    "DescribeGroups": RequestCase(lambda _topic, group: DescribeGroupsRequest(groups=[group]), 5, NO_GROUP),
+    "DeleteGroups": RequestCase(lambda _topic, group: DeleteGroupsRequest(groups_names=[group]), 2, NO_GROUP),
+    "InitProducerId": RequestCase(
         lambda _topic, _group: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4, NO_CLUSTER
     ),
-    "InitProducerId-txn": Asked(
+    "InitProducerId-txn": RequestCase(
         lambda _topic, group: InitProducerIdRequest(transactional_id=group, transaction_timeout_ms=60_000),
         4,
         NO_TRANSACTION,
     ),
-    "AddPartitionsToTxn": Asked(
+    "AddPartitionsToTxn": RequestCase(
         lambda topic, group: AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=group,
             v3_and_below_producer_id=1,
@@ -292,14 +292,14 @@ ASKED = {
         3,
         NO_TRANSACTION,
     ),
-    "AddOffsetsToTxn": Asked(
+    "AddOffsetsToTxn": RequestCase(
         lambda _topic, group: AddOffsetsToTxnRequest(
             transactional_id=group, producer_id=1, producer_epoch=0, group_id=group
         ),
         3,
         NO_TRANSACTION,
     ),
-    "TxnOffsetCommit": Asked(
+    "TxnOffsetCommit": RequestCase(
         lambda topic, group: TxnOffsetCommitRequest(
             transactional_id=group,
             group_id=group,
@@ -317,29 +317,29 @@ ASKED = {
         3,
         NO_TRANSACTION,
     ),
-    "EndTxn": Asked(
+    "EndTxn": RequestCase(
         lambda _topic, group: EndTxnRequest(transactional_id=group, producer_id=1, producer_epoch=0, committed=True),
         3,
         NO_TRANSACTION,
     ),
-    "FindCoordinator-share": Asked(
+    "FindCoordinator-share": RequestCase(
         lambda _topic, group: FindCoordinatorRequest(coordinator_keys=[f"{group}:{NO_TOPIC_ID}:0"], key_type=2),
         6,
         NO_CLUSTER,
     ),
-    "ShareGroupHeartbeat": Asked(
+    "ShareGroupHeartbeat": RequestCase(
         lambda topic, group: ShareGroupHeartbeatRequest(
             group_id=group, member_id="m", member_epoch=0, subscribed_topic_names=[topic]
         ),
         1,
         NO_GROUP,
     ),
-    "ShareGroupDescribe": Asked(
+    "ShareGroupDescribe": RequestCase(
         lambda _topic, group: ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False),
         1,
         NO_GROUP,
     ),
-    "DescribeShareGroupOffsets": Asked(
+    "DescribeShareGroupOffsets": RequestCase(
         lambda topic, group: DescribeShareGroupOffsetsRequest(
             groups=[
                 DescribeShareGroupOffsetsRequestGroup(
@@ -351,7 +351,7 @@ ASKED = {
         1,
         NO_GROUP,
     ),
-    "AlterShareGroupOffsets": Asked(
+    "AlterShareGroupOffsets": RequestCase(
         lambda topic, group: AlterShareGroupOffsetsRequest(
             group_id=group,
             topics=[
@@ -364,14 +364,14 @@ ASKED = {
         0,
         NO_GROUP,
     ),
-    "DeleteShareGroupOffsets": Asked(
+    "DeleteShareGroupOffsets": RequestCase(
         lambda topic, group: DeleteShareGroupOffsetsRequest(
             group_id=group, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic)]
         ),
         0,
         NO_GROUP,
     ),
-    "ReadShareGroupState": Asked(
+    "ReadShareGroupState": RequestCase(
         lambda _topic, group: read_share_group_state.ReadShareGroupStateRequest(
             group_id=group,
             topics=[
@@ -384,9 +384,11 @@ ASKED = {
         0,
         NO_CLUSTER,
     ),
-    "DescribeAcls": Asked(lambda _topic, _group: everything(), 3, NO_CLUSTER),
-    "CreateAcls": Asked(lambda topic, _group: CreateAclsRequest(creations=[acl(TOPIC, topic, READ)]), 3, NO_CLUSTER),
-    "DeleteAcls": Asked(
+    "DescribeAcls": RequestCase(lambda _topic, _group: everything(), 3, NO_CLUSTER),
+    "CreateAcls": RequestCase(
+        lambda topic, _group: CreateAclsRequest(creations=[acl(TOPIC, topic, READ)]), 3, NO_CLUSTER
+    ),
+    "DeleteAcls": RequestCase(
         lambda topic, _group: DeleteAclsRequest(
             filters=[
                 DeleteAclsFilter(
@@ -402,17 +404,17 @@ ASKED = {
         3,
         NO_CLUSTER,
     ),
-    "DescribeUserScramCredentials": Asked(
+    "DescribeUserScramCredentials": RequestCase(
         lambda _topic, _group: DescribeUserScramCredentialsRequest(users=[UserName(name="admin")]), 0, NO_CLUSTER
     ),
-    "AlterUserScramCredentials": Asked(
+    "AlterUserScramCredentials": RequestCase(
         lambda _topic, _group: AlterUserScramCredentialsRequest(
-            deletions=[ScramCredentialDeletion(name="nobody", mechanism=1)], upsertions=[]
+            deletions=[ScramCredentialDeletion(name="unknown", mechanism=1)], upsertions=[]
         ),
         0,
         NO_CLUSTER,
     ),
-    "DescribeClientQuotas": Asked(
+    "DescribeClientQuotas": RequestCase(
         lambda _topic, _group: DescribeClientQuotasRequest(components=[], strict=False), 1, NO_CLUSTER
     ),
 }

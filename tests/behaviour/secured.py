@@ -1,4 +1,4 @@
-"""A cluster of one broker where clients have to log in and nobody may do anything but ``admin``: of each kind."""
+"""Clusters of one broker, of each kind, with SASL authentication, where only ``admin`` has permissions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Secured(NamedTuple):
 
 
 class SecuredKafka(KafkaCluster):
-    """Real Kafka with a second listener, for SASL; whoever comes by the first is a super user."""
+    """Real Kafka with a second listener, for SASL; clients of the first one are super users."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -51,7 +51,7 @@ class SecuredKafka(KafkaCluster):
 
     def _write_config(self, node_id: int) -> None:
         ports = self._ports[node_id]
-        # What was given to this node is free as well, as long as it has not started.
+        # The ports assigned to this node are also free until it has started.
         more = [port for each in _free_ports((0, 1)).values() for port in (each.broker, each.controller)]
         self._address_for_sasl = f"{HOST}:{next(port for port in more if port not in (ports.broker, ports.controller))}"
         self._config = {
@@ -93,31 +93,31 @@ async def until_open(address: str) -> None:
 
 @asynccontextmanager
 async def as_user(secured: Secured, user: str) -> AsyncIterator[Wire]:
-    """A connection of anybody at all: of those who have no password by a token that nobody has signed."""
+    """A connection of any user; users without a password log in with an unsigned token."""
     proof = ("PLAIN", plain(user)) if user in USERS else ("OAUTHBEARER", unsecured(user))
     async with connect(secured) as wire:
         answer = await authenticate(wire, *proof)
-        # Whose token is not believed hears so in another.
+        # A refused token is answered with the reason, which takes another request.
         assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b"")
         yield wire
 
 
 async def create(admin: Wire, topic: str, partitions: int = 1) -> None:
-    """Create a topic; returns once the broker knows of it."""
+    """Create a topic; return once the broker knows it."""
     new = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
     assert (await admin.ask(CreateTopicsRequest(topics=[new]), 7)).topics[0].error_code == 0
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-    known = await until(lambda: admin.ask(asked, 9), lambda answer: not errors(answer))
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    known = await until(lambda: admin.ask(request, 9), lambda answer: not errors(answer))
     assert len(known.topics[0].partitions) == partitions
 
 
 def rule(user: str, resource_type: int, name: str, operation: int, **more: Any) -> AclCreation:
-    """An entry for the authorizer, of one user."""
+    """An ACL of one user."""
     return acl(resource_type, name, operation, **{"principal": f"User:{user}", **more})
 
 
 async def revoke(admin: Wire, user: str) -> None:
-    """Take back all that was said of a user; returns once the broker goes by that."""
+    """Delete all ACLs of a user; return once the broker applies that."""
     all_of_his = DeleteAclsFilter(
         resource_type_filter=1,
         resource_name_filter=None,

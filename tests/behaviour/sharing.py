@@ -79,12 +79,12 @@ async def offsets(
     at: Coordinator, topics: Mapping[str, list[int]] | None = None, version: int | None = None
 ) -> dict[tuple[str, int], tuple[int, int]]:
     """Start offset and lag of each partition."""
-    asked = (
+    requested = (
         None
         if topics is None
         else [DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=each) for name, each in topics.items()]
     )
-    group = DescribeShareGroupOffsetsRequestGroup(group_id=at.group, topics=asked)
+    group = DescribeShareGroupOffsetsRequestGroup(group_id=at.group, topics=requested)
     request = DescribeShareGroupOffsetsRequest(groups=[group])
     answer = (await at.ask(request, lambda answer: answer.groups[0].error_code, version)).groups[0]
     assert answer.error_code == 0
@@ -101,8 +101,8 @@ async def alter(at: Coordinator, topic: str, starts: Mapping[int, int]) -> Alter
         AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=start)
         for index, start in starts.items()
     ]
-    asked = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=partitions)
-    request = AlterShareGroupOffsetsRequest(group_id=at.group, topics=[asked])
+    requested_topic = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=partitions)
+    request = AlterShareGroupOffsetsRequest(group_id=at.group, topics=[requested_topic])
     return await at.ask(request, lambda answer: answer.error_code)
 
 
@@ -115,6 +115,6 @@ async def alter_when_known(at: Coordinator, topic: str, starts: Mapping[int, int
 
 
 async def delete(at: Coordinator, *topics: str) -> DeleteShareGroupOffsetsResponse:
-    asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics]
-    request = DeleteShareGroupOffsetsRequest(group_id=at.group, topics=asked)
+    requested_topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics]
+    request = DeleteShareGroupOffsetsRequest(group_id=at.group, topics=requested_topics)
     return await at.ask(request, lambda answer: answer.error_code)

@@ -1,4 +1,4 @@
-"""Who may do what: the same on the embedded broker and on real Kafka."""
+"""ACLs: the same on the embedded broker and on real Kafka."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from aiokproto.codec.messages.offset_fetch import (
 from aiokproto.codec.schema import Request, Response
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.requests_by_api import (
-    ASKED,
     NO_CLUSTER,
     NO_GROUP,
     NO_TOPIC,
     NO_TRANSACTION,
     OK,
+    REQUESTS,
     THE_CLUSTER,
     errors,
     everything,
@@ -56,16 +56,16 @@ from tests.broker.wire import Wire, batch, fetch_request, produce_request
 R = TypeVar("R", bound=Response)
 
 
-async def test_who_may_do_nothing_is_refused_everything(secured: Secured, topic: str, user: str) -> None:
-    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
+async def test_a_user_without_permissions_is_refused_every_request(secured: Secured, topic: str, user: str) -> None:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)
-        for name, (make, version, refusal) in ASKED.items():
+        for name, (make, version, refusal) in REQUESTS.items():
             request = make(topic, f"g-{topic}")
-            assert (name, errors(await somebody.ask(request, version))) == (name, {refusal})
-        everything_there_is = await somebody.ask(MetadataRequest(topics=None), 9)
+            assert (name, errors(await client.ask(request, version))) == (name, {refusal})
+        everything_there_is = await client.ask(MetadataRequest(topics=None), 9)
         assert topic not in [found.name for found in everything_there_is.topics]
-        assert (await somebody.ask(ListGroupsRequest(), 4)).groups == []
-        cluster = await somebody.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
+        assert (await client.ask(ListGroupsRequest(), 4)).groups == []
+        cluster = await client.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
         assert cluster.cluster_authorized_operations == 0
 
 
@@ -95,31 +95,31 @@ GRANTS = {
 
 
 @pytest.mark.parametrize("api", GRANTS)
-async def test_each_permission_is_enough_for_its_request(secured: Secured, topic: str, user: str, api: str) -> None:
+async def test_each_permission_suffices_for_its_request(secured: Secured, topic: str, user: str, api: str) -> None:
     group = f"g-{topic}"
     names = {TOPIC: topic, GROUP: group, CLUSTER: THE_CLUSTER, TRANSACTIONAL_ID: group}
-    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)
         await coordinator(admin, group)
         given = [rule(user, resource, names[resource], operation) for resource, operation in GRANTS[api]]
         await grant(admin, *given)
-        request, version = ASKED[api].make(topic, group), ASKED[api].version
+        request, version = REQUESTS[api].make(topic, group), REQUESTS[api].version
         try:
-            response = await permitted(somebody, request, version)
-            # Producer ids may take their time, and SCRAM users be made yet; that is no refusal.
+            response = await permitted(client, request, version)
+            # Not a refusal: producer ids may not be allocated yet, and SCRAM users not created.
             assert errors(response) <= {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.RESOURCE_NOT_FOUND}, response
         finally:
             await revoke(admin, user)
 
 
-async def permitted(somebody: Wire, request: Request[R], version: int) -> R:
-    """Ask once it is permitted: the controller, which decides of some requests, may hear of an entry after others."""
+async def permitted(client: Wire, request: Request[R], version: int) -> R:
+    """Send the request until it is permitted: the controller, which authorizes some, may learn of an ACL later."""
     refusals = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTION}
-    return await until(lambda: somebody.ask(request, version), lambda answer: not errors(answer) & refusals)
+    return await until(lambda: client.ask(request, version), lambda answer: not errors(answer) & refusals)
 
 
 async def coordinator(admin: Wire, group: str) -> None:
-    """Wait until groups and transactions are coordinated by somebody."""
+    """Wait until groups and transactions have a coordinator."""
     for kind in (0, 1):
         while errors(await admin.ask(FindCoordinatorRequest(coordinator_keys=[group], key_type=kind), 4)):
             pass
@@ -128,18 +128,18 @@ async def coordinator(admin: Wire, group: str) -> None:
         pass
 
 
-async def test_who_may_create_a_topic_need_not_see_its_options(secured: Secured, topic: str, user: str) -> None:
+async def test_permission_to_create_a_topic_does_not_show_its_configs(secured: Secured, topic: str, user: str) -> None:
     name = f"{topic}-new"
-    request = ASKED["CreateTopics"].make(topic, topic)
-    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
+    request = REQUESTS["CreateTopics"].make(topic, topic)
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await grant(admin, rule(user, TOPIC, name, CREATE))
-        answer = await until(lambda: somebody.ask(request, 7), lambda answer: answer.topics[0].error_code != NO_TOPIC)
+        answer = await until(lambda: client.ask(request, 7), lambda answer: answer.topics[0].error_code != NO_TOPIC)
         (created,) = answer.topics
         assert (created.error_code, created.topic_config_error_code) == (OK, NO_TOPIC)
         assert (created.num_partitions, created.replication_factor) == (-1, -1)
         assert not created.configs
-        # To have made it is not to see it.
-        assert errors(await somebody.ask(ASKED["Metadata"].make(name, "g"), 9)) == {NO_TOPIC}
+        # The permission to create it does not permit to describe it.
+        assert errors(await client.ask(REQUESTS["Metadata"].make(name, "g"), 9)) == {NO_TOPIC}
         await revoke(admin, user)
 
 
@@ -167,10 +167,10 @@ async def test_who_may_create_a_topic_need_not_see_its_options(secured: Secured,
         ([("{t}", READ, {}), ("{t}", DESCRIBE, {"permission": DENY})], True),
     ],
 )
-async def test_which_entries_let_somebody_read(
+async def test_which_acls_permit_reading(
     secured: Secured, topic: str, user: str, acls: list[tuple[str, int, dict[str, Any]]], allowed: bool
 ) -> None:
-    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)
         names = [name.format(t=topic, p=topic[:-3]) for name, _, _ in acls]
         await grant(
@@ -179,35 +179,37 @@ async def test_which_entries_let_somebody_read(
         )
         try:
             expected = set() if allowed else {NO_TOPIC}
-            assert errors(await somebody.ask(fetch_request(topic), 12)) == expected
+            assert errors(await client.ask(fetch_request(topic), 12)) == expected
         finally:
             await revoke(admin, user)
 
 
-async def test_one_topic_is_refused_and_the_other_served(secured: Secured, topic: str, user: str) -> None:
+async def test_a_request_is_refused_for_one_topic_and_served_for_another(
+    secured: Secured, topic: str, user: str
+) -> None:
     secret = f"{topic}-secret"
-    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)
         await create(admin, secret)
         await grant(admin, rule(user, TOPIC, topic, ALL))
         request = produce_request(topic, batch([b"x"]))
         request.topic_data += produce_request(secret, batch([b"x"])).topic_data
-        response = await somebody.ask(request, 9)
+        response = await client.ask(request, 9)
         codes = {each.name: each.partition_responses[0].error_code for each in response.responses}
         assert codes == {topic: OK, secret: NO_TOPIC}
-        found = await somebody.ask(MetadataRequest(topics=None), 9)
+        found = await client.ask(MetadataRequest(topics=None), 9)
         assert {each.name for each in found.topics} & {topic, secret} == {topic}
         await revoke(admin, user)
 
 
-async def test_what_may_be_done_is_told_in_bits(secured: Secured, topic: str, user: str) -> None:
-    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
+async def test_authorized_operations_are_a_bit_field(secured: Secured, topic: str, user: str) -> None:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)
         await grant(admin, rule(user, TOPIC, topic, READ), rule(user, TOPIC, topic, ALTER_CONFIGS))
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], include_topic_authorized_operations=True)
-        mine = (await somebody.ask(asked, 9)).topics[0].topic_authorized_operations
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], include_topic_authorized_operations=True)
+        mine = (await client.ask(request, 9)).topics[0].topic_authorized_operations
         assert mine == sum(1 << each for each in (READ, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
-        theirs = (await admin.ask(asked, 9)).topics[0].topic_authorized_operations
+        theirs = (await admin.ask(request, 9)).topics[0].topic_authorized_operations
         assert (
             theirs == sum(1 << each for each in range(READ, DESCRIBE + 1)) | 1 << DESCRIBE_CONFIGS | 1 << ALTER_CONFIGS
         )
@@ -217,7 +219,7 @@ async def test_what_may_be_done_is_told_in_bits(secured: Secured, topic: str, us
         await revoke(admin, user)
 
 
-async def test_entries_are_described_and_deleted_by_filters(secured: Secured, topic: str, user: str) -> None:
+async def test_acls_are_described_and_deleted_by_filters(secured: Secured, topic: str, user: str) -> None:
     async with as_user(secured, "admin") as admin:
         await grant(
             admin,
@@ -263,7 +265,7 @@ async def test_entries_are_described_and_deleted_by_filters(secured: Secured, to
         {"principal": "alice"},
     ],
 )
-async def test_an_entry_that_makes_no_sense(secured: Secured, wrong: dict[str, Any]) -> None:
+async def test_an_invalid_acl_is_refused(secured: Secured, wrong: dict[str, Any]) -> None:
     assert await refused(secured, wrong) == {ErrorCode.INVALID_REQUEST}
 
 
@@ -277,8 +279,8 @@ async def test_an_entry_that_makes_no_sense(secured: Secured, wrong: dict[str, A
         {"permission_type": 1},
     ],
 )
-async def test_an_entry_of_a_kind_that_only_filters_have(secured: Secured, wrong: dict[str, Any]) -> None:
-    """Kafka fails on it, the embedded broker says what is wrong."""
+async def test_an_acl_with_a_value_that_only_filters_have_is_refused(secured: Secured, wrong: dict[str, Any]) -> None:
+    """Kafka fails with an internal error; the embedded broker names the value."""
     expected = ErrorCode.INVALID_REQUEST if secured.kind == "embedded" else ErrorCode.UNKNOWN_SERVER_ERROR
     assert await refused(secured, wrong) == {expected}
 

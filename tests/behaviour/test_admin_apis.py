@@ -1,4 +1,4 @@
-"""What admin tools ask for, by raw requests: elections, reassignments, log directories, options, features."""
+"""Requests of admin tools: elections, reassignments, log directories, configs, features."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ async def client3(cluster3: BehaviourCluster) -> AsyncIterator[Client]:
 
 
 async def elect(client: Client, topic: str, partition: int, kind: int = 0) -> ErrorCode:
-    asked = [TopicPartitions(topic=topic, partitions=[partition])]
-    response = await client.request(ElectLeadersRequest(election_type=kind, topic_partitions=asked))
+    partitions = [TopicPartitions(topic=topic, partitions=[partition])]
+    response = await client.request(ElectLeadersRequest(election_type=kind, topic_partitions=partitions))
     assert response.error_code == 0
     return ErrorCode(response.replica_election_results[0].partition_result[0].error_code)
 
@@ -83,7 +83,7 @@ async def reassign(client: Client, topic: str, replicas: list[int] | None, **opt
 
 
 async def settled(client: Client, topic: str, replicas: list[int]) -> Any:
-    """The partition once it is where it should be, as every broker knows sooner or later."""
+    """Wait until every broker has the partition's new replicas."""
     while True:
         found = await described(client, topic)
         if found.replica_nodes == replicas and sorted(found.isr_nodes) == sorted(replicas):
@@ -106,7 +106,7 @@ async def test_a_partition_moves_to_other_brokers(cluster3: BehaviourCluster, cl
     assert forbidden is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-async def test_reassignments_that_make_no_sense(cluster: BehaviourCluster, client: Client, topic: str) -> None:
+async def test_invalid_reassignments_are_refused(cluster: BehaviourCluster, client: Client, topic: str) -> None:
     await cluster.create_topic(topic)
     assert await reassign(client, topic, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     assert await reassign(client, "no-such-topic", [0]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -121,7 +121,7 @@ async def test_log_directories(cluster: BehaviourCluster, client: Client, topic:
         DescribableLogDirTopic(topic=topic, partitions=[0, 7]),
         DescribableLogDirTopic(topic="none", partitions=[0]),
     ]
-    # A real broker makes the partition's log at the first word of it, after the controller has answered.
+    # A real broker creates the log when it learns of the partition, after the controller has responded.
     while True:
         response = await client.request(DescribeLogDirsRequest(topics=wanted), node=node)
         (found,) = response.results
@@ -143,7 +143,7 @@ async def test_log_directories(cluster: BehaviourCluster, client: Client, topic:
     assert await move("/nowhere", 0) is ErrorCode.LOG_DIR_NOT_FOUND
 
 
-async def test_alter_configs_replaces_all(cluster: BehaviourCluster, client: Client, topic: str) -> None:
+async def test_alter_configs_replaces_all_configs(cluster: BehaviourCluster, client: Client, topic: str) -> None:
     await cluster.create_topic(topic, config={"retention.ms": "1000", "segment.ms": "2000"})
 
     async def alter(name: str, value: str | None, **options: Any) -> ErrorCode:
@@ -157,7 +157,7 @@ async def test_alter_configs_replaces_all(cluster: BehaviourCluster, client: Cli
     resource = DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["retention.ms", "segment.ms"]
     )
-    # Real brokers hear of it from the controller.
+    # Real brokers learn of it from the controller.
     while True:
         configs = (await client.request(DescribeConfigsRequest(resources=[resource]))).results[0].configs
         if {config.name: config.value for config in configs} == {"retention.ms": "604800000", "segment.ms": "3000"}:
@@ -169,11 +169,11 @@ async def test_topics_are_described_page_by_page(cluster: BehaviourCluster, clie
     names = [f"{topic}-a", f"{topic}-b"]
     for name in names:
         await cluster.create_topic(name, partitions=3)
-    asked = [TopicRequest(name=name) for name in [*names, f"{topic}-none"]]
+    requests = [TopicRequest(name=name) for name in [*names, f"{topic}-none"]]
     pages: list[list[tuple[str | None, int, list[int]]]] = []
     cursor: Cursor | None = None
     while True:
-        request = DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=2, cursor=cursor)
+        request = DescribeTopicPartitionsRequest(topics=requests, response_partition_limit=2, cursor=cursor)
         response = await client.request(request)
         pages.append(
             [(each.name, each.error_code, [p.partition_index for p in each.partitions]) for each in response.topics]
@@ -188,7 +188,7 @@ async def test_topics_are_described_page_by_page(cluster: BehaviourCluster, clie
     assert pages[-1][-1] == (f"{topic}-none", unknown, [])
 
 
-async def test_what_has_options_is_listed(cluster: BehaviourCluster, client: Client, topic: str) -> None:
+async def test_resources_with_configs_are_listed(cluster: BehaviourCluster, client: Client, topic: str) -> None:
     await cluster.create_topic(topic)
     response = await client.request(ListConfigResourcesRequest(resource_types=[TOPIC_RESOURCE, 4]))
     found = {(each.resource_type, each.resource_name) for each in response.config_resources}
@@ -203,7 +203,7 @@ async def test_what_has_options_is_listed(cluster: BehaviourCluster, client: Cli
 @pytest.mark.parametrize(
     ("feature", "level", "kind"),
     [("no.such.feature", 1, 1), ("transaction.version", 99, 1), ("transaction.version", 1, 1)],
-    ids=["unknown feature", "unknown level", "downgrade not asked for"],
+    ids=["unknown feature", "unknown level", "downgrade not allowed"],
 )
 async def test_features_that_cannot_be_changed(client: Client, feature: str, level: int, kind: int) -> None:
     update = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
@@ -213,17 +213,17 @@ async def test_features_that_cannot_be_changed(client: Client, feature: str, lev
 
 
 async def test_the_metadata_quorum_has_a_leader(client: Client) -> None:
-    asked = [
+    requested = [
         DescribeQuorumRequestTopicData(
             topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartitionData(partition_index=0)]
         )
     ]
-    response = await client.request(DescribeQuorumRequest(topics=asked))
+    response = await client.request(DescribeQuorumRequest(topics=requested))
     partition = response.topics[0].partitions[0]
     assert (response.error_code, partition.error_code) == (0, 0)
     assert partition.leader_id in [voter.replica_id for voter in partition.current_voters]
 
 
-async def test_a_broker_that_is_none_cannot_be_unregistered(client: Client) -> None:
+async def test_an_unknown_broker_cannot_be_unregistered(client: Client) -> None:
     response = await client.request(UnregisterBrokerRequest(broker_id=77))
     assert response.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -1,4 +1,4 @@
-"""What users get wrong first: each has an error of its own that says what and where."""
+"""Common mistakes of users: each has its own error that says what is wrong, and where."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Reply = Callable[[asyncio.StreamReader, asyncio.StreamWriter], "asyncio.Future[N
 
 @asynccontextmanager
 async def server(reply: bytes | None) -> AsyncIterator[str]:
-    """Something on a port that is no Kafka: answers with ``reply`` to whatever comes, or never."""
+    """A server that is not Kafka: answers any data with ``reply``, or never."""
     silent = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,9 +51,9 @@ async def server(reply: bytes | None) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("face", FACES)
-async def test_nobody_at_the_address(face: Callable[..., Producer]) -> None:
+async def test_a_port_without_a_listener(face: Callable[..., Producer]) -> None:
     with socket.socket() as silent:
-        # Taken, so that nobody else gets it, but not listened on.
+        # Bound, so that no other process gets it, without a listener.
         silent.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(BootstrapError, match=address):
@@ -62,7 +62,7 @@ async def test_nobody_at_the_address(face: Callable[..., Producer]) -> None:
 
 
 @pytest.mark.parametrize("face", FACES)
-async def test_a_host_that_has_no_address(face: Callable[..., Producer]) -> None:
+async def test_a_host_without_an_address(face: Callable[..., Producer]) -> None:
     with pytest.raises(BootstrapError, match=r"no-such-host\.invalid:9092"):
         async with face(bootstrap_servers="no-such-host.invalid:9092", bootstrap_resolve_timeout_ms=1):
             pass
@@ -98,7 +98,7 @@ async def test_a_server_that_never_answers() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "host:port", "host:0", "host:99999", ":9092", "a:1,b:"])
-def test_addresses_that_are_none(address: str) -> None:
+def test_malformed_addresses(address: str) -> None:
     with pytest.raises(ConfigurationError, match="bootstrap_servers"):
         Client(bootstrap_servers=address)
 
@@ -151,7 +151,7 @@ async def test_a_topic_that_does_not_exist(cluster: BehaviourCluster, topic: str
             pass
 
 
-async def test_a_message_too_large_here(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_message_too_large_for_the_client(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with Producer(bootstrap_servers=cluster.bootstrap_servers, max_request_size=1000) as producer:
         with pytest.raises(MessageTooLargeError, match="max_request_size"):
@@ -167,6 +167,6 @@ async def test_a_message_too_large_for_the_topic(cluster: BehaviourCluster, topi
         assert (await producer.send(topic, b"fine")).offset == 0
 
 
-async def test_all_of_them_are_kafka_errors() -> None:
+async def test_all_these_errors_are_kafka_errors() -> None:
     with pytest.raises(KafkaError):
         Client(bootstrap_servers="")

@@ -65,7 +65,7 @@ async def describe(at: Coordinator) -> DescribedGroup:
     return (await at.ask(request, lambda answer: answer.groups[0].error_code)).groups[0]
 
 
-async def test_the_life_of_a_classic_member(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_classic_member_joins_syncs_commits_and_leaves(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         assert (await join(at, "who")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         required = await join(at)
@@ -75,7 +75,7 @@ async def test_the_life_of_a_classic_member(cluster: BehaviourCluster, topic: st
         assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, required.member_id)
         assert (joined.protocol_type, joined.protocol_name) == ("consumer", "range")
         assert [member.member_id for member in joined.members] == [required.member_id]
-        # Kafka describes what all replicas have, which at first is nothing.
+        # Kafka describes the group from its high watermark, which is 0 at first.
         while (described := await describe(at)).group_state == "Dead":
             pass
         assert (described.group_state, described.protocol_data) == ("CompletingRebalance", "")
@@ -132,7 +132,7 @@ async def test_a_static_member_that_restarts_keeps_its_assignment(cluster: Behav
         assert (await sync(at, after, group_instance_id="i", assignments=[])).assignment == b"mine"
         assert await heartbeat(at, before.member_id, 1, "i") is ErrorCode.FENCED_INSTANCE_ID
         assert await leave(at, before.member_id, "i") is ErrorCode.FENCED_INSTANCE_ID
-        assert await leave(at, "", "nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await leave(at, "", "unknown") is ErrorCode.UNKNOWN_MEMBER_ID
         assert await leave(at, "", "i") is ErrorCode.NONE
 
 

@@ -76,8 +76,8 @@ async def test_reads_all_records_of_all_partitions(cluster: BehaviourCluster, to
         assert await consumer.poll(timeout_ms=10) == []
 
 
-async def test_every_partition_gets_its_turn(cluster: BehaviourCluster, topic: str) -> None:
-    """Not one partition to its end while others have records too."""
+async def test_partitions_are_read_in_turn(cluster: BehaviourCluster, topic: str) -> None:
+    """One partition is not read to its end while others have records too."""
     await cluster.create_topic(topic, partitions=2)
     await fill(cluster, topic, 200, [0, 1])
     async with reader(cluster, topic) as consumer:
@@ -116,7 +116,7 @@ async def test_batches_hold_the_same_records(cluster: BehaviourCluster, topic: s
     await fill(cluster, topic, 45, [0, 1])
     async with reader(cluster, topic) as consumer:
         await take(consumer, 3)
-        # Batches begin where records left off, in the middle of a stored batch.
+        # Reading batches continues after the last record, in the middle of a stored batch.
         [partition] = [number for number in (0, 1) if await consumer.position((topic, number)) == 3]
         seen: list[Place] = []
         rows = 0
@@ -170,7 +170,9 @@ async def test_seek_and_position(cluster: BehaviourCluster, topic: str) -> None:
         assert places(await take(consumer, 1)) == [(0, 40)]
 
 
-async def test_paused_partitions_give_nothing_and_keep_their_place(cluster: BehaviourCluster, topic: str) -> None:
+async def test_paused_partitions_return_no_records_and_keep_their_position(
+    cluster: BehaviourCluster, topic: str
+) -> None:
     await cluster.create_topic(topic, partitions=2)
     await fill(cluster, topic, 30, [0, 1])
     async with reader(cluster, topic) as consumer:
@@ -203,7 +205,7 @@ async def test_offsets_of_the_log(cluster: BehaviourCluster, topic: str) -> None
         assert await consumer.offsets_for_times({zero: EPOCH + 5000}) == {zero: None}
 
 
-async def test_latest_reads_only_what_comes_after(cluster: BehaviourCluster, topic: str) -> None:
+async def test_latest_reads_only_later_records(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 10)
     async with reader(cluster, topic, reset="latest") as consumer:
@@ -220,7 +222,7 @@ async def test_assigned_partitions_alone_are_read(cluster: BehaviourCluster, top
         assert places(await take(consumer, 4)) == [(1, offset) for offset in range(4)]
         consumer.assign((topic, 1), (topic, 2))
         more = await take(consumer, 16)
-        # Partition 1 goes on where it was.
+        # Partition 1 continues at its position.
         assert sorted(places(more)) == [(1, offset) for offset in range(4, 10)] + [(2, offset) for offset in range(10)]
         with pytest.raises(ConfigurationError, match="unsubscribe"):
             consumer.subscribe(topic)
@@ -230,7 +232,7 @@ async def test_assigned_partitions_alone_are_read(cluster: BehaviourCluster, top
         assert len(await take(consumer, 30)) == 30
 
 
-async def test_a_pattern_finds_topics(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_pattern_subscribes_to_matching_topics(cluster: BehaviourCluster, topic: str) -> None:
     for name in ("a", "b", "other"):
         await cluster.create_topic(f"{topic}.{name}")
         await fill(cluster, f"{topic}.{name}", 5)
@@ -252,7 +254,7 @@ async def test_a_leader_change_loses_and_repeats_nothing(cluster3: BehaviourClus
         assert sorted(places(seen)) == everything(2, 60)
 
 
-async def test_a_stopped_broker_stops_nothing_for_long(cluster3: BehaviourCluster, topic: str) -> None:
+async def test_reading_continues_soon_after_a_broker_stops(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, partitions=1, replication=3)
     await fill(cluster3, topic, 10)
     async with reader(cluster3, topic) as consumer:
@@ -295,11 +297,11 @@ async def test_a_deleted_topic_is_named(cluster: BehaviourCluster, topic: str) -
             await admin.request(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), max_version=5)
         with pytest.raises(UnknownTopicError, match=topic):
             await anext(consumer)
-        # It may be created again: it is still looked for.
+        # It may be created again: the consumer still looks for it.
         assert "UNKNOWN_TOPIC" in str(consumer.partition_state((topic, 0)))
 
 
-async def test_out_of_range_follows_the_policy(
+async def test_an_offset_out_of_range_follows_auto_offset_reset(
     cluster: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.create_topic(topic)
@@ -312,7 +314,7 @@ async def test_out_of_range_follows_the_policy(
     assert "offset 3 is outside the log; continuing at the earliest offset" in caplog.text
 
 
-async def test_out_of_range_raises_when_told_so(cluster: BehaviourCluster, topic: str) -> None:
+async def test_an_offset_out_of_range_raises_without_auto_offset_reset(cluster: BehaviourCluster, topic: str) -> None:
     """Again with every call, until the user seeks."""
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
@@ -328,20 +330,20 @@ async def test_out_of_range_raises_when_told_so(cluster: BehaviourCluster, topic
         assert places(await take(consumer, 1)) == [(0, 19)]
 
 
-async def test_every_assigned_partition_tells_what_it_does(cluster: BehaviourCluster, topic: str) -> None:
+async def test_every_assigned_partition_has_a_status(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 10)
     async with reader(cluster) as consumer:
         assert consumer.partition_state((topic, 0)).status is PartitionStatus.UNASSIGNED
         consumer.assign((topic, 0))
         await take(consumer, 10)
-        # Between two fetches it says something else.
+        # Between two fetches the status is another one.
         while consumer.partition_state((topic, 0)).status is not PartitionStatus.FETCHING:
             assert await consumer.poll(timeout_ms=10) == []
         assert consumer.lag((topic, 0)) == 0
 
 
-async def test_a_closed_consumer_says_so(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_closed_consumer_refuses_calls(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     consumer = reader(cluster, topic)
     with pytest.raises(ClientClosedError, match="not started"):
@@ -357,7 +359,7 @@ async def test_a_closed_consumer_says_so(cluster: BehaviourCluster, topic: str) 
     await consumer.close()
 
 
-async def test_a_dead_task_is_loud(cluster: BehaviourCluster, topic: str) -> None:
+async def test_calls_raise_after_an_internal_task_was_cancelled(cluster: BehaviourCluster, topic: str) -> None:
     """Cancelling any internal task makes the pending and all later calls raise."""
     await cluster.create_topic(topic)
     async with reader(cluster, topic) as consumer:
@@ -372,7 +374,7 @@ async def test_a_dead_task_is_loud(cluster: BehaviourCluster, topic: str) -> Non
             await consumer.end_offsets()
 
 
-async def test_closing_ends_in_time_with_all_brokers_dead(topic: str) -> None:
+async def test_closing_ends_at_its_deadline_without_a_live_broker(topic: str) -> None:
     async with embedded_cluster(3) as brokers:
         await brokers.create_topic(topic)
         await fill(brokers, topic, 5)
@@ -389,7 +391,7 @@ async def test_closing_ends_in_time_with_all_brokers_dead(topic: str) -> None:
         await take(consumer, 5)
         for node in (0, 1, 2):
             await brokers.stop_broker(node)
-        # That it ends is the proof: without a deadline of its own it would wait an hour for a coordinator.
+        # Without its own deadline, close would wait an hour for a coordinator.
         await asyncio.wait_for(consumer.close(timeout_ms=1000), PATIENCE)
         with pytest.raises(ClientClosedError):
             await anext(consumer)
@@ -398,7 +400,7 @@ async def test_closing_ends_in_time_with_all_brokers_dead(topic: str) -> None:
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(waits=st.lists(st.integers(0, 12), min_size=1, max_size=60), style=st.sampled_from(["record", "poll", "batch"]))
 def test_cancelling_at_any_point_loses_and_repeats_nothing(waits: list[int], style: str) -> None:
-    """Each call is cancelled after some turns of the loop; the union of what was handed out is the log, in order."""
+    """Each call is cancelled after some loop iterations; all returned records together are the log, in order."""
 
     async def next_places(consumer: Consumer) -> list[Place]:
         if style == "record":

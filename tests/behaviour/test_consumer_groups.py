@@ -219,13 +219,13 @@ async def test_offset_commits_are_checked_against_the_member_epoch(cluster: Beha
         assert await at.commit("m", assigned_in, topic, 1 - mine) is ErrorCode.STALE_MEMBER_EPOCH
         assert await at.commit("m", member.epoch + 1, topic, mine) is ErrorCode.STALE_MEMBER_EPOCH
         assert await at.commit("m", member.epoch, topic, mine, version=8) is ErrorCode.UNSUPPORTED_VERSION
-        assert await at.commit("nobody", 1, topic) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await at.commit("unknown", 1, topic) is ErrorCode.UNKNOWN_MEMBER_ID
         assert await at.commit("", -1, topic) is ErrorCode.UNKNOWN_MEMBER_ID
         assert await at.commit("m", member.epoch, topic, 0, offset=11) is ErrorCode.NONE
         assert await at.fetch("m", member.epoch, topic) == 11
         assert await at.fetch(None, -1, topic) == 11
         assert await at.fetch("m", member.epoch + 1, topic) is ErrorCode.STALE_MEMBER_EPOCH
-        assert await at.fetch("nobody", 1, topic) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await at.fetch("unknown", 1, topic) is ErrorCode.UNKNOWN_MEMBER_ID
         await other.leave()
         await member.leave()
         assert await at.commit("", -1, topic, offset=12) is ErrorCode.NONE, "the group has no members"
@@ -244,8 +244,10 @@ async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: Behavio
         assert (classic.groups[0].error_code, classic.groups[0].group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
 
         async def delete_offset() -> int:
-            asked = OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-            request = OffsetDeleteRequest(group_id=topic, topics=[asked])
+            requested_topic = OffsetDeleteRequestTopic(
+                name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)]
+            )
+            request = OffsetDeleteRequest(group_id=topic, topics=[requested_topic])
             answer = await at.ask(request, lambda answer: answer.error_code)
             return answer.error_code or answer.topics[0].partitions[0].error_code
 
@@ -263,7 +265,7 @@ async def test_groups_are_listed_by_type_and_deleted_when_empty(cluster: Behavio
         assert (await at.describe()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_a_group_can_have_its_own_options(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_group_can_have_its_own_configs(cluster: BehaviourCluster, topic: str) -> None:
     async with coordinator(cluster, topic) as at:
         member = Member(at, "m", subscribed_topic_names=[topic])
         assert (await member.beat()).heartbeat_interval_ms == 5000

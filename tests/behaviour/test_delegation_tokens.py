@@ -66,15 +66,15 @@ async def make(
 
 
 async def described(wire: Wire, *owners: str) -> dict[str, DescribedDelegationToken]:
-    """The tokens that a client sees; without owners all of them."""
-    asked = [DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners]
-    answer = await wire.ask(DescribeDelegationTokenRequest(owners=asked or None))
+    """The tokens that a client can describe, of all owners by default."""
+    requested_owners = [DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners]
+    answer = await wire.ask(DescribeDelegationTokenRequest(owners=requested_owners or None))
     assert answer.error_code == OK
     return {token.token_id: token for token in answer.tokens}
 
 
 async def known(wire: Wire, made: CreateDelegationTokenResponse) -> DescribedDelegationToken:
-    """A token that was made, once the broker has heard of it."""
+    """Create a token; return it once the broker knows it."""
     assert made.error_code == OK
     while (found := (await described(wire)).get(made.token_id)) is None:
         pass
@@ -82,7 +82,7 @@ async def known(wire: Wire, made: CreateDelegationTokenResponse) -> DescribedDel
 
 
 async def expire(wire: Wire, *tokens: CreateDelegationTokenResponse) -> None:
-    """End tokens, and wait until the broker has heard of it."""
+    """Expire tokens, and wait until the broker has removed them."""
     for token in tokens:
         ended = await wire.ask(ExpireDelegationTokenRequest(hmac=bytes(token.hmac), expiry_time_period_ms=-1))
         assert ended.error_code == OK
@@ -112,17 +112,17 @@ async def holder(
     mechanism: tuple[str, str] = MECHANISMS[0],
     extensions: str = ",tokenauth=true",
 ) -> AsyncIterator[tuple[Wire, SaslAuthenticateResponse]]:
-    """A connection of who has the token, and what it heard."""
+    """A connection authenticated with the token, and the last SaslAuthenticate response."""
     while True:
         async with connect(secured) as wire:
             answer = await log_in(wire, token.token_id, bytes(token.hmac), mechanism, extensions)
-            # A real broker tells of a token a moment before it can be logged in with.
+            # A real broker describes a token a moment before it accepts it.
             if answer.error_code == OK:
                 yield wire, answer
                 return
 
 
-async def test_a_token_is_what_was_asked_for(secured: Secured) -> None:
+async def test_a_token_has_the_requested_properties(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
         made = await make(alice, "bob", "carol")
         assert (made.principal_type, made.principal_name) == ("User", "alice")
@@ -147,11 +147,11 @@ async def test_a_token_is_what_was_asked_for(secured: Secured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "lifetime"), [(-1, 7 * DAY), (0, 7 * DAY), (3_600_000, 3_600_000), (8 * DAY, 7 * DAY)]
+    ("requested", "lifetime"), [(-1, 7 * DAY), (0, 7 * DAY), (3_600_000, 3_600_000), (8 * DAY, 7 * DAY)]
 )
-async def test_how_long_a_token_can_live(secured: Secured, asked: int, lifetime: int) -> None:
+async def test_the_lifetime_of_a_token_is_limited(secured: Secured, requested: int, lifetime: int) -> None:
     async with as_user(secured, "alice") as alice:
-        made = await make(alice, lifetime_ms=asked, version=1)
+        made = await make(alice, lifetime_ms=requested, version=1)
         assert made.max_timestamp_ms - made.issue_timestamp_ms == lifetime
         assert made.expiry_timestamp_ms - made.issue_timestamp_ms == min(lifetime, DAY)
         await known(alice, made)
@@ -159,7 +159,7 @@ async def test_how_long_a_token_can_live(secured: Secured, asked: int, lifetime:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_who_logs_in_with_a_token_is_its_owner(
+async def test_a_client_with_a_token_is_authenticated_as_its_owner(
     secured: Secured, topic: str, user: str, mechanism: tuple[str, str]
 ) -> None:
     async with as_user(secured, "admin") as admin, as_user(secured, user) as owner:
@@ -167,21 +167,21 @@ async def test_who_logs_in_with_a_token_is_its_owner(
         made = await make(owner, lifetime_ms=600_000)
         await known(owner, made)
         async with holder(secured, made, mechanism) as (job, answer):
-            # No longer than the token, nor than anybody.
+            # No longer than the token's lifetime, nor the session limit.
             assert 0 < answer.session_lifetime_ms <= 600_000
-            asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-            assert errors(await job.ask(asked, 9)) == {NO_TOPIC}
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+            assert errors(await job.ask(request, 9)) == {NO_TOPIC}
             await grant(admin, rule(user, TOPIC, topic, DESCRIBE))
-            assert not errors(await job.ask(asked, 9))
+            assert not errors(await job.ask(request, 9))
         await revoke(admin, user)
         await expire(owner, made)
 
 
-async def test_a_session_ends_with_the_token_or_before(secured: Secured) -> None:
+async def test_a_session_ends_no_later_than_its_token(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
         made = await make(alice)
         await known(alice, made)
-        # The token is good for a day, a session for an hour.
+        # A token expires after a day, a session after an hour.
         async with holder(secured, made) as (_, answer):
             assert answer.session_lifetime_ms == 3_600_000
         await expire(alice, made)
@@ -198,7 +198,7 @@ async def test_a_session_ends_with_the_token_or_before(secured: Secured) -> None
         ("alice", None, ",tokenauth=true"),
     ],
 )
-async def test_a_login_that_fails(secured: Secured, token_id: str, password: bytes | None, extensions: str) -> None:
+async def test_a_failed_login(secured: Secured, token_id: str, password: bytes | None, extensions: str) -> None:
     async with as_user(secured, "alice") as alice, connect(secured) as job:
         made = await make(alice)
         await known(alice, made)
@@ -221,7 +221,7 @@ async def test_the_extension_may_be_in_capitals(secured: Secured) -> None:
         await expire(alice, made)
 
 
-async def test_a_token_makes_no_tokens(secured: Secured) -> None:
+async def test_a_client_with_a_token_cannot_create_tokens(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
         made = await make(alice)
         await known(alice, made)
@@ -232,8 +232,8 @@ async def test_a_token_makes_no_tokens(secured: Secured) -> None:
 
 
 @pytest.mark.parametrize("api", REQUESTS)
-async def test_nobody_has_tokens(cluster: BehaviourCluster, api: str) -> None:
-    """Who has not said who he is, over a connection that anybody can read."""
+async def test_an_unauthenticated_client_has_no_tokens(cluster: BehaviourCluster, api: str) -> None:
+    """An unauthenticated client, over an unencrypted connection."""
     request = REQUESTS[api]
     async with connect(cluster) as wire:
         for version in range(1, request.versions.highest + 1):
@@ -241,7 +241,7 @@ async def test_nobody_has_tokens(cluster: BehaviourCluster, api: str) -> None:
             assert errors(answer) == {NOT_ALLOWED}
 
 
-async def test_what_cannot_be_asked_for(secured: Secured) -> None:
+async def test_invalid_token_requests_are_refused(secured: Secured) -> None:
     async with as_user(secured, "alice") as alice:
         group = CreatableRenewers(principal_type="Group", principal_name="x")
         answer = await alice.ask(CreateDelegationTokenRequest(renewers=[group], max_lifetime_ms=-1))
@@ -289,7 +289,7 @@ async def test_an_expired_token(secured: Secured) -> None:
         assert answer.error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
         later = ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=DAY)
         assert (await alice.ask(later)).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
-        # It is there until it is swept out; who logs in with it has no time to do anything.
+        # It exists until it is removed; a session with it expires at once.
         async with holder(secured, made) as (job, answer_to_login):
             assert answer_to_login.session_lifetime_ms == 0
             job.send(MetadataRequest(topics=None), 9)
@@ -297,7 +297,7 @@ async def test_an_expired_token(secured: Secured) -> None:
         await expire(alice, made)
 
 
-async def test_a_token_for_somebody_else(secured: Secured, user: str) -> None:
+async def test_a_token_created_for_another_user(secured: Secured, user: str) -> None:
     other = f"{user}-dora"
     async with as_user(secured, "admin") as admin, as_user(secured, user) as asking:
         refused = await make(asking, owner=other)
@@ -309,7 +309,7 @@ async def test_a_token_for_somebody_else(secured: Secured, user: str) -> None:
         assert (seen.principal_name, seen.token_requester_principal_name) == (other, user)
         async with holder(secured, made) as (_, answer_to_login):
             assert answer_to_login.error_code == OK
-        # Who asked for it may see it, and no more.
+        # The requester may describe it, and do nothing else with it.
         answer = await asking.ask(RenewDelegationTokenRequest(hmac=bytes(made.hmac), renew_period_ms=-1))
         assert answer.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
         async with as_user(secured, other) as dora:
@@ -317,10 +317,10 @@ async def test_a_token_for_somebody_else(secured: Secured, user: str) -> None:
         await revoke(admin, user)
 
 
-async def test_who_sees_which_tokens(secured: Secured, user: str) -> None:
+async def test_which_users_can_describe_a_token(secured: Secured, user: str) -> None:
     async with (
         as_user(secured, "admin") as admin,
-        as_user(secured, user) as somebody,
+        as_user(secured, user) as client,
         as_user(secured, "eve") as eve,
         as_user(secured, "fred") as fred,
     ):
@@ -333,14 +333,14 @@ async def test_who_sees_which_tokens(secured: Secured, user: str) -> None:
         assert both & (await described(fred, "fred")).keys() == both
         assert both & (await described(fred, "eve")).keys() == {of_eve.token_id}
         assert both & (await described(admin)).keys() == both
-        assert not both & (await described(somebody)).keys()
-        nobody = await fred.ask(DescribeDelegationTokenRequest(owners=[]))
-        assert (nobody.error_code, nobody.tokens) == (OK, [])
+        assert not both & (await described(client)).keys()
+        response = await fred.ask(DescribeDelegationTokenRequest(owners=[]))
+        assert (response.error_code, response.tokens) == (OK, [])
         await grant(admin, rule(user, DELEGATION_TOKEN, of_eve.token_id, DESCRIBE))
-        assert both & (await described(somebody)).keys() == {of_eve.token_id}
+        assert both & (await described(client)).keys() == {of_eve.token_id}
         await grant(admin, rule(user, USER, "User:fred", DESCRIBE_TOKENS))
-        assert both & (await described(somebody)).keys() == both
+        assert both & (await described(client)).keys() == both
         await revoke(admin, user)
-        assert not both & (await described(somebody)).keys()
+        assert not both & (await described(client)).keys()
         await expire(eve, of_eve)
         await expire(fred, of_fred)

@@ -37,8 +37,8 @@ async def written(at: Coordinator) -> dict[bytes, bytes]:
 
 async def everything(wire: Wire, topic: str, partition: int) -> list[BatchRecord]:
     """All records of a log from its start, which can have moved, without control records."""
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+    requested_partition = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[requested_partition])])
     start = (await wire.ask(request)).topics[0].partitions[0]
     assert start.error_code == 0, ErrorCode(start.error_code)
     offset, found = start.offset, list[BatchRecord]()

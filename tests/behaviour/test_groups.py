@@ -22,7 +22,7 @@ from tests.patience import PATIENCE
 Place = tuple[int, int]
 
 QUICK: dict[str, Any] = {"heartbeat_interval_ms": 100, "auto_offset_reset": "earliest"}
-"""Brokers tell of a rebalance by heartbeats: the more often, the sooner."""
+"""Members learn of a rebalance by heartbeats: a short interval makes tests fast."""
 
 
 def member(cluster: BehaviourCluster, topic: str, **options: Any) -> Consumer:
@@ -39,14 +39,14 @@ def everything(partitions: int, count: int, start: int = 0) -> list[Place]:
 
 
 async def until(condition: Callable[[], bool], *consumers: Consumer) -> None:
-    """Let the members go on until the condition holds."""
+    """Let the members read until the condition holds."""
     while not condition():
         for consumer in consumers:
             assert await consumer.poll(timeout_ms=20) == []
 
 
 class Worker:
-    """A member that reads until told to stop, or that it has seen enough."""
+    """A member that reads until it is stopped, or has read enough records."""
 
     def __init__(self, consumer: Consumer, seen: Counter[Place], news: asyncio.Event) -> None:
         self.consumer = consumer
@@ -58,7 +58,7 @@ class Worker:
     async def _work(self) -> None:
         async for record in self.consumer:
             place = (record.partition, record.offset)
-            # A real loop suspends while it works: rebalances get their chance in the middle of it.
+            # A real application awaits while it processes a record: rebalances happen in between.
             await asyncio.sleep(0)
             self._seen[place] += 1
             self.mine[place] += 1
@@ -70,21 +70,21 @@ class Worker:
         return self
 
     async def stop(self) -> None:
-        """Stop between two records: what was handed out is worked off by then."""
+        """Stop between two records: all returned records are processed by then."""
         assert self._task is not None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self.consumer.close()
 
 
-async def told(news: asyncio.Event, condition: Callable[[], bool]) -> None:
-    """Wait until the condition holds; whenever that may have come, there are news."""
+async def wait_for(news: asyncio.Event, condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds; ``news`` is set whenever that may have changed."""
     while not condition():
         news.clear()
         await asyncio.wait_for(news.wait(), PATIENCE)
 
 
-async def test_what_is_finished_is_committed_and_gone_on_from(cluster: BehaviourCluster, topic: str) -> None:
+async def test_finished_records_are_committed_and_not_read_again(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     await fill(cluster, topic, 25, [0, 1])
     async with member(cluster, topic) as consumer:
@@ -117,7 +117,7 @@ async def test_a_record_whose_loop_body_raises_is_read_again(cluster: BehaviourC
         assert await take(consumer, 1) == [(0, 12)]
 
 
-async def test_closing_in_finally_tells_failure_from_success(cluster: BehaviourCluster, topic: str) -> None:
+async def test_closing_in_finally_commits_only_after_success(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
 
@@ -162,7 +162,7 @@ async def test_batches_and_polled_lists_are_committed_as_a_whole(cluster: Behavi
 
 
 async def test_finished_records_are_committed_while_the_loop_runs(cluster: BehaviourCluster, topic: str) -> None:
-    """All but the one in hand; without waiting for the end."""
+    """All but the record being processed; without waiting for the end of the loop."""
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     async with member(cluster, topic, auto_commit_interval_ms=20) as consumer:
@@ -173,7 +173,7 @@ async def test_finished_records_are_committed_while_the_loop_runs(cluster: Behav
         assert known.offset == 7
 
 
-async def test_commit_by_hand(cluster: BehaviourCluster, topic: str) -> None:
+async def test_manual_commits(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     at = TopicPartition(topic, 0)
@@ -209,7 +209,7 @@ async def test_without_a_group_there_is_nothing_to_commit_to(cluster: BehaviourC
             await consumer.commit()
 
 
-async def test_nothing_committed_and_no_reset_raises(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_missing_offset_without_auto_offset_reset_raises(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with member(cluster, topic, auto_offset_reset="none") as consumer:
         with pytest.raises(OffsetOutOfRangeError, match="has committed no offset"):
@@ -220,7 +220,7 @@ async def test_nothing_committed_and_no_reset_raises(cluster: BehaviourCluster, 
 async def test_every_record_exactly_once_while_members_come_and_go(
     cluster: BehaviourCluster, topic: str, strategy: str
 ) -> None:
-    """Two members, a third joins, one leaves: as nobody fails, nothing is lost or repeated, with every assignor."""
+    """Two members, a third joins, one leaves: without failures no record is lost or repeated, with every assignor."""
     await cluster.create_topic(topic, partitions=6)
     partitions = range(6)
     seen: Counter[Place] = Counter()
@@ -246,16 +246,18 @@ async def test_every_record_exactly_once_while_members_come_and_go(
             else:
                 workers.append(await worker().start())
             feeding = asyncio.create_task(fill(cluster, topic, 20, partitions, start=20 * round_number, per_batch=2))
-            await told(news, partial(gathered, 120 * (round_number + 1)))
+            await wait_for(news, partial(gathered, 120 * (round_number + 1)))
             await feeding
-            await told(news, shared)
+            await wait_for(news, shared)
         assert seen == Counter(everything(6, 80))
         assert all(one.mine for one in workers)
     finally:
         await asyncio.gather(*(one.stop() for one in workers))
 
 
-async def test_cooperative_members_keep_reading_what_does_not_move(cluster: BehaviourCluster, topic: str) -> None:
+async def test_cooperative_members_keep_reading_partitions_that_do_not_move(
+    cluster: BehaviourCluster, topic: str
+) -> None:
     await cluster.create_topic(topic, partitions=4)
     revoked: list[TopicPartition] = []
     options = {"partition_assignment_strategy": "cooperative-sticky"}
@@ -269,7 +271,7 @@ async def test_cooperative_members_keep_reading_what_does_not_move(cluster: Beha
             assert first.assignment().isdisjoint(second.assignment())
 
 
-async def test_eager_members_give_up_all(cluster: BehaviourCluster, topic: str) -> None:
+async def test_eager_members_revoke_all_partitions(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=4)
     events: list[tuple[str, int]] = []
 
@@ -306,7 +308,7 @@ async def test_callbacks_may_seek_and_commit(cluster: BehaviourCluster, topic: s
         assert await take(consumer, 1) == [(0, 17)]
 
 
-async def test_asking_for_records_in_a_callback_raises(cluster: BehaviourCluster, topic: str) -> None:
+async def test_polling_in_a_rebalance_callback_raises(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     failures: list[str] = []
     async with member(cluster, topic) as consumer:
@@ -321,8 +323,8 @@ async def test_asking_for_records_in_a_callback_raises(cluster: BehaviourCluster
         assert "rebalance callback" in failures[0]
 
 
-async def test_a_rebalance_waits_for_the_record_in_hand(cluster: BehaviourCluster, topic: str) -> None:
-    """And nothing of a revoked partition is handed out afterwards."""
+async def test_a_rebalance_waits_for_the_record_being_processed(cluster: BehaviourCluster, topic: str) -> None:
+    """And no record of a revoked partition is returned afterwards."""
     await cluster.create_topic(topic, partitions=2)
     await fill(cluster, topic, 50, [0, 1])
     async with member(cluster, topic) as first:
@@ -350,15 +352,17 @@ async def test_a_rebalance_waits_for_the_record_in_hand(cluster: BehaviourCluste
             await joining.close()
 
 
-async def test_a_killed_member_is_missed_and_replaced(cluster: BehaviourCluster, topic: str) -> None:
-    """Its session ends, and another reads on from what it had committed."""
+async def test_a_killed_members_partitions_are_reassigned_after_its_session(
+    cluster: BehaviourCluster, topic: str
+) -> None:
+    """Its session expires, and another member continues from its committed offset."""
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     dying = member(cluster, topic, session_timeout_ms=6000, enable_auto_commit=False)
     await dying.start()
     await take(dying, 8)
     await dying.commit({(topic, 0): 5})
-    # As a power cut would: no goodbye, no more heartbeats.
+    # As in a power failure: no LeaveGroup, no more heartbeats.
     for task in [task for task in asyncio.all_tasks() if task.get_name() == "aiokproto-consumer-group"]:
         task.cancel()
     await dying._engine.cluster.close()
@@ -367,7 +371,7 @@ async def test_a_killed_member_is_missed_and_replaced(cluster: BehaviourCluster,
     await dying.close(timeout_ms=100)
 
 
-async def test_a_member_that_asks_for_nothing_leaves_until_it_does(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_member_that_does_not_poll_leaves_until_it_polls_again(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     await fill(cluster, topic, 20)
     lost: list[TopicPartition] = []
@@ -377,7 +381,7 @@ async def test_a_member_that_asks_for_nothing_leaves_until_it_does(cluster: Beha
         lost.extend(partitions)
         gone.set()
 
-    # Long enough for a slow machine to ask in it for what is at hand.
+    # Long enough for a slow machine to poll within it.
     async with member(cluster, topic, max_poll_interval_ms=2000, auto_commit_interval_ms=20) as idle:
         idle.subscribe(topic, on_lost=on_lost)
         assert await take(idle, 3) == [(0, 0), (0, 1), (0, 2)]
@@ -387,11 +391,11 @@ async def test_a_member_that_asks_for_nothing_leaves_until_it_does(cluster: Beha
         assert lost == [TopicPartition(topic, 0)]
         assert idle.assignment() == frozenset()
         assert "max_poll_interval_ms" in str(idle.partition_state((topic, 0)))
-        # Back again: what the other has finished is not repeated.
+        # After it rejoined, records that the other member finished are not repeated.
         assert await take(idle, 1) == [(0, 3)]
 
 
-async def test_a_static_member_is_back_without_a_rebalance(
+async def test_a_static_member_returns_without_a_rebalance(
     cluster: BehaviourCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.create_topic(topic, partitions=2)
@@ -438,7 +442,7 @@ async def test_members_without_a_common_assignor_are_refused(cluster: BehaviourC
                 await anext(second)
 
 
-async def test_one_line_a_rebalance(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_rebalance_logs_one_line(caplog: pytest.LogCaptureFixture) -> None:
     async with embedded_cluster(1) as cluster:
         await cluster.create_topic("t")
         with caplog.at_level(logging.INFO, logger="aiokproto"):
@@ -449,8 +453,8 @@ async def test_one_line_a_rebalance(caplog: pytest.LogCaptureFixture) -> None:
         assert "1 partitions, 1 added, 0 revoked" in line
 
 
-async def test_a_group_outlives_its_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
-    """The broker that coordinates the group stops: members find the next one, read on, and commit there."""
+async def test_a_group_survives_its_coordinator(cluster3: BehaviourCluster, topic: str) -> None:
+    """The group's coordinator stops: the members find the new one, continue reading, and commit there."""
     await cluster3.create_topic(topic, partitions=2, replication=3)
     await fill(cluster3, topic, 20, [0, 1])
     async with member(cluster3, topic) as consumer:

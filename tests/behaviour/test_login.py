@@ -1,4 +1,4 @@
-"""How clients log in by SASL: the same on the embedded broker and on real Kafka."""
+"""SASL authentication: the same on the embedded broker and on real Kafka."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.broker.wire import connect
 
 
 @pytest.mark.parametrize(("mechanism", "digest"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
-async def test_a_user_made_by_request_logs_in_by_scram(
+async def test_a_user_created_by_request_logs_in_by_scram(
     secured: Secured, user: str, mechanism: str, digest: str
 ) -> None:
     number = 1 if digest == "sha256" else 2
@@ -53,11 +53,11 @@ async def test_a_user_made_by_request_logs_in_by_scram(
     async with as_user(secured, "admin") as admin:
         made = await admin.ask(AlterUserScramCredentialsRequest(deletions=[], upsertions=[new]))
         assert not errors(made)
-        asked = DescribeUserScramCredentialsRequest(users=[UserName(name=user)])
-        known = await until(lambda: admin.ask(asked), lambda answer: not errors(answer))
+        request = DescribeUserScramCredentialsRequest(users=[UserName(name=user)])
+        known = await until(lambda: admin.ask(request), lambda answer: not errors(answer))
         (info,) = known.results[0].credential_infos
         assert (info.mechanism, info.iterations) == (number, 4096)
-        # A real broker tells of a user a little before he can log in.
+        # A real broker describes a user a little before it accepts the login.
         last = await until(
             lambda: log_in(secured, user, "secret", mechanism, digest), lambda last: last.error_code == OK
         )
@@ -69,12 +69,12 @@ async def test_a_user_made_by_request_logs_in_by_scram(
         )
         gone = ScramCredentialDeletion(name=user, mechanism=number)
         assert not errors(await admin.ask(AlterUserScramCredentialsRequest(deletions=[gone], upsertions=[])))
-        found = await until(lambda: admin.ask(asked), lambda answer: bool(errors(answer)))
+        found = await until(lambda: admin.ask(request), lambda answer: bool(errors(answer)))
         assert errors(found) == {ErrorCode.RESOURCE_NOT_FOUND}
 
 
 async def log_in(secured: Secured, user: str, password: str, mechanism: str, digest: str) -> SaslAuthenticateResponse:
-    """The last answer that the client hears."""
+    """The last response of the exchange."""
     client = ScramClient(user, password, digest)
     async with connect(secured) as wire:
         answer = await authenticate(wire, mechanism, client.first())
@@ -104,7 +104,7 @@ def upsertion(**changes: Any) -> ScramCredentialUpsertion:
         ([ScramCredentialDeletion(name="dora", mechanism=1)], [], ErrorCode.RESOURCE_NOT_FOUND),
     ],
 )
-async def test_a_credential_that_cannot_be(
+async def test_invalid_scram_credentials_are_refused(
     secured: Secured,
     deletions: list[ScramCredentialDeletion],
     upsertions: list[ScramCredentialUpsertion],
@@ -163,7 +163,7 @@ async def test_raw_tokens_follow_a_handshake_of_v0(secured: Secured) -> None:
         assert not errors(await wire.ask(ApiVersionsRequest(), 0))
 
 
-async def test_an_unknown_mechanism_is_told_those_there_are(secured: Secured) -> None:
+async def test_the_refusal_of_an_unknown_mechanism_lists_the_enabled_ones(secured: Secured) -> None:
     async with connect(secured) as wire:
         answer = await wire.ask(SaslHandshakeRequest(mechanism="GSSAPI"))
         assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
@@ -171,13 +171,13 @@ async def test_an_unknown_mechanism_is_told_those_there_are(secured: Secured) ->
         assert await wire.closed()
 
 
-async def test_a_request_before_authentication_ends_the_connection(secured: Secured) -> None:
+async def test_a_request_before_authentication_closes_the_connection(secured: Secured) -> None:
     async with connect(secured) as wire:
         wire.send(MetadataRequest(topics=None), 9)
         assert await wire.closed()
 
 
-async def test_versions_may_be_asked_once_before_authentication(secured: Secured) -> None:
+async def test_api_versions_is_answered_once_before_authentication(secured: Secured) -> None:
     versions = ApiVersionsRequest(client_software_name="t", client_software_version="1")
     async with connect(secured) as wire:
         assert (await wire.ask(versions, 3)).error_code == OK
@@ -185,7 +185,7 @@ async def test_versions_may_be_asked_once_before_authentication(secured: Secured
         assert await wire.closed()
 
 
-async def test_another_request_amidst_authentication(secured: Secured) -> None:
+async def test_another_request_during_authentication(secured: Secured) -> None:
     async with connect(secured) as wire:
         assert (await wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))).error_code == OK
         answer = await wire.ask(FindCoordinatorRequest(key="g"), 3)
@@ -199,7 +199,7 @@ async def test_authenticating_twice(secured: Secured) -> None:
         assert again.error_code == ErrorCode.ILLEGAL_SASL_STATE
         begun = clocks()
         assert (await authenticate(wire, "PLAIN", plain("alice"))).error_code == OK
-        # But not twice in a second; a slow machine may take that long for it, and then tries again.
+        # But not twice in a second: a slow machine may take longer than that, and tries again.
         next_begun = clocks()
         while (soon := await wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))).error_code == OK:
             assert any(now - then >= 1 for now, then in zip(clocks(), begun, strict=True))
@@ -209,11 +209,11 @@ async def test_authenticating_twice(secured: Secured) -> None:
 
 
 def clocks() -> tuple[float, float]:
-    """What time it is for a real broker, and for one on this loop."""
+    """The current time of a real broker, and of one on this loop."""
     return time.monotonic(), asyncio.get_running_loop().time()
 
 
-async def test_nobody_becomes_somebody_else(secured: Secured) -> None:
+async def test_reauthentication_cannot_change_the_user(secured: Secured) -> None:
     async with as_user(secured, "alice") as wire:
         answer = await authenticate(wire, "PLAIN", plain("admin"))
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -1,4 +1,4 @@
-"""Producing, as users see it: on the embedded broker and on real Kafka. What is stored is read by raw Fetch."""
+"""Producing, on the embedded broker and on real Kafka. The logs are read with raw Fetch requests."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.patience import PATIENCE
 
 LAST_FETCH_WITH_NAMES = 12
 KEEP = {"retention.ms": "-1"}
-"""For records of old times: real Kafka deletes them in the middle of a test."""
+"""For records with old timestamps, which real Kafka would delete in the middle of a test."""
 
 
 async def stored_batches(servers: str, topic: str) -> dict[int, list[RecordBatch]]:
-    """Partition → all that the log has."""
+    """Partition → all batches of its log."""
     cluster = ClusterClient(ClusterConfig.parse({"bootstrap_servers": servers}))
     await cluster.start()
     try:
@@ -60,14 +60,14 @@ async def _log(cluster: ClusterClient, topic: str, partition: int, leader: int) 
 
 
 async def _end(cluster: ClusterClient, topic: str, partition: int, leader: int) -> int:
-    """Where the log ends. A new leader may know of a lower high watermark for a while: it says so here (KIP-207)."""
+    """The end of the log. A new leader may have a lower high watermark for a while, and returns an error (KIP-207)."""
     wanted = ListOffsetsPartition(partition_index=partition, timestamp=-1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
 
     async def ask() -> ListOffsetsPartitionResponse:
         return (await cluster.send(request, leader)).topics[0].partitions[0]
 
-    # Of a topic that is new the leader itself may not know yet.
+    # The leader itself may not know of a new topic yet.
     answer = await until(
         ask, lambda found: found.error_code not in (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     )
@@ -97,7 +97,7 @@ async def test_every_acks(cluster: BehaviourCluster, topic: str, acks: Any) -> N
     async with producer(cluster, acks=acks) as writer:
         places = [await writer.send(topic, b"%d" % number) for number in range(3)]
     if acks in (0, 1):
-        # Nobody answers, or the leader before others have it: the last may still be on its way.
+        # No response, or one before the followers have the record: the last record may not be visible yet.
         await _until_stored(cluster, topic, 3)
     assert [place.offset for place in places] == ([-1, -1, -1] if acks == 0 else [0, 1, 2])
     assert await values_of(cluster.bootstrap_servers, topic) == {0: [b"0", b"1", b"2"]}
@@ -149,7 +149,7 @@ async def test_with_log_append_time_the_timestamp_is_the_brokers(cluster: Behavi
     assert where.timestamp == record.timestamp > 1000
 
 
-async def test_keys_go_where_all_clients_put_them(cluster: BehaviourCluster, topic: str) -> None:
+async def test_keys_are_placed_as_by_other_clients(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=5)
     keys = [b"key-%d" % number for number in range(200)]
     async with producer(cluster) as writer:
@@ -227,7 +227,7 @@ async def test_flush_and_close(cluster: BehaviourCluster, topic: str) -> None:
     assert closed.result().offset == 1
 
 
-async def test_more_than_the_buffer_holds(cluster: BehaviourCluster, topic: str) -> None:
+async def test_producing_more_than_buffer_memory(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with producer(cluster, buffer_memory=100_000, batch_size=10_000) as writer:
         deliveries = [await writer.post(topic, b"%05d" % number * 200, partition=number % 2) for number in range(1000)]
@@ -265,7 +265,7 @@ async def stream_through_leader_moves(cluster: BehaviourCluster, topic: str, wri
     return len(deliveries)
 
 
-async def test_leaders_move_and_every_record_is_there_once(cluster3: BehaviourCluster, topic: str) -> None:
+async def test_every_record_is_stored_once_while_leaders_move(cluster3: BehaviourCluster, topic: str) -> None:
     await cluster3.create_topic(topic, partitions=2, replication=3)
     async with producer(cluster3, batch_size=1000, linger_ms=1) as writer:
         count = await stream_through_leader_moves(cluster3, topic, writer)
@@ -277,7 +277,7 @@ async def test_leaders_move_and_every_record_is_there_once(cluster3: BehaviourCl
 async def test_without_idempotence_records_may_repeat_but_none_is_missing(
     cluster3: BehaviourCluster, topic: str
 ) -> None:
-    """A leader that resigns has stored what it then refuses, so a retry repeats it: Kafka at its word."""
+    """A leader that resigns may have stored the batch that it rejects, so that the retry repeats it."""
     await cluster3.create_topic(topic, partitions=2, replication=3)
     options = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}
     async with producer(cluster3, batch_size=1000, linger_ms=1, **options) as writer:
@@ -288,8 +288,8 @@ async def test_without_idempotence_records_may_repeat_but_none_is_missing(
         assert first_seen == [b"%d" % number for number in range(partition, count, 2)]
 
 
-async def test_a_broker_goes_and_comes_back(cluster3: BehaviourCluster, topic: str) -> None:
-    """Its partition has no other replica, so records wait for it; then each is there once."""
+async def test_records_wait_for_a_broker_that_restarts(cluster3: BehaviourCluster, topic: str) -> None:
+    """Its partition has no other replica, so records wait for it; then each is stored once."""
     await cluster3.create_topic(topic, partitions=3)
     async with producer(cluster3, linger_ms=0, retry_backoff_ms=20, retry_backoff_max_ms=100) as writer:
         await writer.send_many(topic, [ProducerRecord(b"0", partition=partition) for partition in range(3)])
@@ -317,7 +317,7 @@ async def _leaders(cluster: BehaviourCluster, topic: str) -> list[int]:
 
 
 @pytest.mark.exclusive
-async def test_closing_with_the_broker_dead_reports_what_is_lost(cluster: BehaviourCluster, topic: str) -> None:
+async def test_closing_without_a_live_broker_reports_lost_records(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, replication=1)
     writer = producer(cluster, linger_ms=0)
     await writer.start()

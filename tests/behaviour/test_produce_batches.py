@@ -1,4 +1,4 @@
-"""Batches that are read from one topic and written to another as they are: a mirror, as users write it."""
+"""Batches that are read from one topic and written unchanged to another, as a mirror does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.patience import PATIENCE
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 START = time.time_ns() // 1_000_000
-"""Real Kafka deletes records of old times in the middle of a test."""
+"""Real Kafka would delete records with old timestamps in the middle of a test."""
 NOISE = random.Random(1)
 RECORDS = [
     ProducerRecord(
@@ -36,12 +36,12 @@ RECORDS = [
     )
     for number in range(2000)
 ]
-"""Enough for a batch that a consumer decompresses ahead, unless it is told not to."""
+"""Large enough that a consumer decompresses the batch ahead by default."""
 
 
 @pytest.fixture
 def decompressed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Becomes longer with each batch that the client decompresses."""
+    """Grows by one for each batch that the client decompresses."""
     calls: list[str] = []
 
     def counting(codec: Compression, *args: Any) -> Any:
@@ -58,7 +58,7 @@ def producer(cluster: BehaviourCluster, **options: Any) -> Producer:
 
 
 async def batches(cluster: BehaviourCluster, topic: str, count: int, **options: Any) -> list[FetchedBatch]:
-    """What a consumer hands out, until that many records of the topic's only partition are in it."""
+    """The consumer's batches, until they have ``count`` records of the topic's only partition."""
     given: dict[str, Any] = {"auto_offset_reset": "earliest", **options}
     found: list[FetchedBatch] = []
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, **given) as consumer:
@@ -79,7 +79,7 @@ def after_the_header(batches: list[RecordBatch]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-async def test_a_copy_has_the_same_records_in_the_same_bytes_and_nothing_was_decompressed(
+async def test_a_copy_has_the_same_bytes_without_decompression(
     cluster: BehaviourCluster, topic: str, codec: Any, decompressed: list[str]
 ) -> None:
     copy = f"{topic}-copy"
@@ -141,7 +141,9 @@ async def test_confluent_kafka_reads_the_copy(cluster: BehaviourCluster, topic: 
     assert await asyncio.to_thread(read) == expected
 
 
-async def test_what_a_transaction_wrote_is_copied_without_it(cluster: BehaviourCluster, topic: str) -> None:
+async def test_records_of_a_transaction_are_copied_without_the_transaction(
+    cluster: BehaviourCluster, topic: str
+) -> None:
     copy = f"{topic}-copy"
     await cluster.create_topic(topic)
     await cluster.create_topic(copy)
@@ -164,7 +166,7 @@ async def write_transactions(cluster: BehaviourCluster, topic: str) -> None:
             await transactional.end(commit)
 
 
-async def test_a_topic_that_takes_smaller_batches_gets_it_in_parts(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_batch_is_split_for_a_topic_with_a_smaller_limit(cluster: BehaviourCluster, topic: str) -> None:
     copy = f"{topic}-copy"
     await cluster.create_topic(topic)
     await cluster.create_topic(copy, config={"max.message.bytes": "2000"})
@@ -190,7 +192,9 @@ async def test_a_record_too_large_for_the_topic_is_an_error(cluster: BehaviourCl
             await writer.send_batch(copy, batch, partition=0)
 
 
-async def test_timestamps_of_a_broker_cannot_be_sent_and_are_set_by_one(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_batch_with_log_append_time_cannot_be_sent_but_is_stored_with_it(
+    cluster: BehaviourCluster, topic: str
+) -> None:
     copy = f"{topic}-copy"
     await cluster.create_topic(topic)
     await cluster.create_topic(copy, config={"message.timestamp.type": "LogAppendTime"})
@@ -205,7 +209,7 @@ async def test_timestamps_of_a_broker_cannot_be_sent_and_are_set_by_one(cluster:
             await writer.send_batch(topic, appended, partition=0)
 
 
-async def test_from_the_middle_of_a_batch_on_it_cannot_be_sent_as_it_is(cluster: BehaviourCluster, topic: str) -> None:
+async def test_part_of_a_batch_cannot_be_sent_unchanged(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with producer(cluster) as writer:
         assert not (await writer.send_many(topic, [b"0", b"1", b"2"])).errors

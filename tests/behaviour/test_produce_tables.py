@@ -17,7 +17,7 @@ NOW = 1_760_000_000_000
 
 
 class Stream:
-    """A table of somebody else's library: all that is known of it is that it can be had as Arrow."""
+    """A table of another library, which only has the Arrow interface."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -27,7 +27,7 @@ class Stream:
 
 
 def places(outcomes: Any) -> list[tuple[int, int]]:
-    """Partition and offset of each; all are written."""
+    """Partition and offset of each record, all of which were stored."""
     assert outcomes.errors == {}
     found = list(outcomes)
     assert all(isinstance(one, RecordMetadata) for one in found)
@@ -78,7 +78,7 @@ async def test_every_column(cluster: BehaviourCluster, topic: str) -> None:
     assert stamps == [one.timestamp for one in outcomes if isinstance(one, RecordMetadata)]
 
 
-async def test_keys_go_where_all_clients_put_them_and_stay_in_order(cluster: BehaviourCluster, topic: str) -> None:
+async def test_keys_are_placed_as_by_other_clients_and_stay_in_order(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=4)
     keys = [b"key-%d" % (number % 37) for number in range(2000)]
     values = [b"%d" % number for number in range(2000)]
@@ -116,18 +116,18 @@ async def test_a_row_that_is_too_large_fails_alone(cluster: BehaviourCluster, to
     assert [len(record.value or b"") for record in (await stored(cluster.bootstrap_servers, topic))[0]] == [10, 30]
 
 
-async def test_what_cannot_be_buffered_has_its_error_for_every_row(cluster: BehaviourCluster, topic: str) -> None:
+async def test_rows_that_cannot_be_buffered_each_have_an_error(cluster: BehaviourCluster, topic: str) -> None:
     async with producer(cluster, max_block_ms=2000) as writer:
         outcomes = await writer.send_many("no such topic", pa.table({"value": [b"0", b"1"]}))
     assert len(outcomes) == 2
     assert all(isinstance(one, KafkaError) for one in outcomes)
 
 
-async def test_a_table_that_is_none_of_records_is_refused_whole(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_table_without_record_columns_is_refused_as_a_whole(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic, partitions=2)
     async with producer(cluster) as writer:
         for table, why in (
-            (pa.table({"values": [b"0"]}), "records have no values"),
+            (pa.table({"values": [b"0"]}), "unknown columns values"),
             (pa.table({"value": [1]}), "column value is of type int64"),
             (pa.table({"value": [b"0", b"1"], "partition": [0, 2]}), "partition 2 is not one of its 2"),
         ):

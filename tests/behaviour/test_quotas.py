@@ -1,4 +1,4 @@
-"""How much clients may use: the same on the embedded broker and on real Kafka."""
+"""Quotas: the same on the embedded broker and on real Kafka."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def described(
 
 @asynccontextmanager
 async def limited(cluster: BehaviourCluster, client_id: str, key: str, value: float) -> AsyncIterator[Wire]:
-    """A connection of a client that has a quota, all for itself."""
+    """A connection of a client with its own quota."""
     mine: Entity = {"client-id": client_id}
     async with connect(cluster) as admin, connect(cluster) as wire:
         wire.client_id = client_id
@@ -75,7 +75,7 @@ async def test_quotas_are_set_described_and_removed(cluster: BehaviourCluster, t
             {"producer_byte_rate": 1000.0, "request_percentage": 12.5},
         )
         second = (both, {"consumer_byte_rate": 2000.0})
-        # What was altered may take a moment to be seen.
+        # A change may become visible a moment later.
         while second not in await described(wire, user):
             pass
         assert sorted(await described(wire, user), key=lambda each: len(each[0])) == [first, second]
@@ -105,7 +105,7 @@ async def test_quotas_are_set_described_and_removed(cluster: BehaviourCluster, t
         ({"ip": None}, "connection_creation_rate", 1e10),
     ],
 )
-async def test_quotas_that_cannot_be(cluster: BehaviourCluster, entity: Entity, key: str, value: float) -> None:
+async def test_invalid_quotas_are_refused(cluster: BehaviourCluster, entity: Entity, key: str, value: float) -> None:
     async with connect(cluster) as wire:
         assert await alter(wire, entity, key, value) == ErrorCode.INVALID_REQUEST
 
@@ -119,7 +119,7 @@ async def test_quotas_that_cannot_be(cluster: BehaviourCluster, entity: Entity, 
         (ComponentData(entity_type="user", match_type=ANY, match="a"), ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_questions_that_make_no_sense(
+async def test_invalid_filters_are_refused(
     cluster: BehaviourCluster, component: ComponentData, error: ErrorCode
 ) -> None:
     async with connect(cluster) as wire:
@@ -128,7 +128,7 @@ async def test_questions_that_make_no_sense(
 
 
 @pytest.mark.usefixtures("alone")
-async def test_a_producer_that_is_too_fast_is_told_to_pause(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_producer_above_its_quota_is_throttled(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with limited(cluster, topic, "producer_byte_rate", 20_000) as wire:
         offset = 0
@@ -136,9 +136,9 @@ async def test_a_producer_that_is_too_fast_is_told_to_pause(cluster: BehaviourCl
             answer = await wire.ask(produce_request(topic, batch([bytes(50_000)])), 9)
             partition = answer.responses[0].partition_responses[0]
             if offset == 0 and partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                # A real broker tells of a new topic a moment before it takes records for it.
+                # A real broker reports a new topic a moment before it accepts records for it.
                 continue
-            # What came too fast is stored all the same.
+            # The records above the quota are stored all the same.
             assert (partition.error_code, partition.base_offset) == (0, offset)
             offset += 1
             if answer.throttle_time_ms:
@@ -157,7 +157,7 @@ async def test_partitions_beyond_the_quota_are_refused(cluster: BehaviourCluster
             number += 1
             if answer.topics[0].error_code:
                 break
-        # The first one may take all there is, and more.
+        # The first request may exceed the whole quota.
         assert number >= 2
         assert answer.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert answer.throttle_time_ms > 0

@@ -28,7 +28,7 @@ async def test_describe_permission_is_needed_for_subscribed_and_described_topics
         request = ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         return (await wire.ask(request)).groups[0]
 
-    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)
         await coordinator(admin, group)
         joined = await heartbeat(admin, "m")
@@ -36,13 +36,13 @@ async def test_describe_permission_is_needed_for_subscribed_and_described_topics
             joined = await heartbeat(admin, "m", joined.member_epoch)
         await grant(admin, rule(user, GROUP, group, READ))
         try:
-            refused = await heartbeat(somebody, "a")
+            refused = await heartbeat(client, "a")
             assert (refused.error_code, refused.member_id) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
-            seen = await describe(somebody)
+            seen = await describe(client)
             assert (seen.error_code, seen.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
             await grant(admin, rule(user, TOPIC, topic, DESCRIBE))
-            assert (await heartbeat(somebody, "a")).error_code == 0
-            assert {member.member_id for member in (await describe(somebody)).members} == {"a", "m"}
+            assert (await heartbeat(client, "a")).error_code == 0
+            assert {member.member_id for member in (await describe(client)).members} == {"a", "m"}
         finally:
             await revoke(admin, user)
             for member_id in "am":

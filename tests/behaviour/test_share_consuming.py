@@ -18,7 +18,7 @@ from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTo
 from aiokproto.codec.wire import ZERO_UUID
 from aiokproto.error_codes import ErrorCode
 from tests.behaviour.secured import Secured, as_user, create, rule
-from tests.behaviour.share_scene import Ack, Member, Scene, deliveries, parts_of, scene
+from tests.behaviour.share_harness import Ack, Member, ShareHarness, deliveries, parts_of, share_harness
 from tests.behaviour.transactional import V2, Producer, stable
 from tests.broker.secure import GROUP, READ, TOPIC, grant
 from tests.clusters import BehaviourCluster
@@ -31,7 +31,7 @@ def of(*offsets: int, count: int = 1) -> dict[int, int]:
 
 
 async def test_each_record_is_delivered_until_it_is_acknowledged(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic) as at, at.member() as one:
+    async with share_harness(cluster, topic) as at, at.member() as one:
         await at.produce(6)
         assert await one.acquire() == of(*range(6))
         assert await one.acknowledge_error((0, 5, [ACCEPT, RELEASE, REJECT, GAP, RELEASE, ACCEPT])) is ErrorCode.NONE
@@ -41,7 +41,7 @@ async def test_each_record_is_delivered_until_it_is_acknowledged(cluster: Behavi
 
 
 async def test_two_members_share_a_partition(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic) as at, at.member() as one, at.member() as other:
+    async with share_harness(cluster, topic) as at, at.member() as one, at.member() as other:
         await at.produce(3, 3)
         assert await one.acquire(most=3) == of(0, 1, 2)
         assert await other.acquire(most=3) == of(3, 4, 5)
@@ -50,8 +50,8 @@ async def test_two_members_share_a_partition(cluster: BehaviourCluster, topic: s
         assert await other.acquire() == of(0, 1, 2, count=2)
 
 
-async def test_a_fetch_waits_for_what_others_release(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic) as at, at.member() as one, at.member() as other:
+async def test_a_fetch_waits_for_records_that_other_members_release(cluster: BehaviourCluster, topic: str) -> None:
+    async with share_harness(cluster, topic) as at, at.member() as one, at.member() as other:
         await at.produce(4)
         assert await one.acquire() == of(0, 1, 2, 3)
         waiting = asyncio.create_task(other.acquire())
@@ -60,7 +60,7 @@ async def test_a_fetch_waits_for_what_others_release(cluster: BehaviourCluster, 
 
 
 async def test_records_delivered_too_often_are_archived(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic, delivery_count_limit="2") as at, at.member() as one:
+    async with share_harness(cluster, topic, delivery_count_limit="2") as at, at.member() as one:
         await at.produce(2)
         assert await one.acquire() == of(0, 1)
         assert await one.acquire((0, 1, [RELEASE])) == of(0, 1, count=2)
@@ -71,7 +71,7 @@ async def test_records_delivered_too_often_are_archived(cluster: BehaviourCluste
 
 async def test_records_delivered_often_are_throttled(cluster: BehaviourCluster, topic: str) -> None:
     """One bad record must not archive the others."""
-    async with scene(cluster, topic) as at, at.member() as one:
+    async with share_harness(cluster, topic) as at, at.member() as one:
         await at.produce(8)
         for count in (1, 2, 3):
             assert await one.acquire() == of(*range(8), count=count), count
@@ -83,7 +83,11 @@ async def test_records_delivered_often_are_throttled(cluster: BehaviourCluster, 
 
 
 async def test_an_acquisition_lock_expires(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic, record_lock_duration_ms="1000") as at, at.member() as one, at.member() as other:
+    async with (
+        share_harness(cluster, topic, record_lock_duration_ms="1000") as at,
+        at.member() as one,
+        at.member() as other,
+    ):
         await at.produce(2)
         assert await one.acquire() == of(0, 1)
         assert await other.acquire() == of(0, 1, count=2)
@@ -94,7 +98,7 @@ async def test_an_acquisition_lock_can_be_renewed(cluster: BehaviourCluster, top
     # Longer than a slow machine takes from one renewal to the next.
     lock_ms = 6000
     async with (
-        scene(cluster, topic, record_lock_duration_ms=f"{lock_ms}") as at,
+        share_harness(cluster, topic, record_lock_duration_ms=f"{lock_ms}") as at,
         at.member() as one,
         at.member() as other,
     ):
@@ -115,14 +119,14 @@ async def test_an_acquisition_lock_can_be_renewed(cluster: BehaviourCluster, top
 
 
 async def test_renewal_can_be_turned_off(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic, renew_acknowledge_enable="false") as at, at.member() as one:
+    async with share_harness(cluster, topic, renew_acknowledge_enable="false") as at, at.member() as one:
         await at.produce(1)
         assert await one.acquire() == of(0)
         assert await one.acknowledge_error((0, 0, [RENEW]), renew=True) is ErrorCode.INVALID_RECORD_STATE
 
 
 async def test_closing_a_share_session_releases_its_records(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic) as at, at.member() as other:
+    async with share_harness(cluster, topic) as at, at.member() as other:
         async with at.member() as one:
             await at.produce(3)
             assert await one.acquire() == of(0, 1, 2)
@@ -157,13 +161,13 @@ async def test_acquire_modes_limit_the_records(
     batches: list[int],
     expected: list[int],
 ) -> None:
-    async with scene(cluster, topic, **options) as at, at.member() as one:
+    async with share_harness(cluster, topic, **options) as at, at.member() as one:
         await at.produce(*batches)
         assert await one.acquire(**fields) == of(*expected)
 
 
 async def test_the_number_of_records_in_flight_is_limited(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic, partition_max_record_locks="100") as at, at.member() as one:
+    async with share_harness(cluster, topic, partition_max_record_locks="100") as at, at.member() as one:
         await at.produce(*[50] * 4)
         assert await one.acquire() == of(*range(100))
         assert not any(part.acquired_records for part in parts_of(await one.fetch()))
@@ -173,7 +177,7 @@ async def test_the_number_of_records_in_flight_is_limited(cluster: BehaviourClus
 
 
 async def test_new_records_are_acquired_in_ranges_of_batches(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic) as at, at.member() as one:
+    async with share_harness(cluster, topic) as at, at.member() as one:
         await at.produce(*[2] * 5)
         while not (answer := await one.fetch(wait=500, batch_size=3)).responses[0].partitions[0].acquired_records:
             pass
@@ -189,7 +193,7 @@ async def test_share_auto_offset_reset_decides_where_a_group_starts(
     cluster: BehaviourCluster, topic: str, reset: str, expected: list[int]
 ) -> None:
     """If no record is as new as that, the start is undecided until there is one."""
-    async with scene(cluster, topic, auto_offset_reset=reset) as at:
+    async with share_harness(cluster, topic, auto_offset_reset=reset) as at:
         await at.produce(2, age=7200)
         async with at.member() as one:
             found: set[int] = set()
@@ -206,7 +210,7 @@ async def test_share_auto_offset_reset_decides_where_a_group_starts(
     assert sorted(found) == expected
 
 
-async def write_transactions(at: Scene) -> None:
+async def write_transactions(at: ShareHarness) -> None:
     """Two records that are aborted, two that are committed, two whose transaction is open, and markers between."""
     for commit in (False, True):
         producer = Producer(at.client, V2)
@@ -225,7 +229,7 @@ async def test_aborted_records_are_not_acquired(
     cluster: BehaviourCluster, topic: str, level: str, seen: list[int]
 ) -> None:
     """Markers are delivered, and are gaps for consumers."""
-    async with scene(cluster, topic, isolation_level=level) as at, at.member() as one:
+    async with share_harness(cluster, topic, isolation_level=level) as at, at.member() as one:
         await write_transactions(at)
         found: set[int] = set()
         while not found >= set(seen):
@@ -234,7 +238,7 @@ async def test_aborted_records_are_not_acquired(
 
 
 async def test_deleted_records_are_not_delivered(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic) as at, at.member() as one:
+    async with share_harness(cluster, topic) as at, at.member() as one:
         await at.produce(2, 2)
         assert await one.acquire() == of(0, 1, 2, 3)
         assert await one.acknowledge_error((0, 3, [RELEASE])) is ErrorCode.NONE
@@ -246,7 +250,7 @@ async def test_deleted_records_are_not_delivered(cluster: BehaviourCluster, topi
 
 @pytest.mark.usefixtures("alone")
 async def test_partitions_are_added_to_and_removed_from_a_session(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic, partitions=2) as at, at.member() as one:
+    async with share_harness(cluster, topic, partitions=2) as at, at.member() as one:
         await at.produce(1, partition=0)
         assert await one.acquire_all(partitions=[0, 1]) == [of(0)]
         await at.produce(2, partition=1)
@@ -259,7 +263,7 @@ async def test_partitions_are_added_to_and_removed_from_a_session(cluster: Behav
 
 
 async def test_an_administrator_resets_the_start_offset(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic) as at:
+    async with share_harness(cluster, topic) as at:
         await at.produce(4)
         async with at.member() as one:
             assert await one.acquire() == of(0, 1, 2, 3)
@@ -300,7 +304,7 @@ NOT_ITS_OWN = ErrorCode.INVALID_RECORD_STATE
 async def test_invalid_acknowledgements_are_refused(
     cluster: BehaviourCluster, topic: str, acks: list[Ack], error: ErrorCode
 ) -> None:
-    async with scene(cluster, topic) as at, at.member() as one:
+    async with share_harness(cluster, topic) as at, at.member() as one:
         await at.produce(4)
         assert await one.acquire() == of(0, 1, 2, 3)
         assert await one.acknowledge_error(*acks) is error
@@ -323,7 +327,7 @@ async def refusal(one: Member, case: str) -> ErrorCode:
         return ErrorCode((await one.acknowledge((0, 0, [ACCEPT]), epoch=1)).error_code)
     if case == "begins by acknowledging":
         return ErrorCode((await one.acknowledge((0, 0, [ACCEPT]), epoch=0)).error_code)
-    if case == "nobody":
+    if case == "unknown":
         one.name = ""
     if case == "a long name":
         one.name = "m" * 37
@@ -344,18 +348,18 @@ async def refusal(one: Member, case: str) -> ErrorCode:
         ("acknowledges without a session", ErrorCode.SHARE_SESSION_NOT_FOUND),
         ("begins by acknowledging", ErrorCode.INVALID_SHARE_SESSION_EPOCH),
         ("another epoch", ErrorCode.INVALID_SHARE_SESSION_EPOCH),
-        ("nobody", ErrorCode.INVALID_REQUEST),
+        ("unknown", ErrorCode.INVALID_REQUEST),
         ("a long name", ErrorCode.INVALID_REQUEST),
         ("renews and fetches", ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_invalid_requests_are_refused(cluster: BehaviourCluster, topic: str, case: str, error: ErrorCode) -> None:
-    async with scene(cluster, topic) as at, at.member() as one:
+    async with share_harness(cluster, topic) as at, at.member() as one:
         assert await refusal(one, case) is error
 
 
 async def test_unknown_partitions_are_refused(cluster: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster, topic) as at, at.member() as one:
+    async with share_harness(cluster, topic) as at, at.member() as one:
         answer = await one.fetch(partitions=[7], wait=100)
         (part,) = answer.responses[0].partitions
         assert ErrorCode(part.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -372,7 +376,7 @@ async def test_unknown_partitions_are_refused(cluster: BehaviourCluster, topic: 
 
 async def test_permissions_are_checked(secured: Secured, topic: str, user: str) -> None:
     """Permission for the group is needed to create a session; of the topics, those are read that are permitted."""
-    async with as_user(secured, "admin") as admin, as_user(secured, user) as somebody:
+    async with as_user(secured, "admin") as admin, as_user(secured, user) as client:
         await create(admin, topic)
         known = await admin.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
         acks = [share_acknowledge.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[ACCEPT])]
@@ -395,18 +399,18 @@ async def test_permissions_are_checked(secured: Secured, topic: str, user: str) 
             topics=[share_fetch.FetchTopic(topic_id=known.topics[0].topic_id, partitions=[partition])],
             forgotten_topics_data=[],
         )
-        for answer in (await somebody.ask(fetch), await somebody.ask(acknowledge)):
+        for answer in (await client.ask(fetch), await client.ask(acknowledge)):
             assert (ErrorCode(answer.error_code), answer.responses) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
         await grant(admin, rule(user, GROUP, topic, READ))
-        (part,) = parts_of(await somebody.ask(fetch))
+        (part,) = parts_of(await client.ask(fetch))
         assert ErrorCode(part.error_code) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        response = (await somebody.ask(acknowledge)).responses[0].partitions[0]
+        response = (await client.ask(acknowledge)).responses[0].partitions[0]
         assert ErrorCode(response.error_code) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         await grant(admin, rule(user, TOPIC, topic, READ))
         fetch.share_session_epoch, fetch.topics = 2, []
         assert not any(
             ErrorCode(part.error_code) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            for part in parts_of(await somebody.ask(fetch))
+            for part in parts_of(await client.ask(fetch))
         )
 
 
@@ -414,7 +418,7 @@ async def test_permissions_are_checked(secured: Secured, topic: str, user: str) 
 
 
 async def test_acknowledgements_survive_a_change_of_leader(cluster3: BehaviourCluster, topic: str) -> None:
-    async with scene(cluster3, topic, replication=3) as at:
+    async with share_harness(cluster3, topic, replication=3) as at:
         async with at.member() as one:
             await at.produce(5)
             assert await one.acquire() == of(*range(5))

@@ -185,8 +185,8 @@ async def test_requests_of_other_protocols_are_refused_by_a_share_group(cluster:
         wire = await at.connect()
         (classic,) = (await wire.ask(DescribeGroupsRequest(groups=[topic]))).groups
         assert (classic.error_code, classic.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
-        asked = ConsumerGroupDescribeRequest(group_ids=[topic], include_authorized_operations=False)
-        assert (await wire.ask(asked)).groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        request = ConsumerGroupDescribeRequest(group_ids=[topic], include_authorized_operations=False)
+        assert (await wire.ask(request)).groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
         beat = ConsumerGroupHeartbeatRequest(
             group_id=topic,
             member_id="c",
@@ -230,8 +230,8 @@ async def deleted(at: Coordinator) -> ErrorCode:
     return ErrorCode(result.error_code)
 
 
-async def test_a_group_of_another_kind_is_no_share_group(cluster: BehaviourCluster, topic: str) -> None:
-    """Not even if it has no members."""
+async def test_a_group_of_another_type_is_not_a_share_group(cluster: BehaviourCluster, topic: str) -> None:
+    """Even if it has no members."""
     await cluster.create_topic(topic)
     async with coordinator(cluster, topic) as at:
         assert await at.commit("", -1, topic, version=8) is ErrorCode.NONE
@@ -314,7 +314,7 @@ async def test_an_empty_group_id_is_refused(cluster: BehaviourCluster) -> None:
 # ---- options
 
 
-async def test_a_share_group_can_have_its_own_options(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_share_group_can_have_its_own_configs(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with coordinator(cluster, topic) as at:
         wire = await at.connect()
@@ -326,8 +326,10 @@ async def test_a_share_group_can_have_its_own_options(cluster: BehaviourCluster,
             return ErrorCode(answer.responses[0].error_code)
 
         async def known() -> dict[str, tuple[str | None, int]]:
-            asked = DescribeConfigsResource(resource_type=GROUP_RESOURCE, resource_name=topic, configuration_keys=None)
-            (answer,) = (await wire.ask(DescribeConfigsRequest(resources=[asked]))).results
+            requested_resource = DescribeConfigsResource(
+                resource_type=GROUP_RESOURCE, resource_name=topic, configuration_keys=None
+            )
+            (answer,) = (await wire.ask(DescribeConfigsRequest(resources=[requested_resource]))).results
             return {each.name: (each.value, each.config_source) for each in answer.configs}
 
         expected = {

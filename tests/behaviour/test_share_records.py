@@ -227,8 +227,8 @@ class States:
         self.key = key
 
     async def initialize(self, **fields: Any) -> None:
-        asked = initialize_share_group_state.PartitionData(partition=self.key.partition, **fields)
-        data = initialize_share_group_state.InitializeStateData(topic_id=self.key.topic_id, partitions=[asked])
+        partition = initialize_share_group_state.PartitionData(partition=self.key.partition, **fields)
+        data = initialize_share_group_state.InitializeStateData(topic_id=self.key.topic_id, partitions=[partition])
         request = initialize_share_group_state.InitializeShareGroupStateRequest(group_id=self.key.group, topics=[data])
         # The first FindCoordinator request creates the topic.
         find = FindCoordinatorRequest(key_type=2, coordinator_keys=[key_of(self.key)])
@@ -241,8 +241,8 @@ class States:
         assert error is ErrorCode.NONE
 
     async def read(self, **fields: Any) -> tuple[StateBatch, ...]:
-        asked = read_share_group_state.PartitionData(partition=self.key.partition, **fields)
-        data = read_share_group_state.ReadStateData(topic_id=self.key.topic_id, partitions=[asked])
+        partition = read_share_group_state.PartitionData(partition=self.key.partition, **fields)
+        data = read_share_group_state.ReadStateData(topic_id=self.key.topic_id, partitions=[partition])
         request = read_share_group_state.ReadShareGroupStateRequest(group_id=self.key.group, topics=[data])
         answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
         (found,) = answer.results[0].partitions
@@ -253,7 +253,7 @@ class States:
         )
 
     async def write(self, start_offset: int, done: int, *batches: tuple[int, int, int, int]) -> None:
-        asked = write_share_group_state.PartitionData(
+        partition = write_share_group_state.PartitionData(
             partition=self.key.partition,
             state_epoch=3,
             leader_epoch=2,
@@ -266,7 +266,7 @@ class States:
                 for first, last, state, count in batches
             ],
         )
-        data = write_share_group_state.WriteStateData(topic_id=self.key.topic_id, partitions=[asked])
+        data = write_share_group_state.WriteStateData(topic_id=self.key.topic_id, partitions=[partition])
         request = write_share_group_state.WriteShareGroupStateRequest(group_id=self.key.group, topics=[data])
         answer = await self.at.ask(request, lambda answer: answer.results[0].partitions[0].error_code)
         assert answer.results[0].partitions[0].error_code == 0

@@ -1,4 +1,4 @@
-"""Transactions, as a client's requests see them: on the embedded broker and on real Kafka."""
+"""Transactions, request by request, on the embedded broker and on real Kafka."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ async def client(cluster: BehaviourCluster) -> AsyncIterator[Client]:
         yield client
 
 
-# ---- to commit and to abort
+# ---- committing and aborting
 
 
 @both_versions
-async def test_what_is_committed_is_seen_in_all_partitions_at_once(
+async def test_committed_records_are_visible_in_all_partitions_at_once(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
     await cluster.create_topic(topic, partitions=2)
@@ -70,7 +70,7 @@ async def test_what_is_committed_is_seen_in_all_partitions_at_once(
 
 
 @both_versions
-async def test_what_is_aborted_is_seen_by_readers_of_all_records_alone(
+async def test_aborted_records_are_visible_only_with_read_uncommitted(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
     await cluster.create_topic(topic)
@@ -138,7 +138,7 @@ async def test_ending_twice_in_the_older_version(cluster: BehaviourCluster, clie
     assert (await producer.ask_to_end(commit=False)).error_code == ErrorCode.INVALID_TXN_STATE
 
 
-async def test_nothing_can_be_aborted_but_not_committed(client: Client) -> None:
+async def test_an_empty_transaction_can_be_aborted_but_not_committed(client: Client) -> None:
     producer = Producer(client, V2)
     await producer.init()
     assert (await producer.ask_to_end(commit=True)).error_code == ErrorCode.INVALID_TXN_STATE
@@ -147,7 +147,7 @@ async def test_nothing_can_be_aborted_but_not_committed(client: Client) -> None:
     assert producer.epoch == epoch + 1
 
 
-# ---- who may write
+# ---- fencing and partitions
 
 
 @both_versions
@@ -172,7 +172,7 @@ async def test_a_second_instance_fences_the_first_and_aborts_what_it_began(
 
 
 @both_versions
-async def test_a_transaction_that_takes_too_long_is_aborted(
+async def test_a_transaction_that_times_out_is_aborted(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
     await cluster.create_topic(topic)
@@ -183,13 +183,13 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
     found = await until(producer.describe, lambda answer: answer.transaction_state == "CompleteAbort")
     assert (found.transaction_state, found.producer_epoch) == ("CompleteAbort", producer.epoch + 1)
     assert await producer.produce(topic, 0, producer.batch(b"later", 1)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    # In the newer version, for all the coordinator knows the producer has aborted before and not heard the answer.
+    # In the newer version, the producer may have aborted before without receiving the response.
     refused = ErrorCode.PRODUCER_FENCED if version == V1 else ErrorCode.INVALID_TXN_STATE
     assert (await producer.ask_to_end(commit=True)).error_code == refused
     await read_when(client, topic, [])
 
 
-async def test_a_producer_that_goes_on_gets_the_next_epoch(client: Client) -> None:
+async def test_a_producer_that_continues_gets_the_next_epoch(client: Client) -> None:
     producer = Producer(client, V2)
     await producer.init()
     who = producer.producer_id
@@ -213,17 +213,17 @@ async def test_a_partition_has_to_be_added_before_it_is_written_to(
     batch = producer.batch(b"b", 0)
     assert (await producer.produce(topic, 1, batch, max_version=version)).name == code
     group = f"g-{topic}"
-    asked, wanted = (3, "INVALID_TXN_STATE") if version == 10 else (4, "TRANSACTION_ABORTABLE")
-    assert (await producer.send_offset(group, topic, 1, asked)).name == wanted
+    commit_version, expected = (3, "INVALID_TXN_STATE") if version == 10 else (4, "TRANSACTION_ABORTABLE")
+    assert (await producer.send_offset(group, topic, 1, commit_version)).name == expected
 
 
-async def test_what_is_wrong_with_a_transactional_batch(cluster: BehaviourCluster, client: Client, topic: str) -> None:
+async def test_invalid_transactional_batches_are_refused(cluster: BehaviourCluster, client: Client, topic: str) -> None:
     await cluster.create_topic(topic)
     producer = Producer(client, V2)
     await producer.init()
     batch = producer.batch(b"a", 0)
     assert await producer.produce(topic, 0, batch, name=None) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert await producer.produce(topic, 0, batch, name="nobody") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert await producer.produce(topic, 0, batch, name="unknown") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     stale = producer.batch(b"a", 0, epoch=producer.epoch + 1)
     assert await producer.produce(topic, 0, stale) is ErrorCode.INVALID_PRODUCER_EPOCH
     await producer.write(topic, 0, b"a")
@@ -240,7 +240,7 @@ async def test_what_is_wrong_with_a_transactional_batch(cluster: BehaviourCluste
 async def test_the_first_sequence_in_a_partition(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
-    """What an unknown producer wrote before may be deleted: it begins anywhere, but not in an epoch of its own."""
+    """The earlier records of an unknown producer may be deleted: it may start anywhere, except in its own epoch."""
     await cluster.create_topic(topic)
     producer = Producer(client, version)
     await producer.init()
@@ -250,7 +250,7 @@ async def test_the_first_sequence_in_a_partition(
     assert code is (ErrorCode.NONE if version == V1 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
-async def test_names_that_mean_nothing(cluster: BehaviourCluster, client: Client, topic: str) -> None:
+async def test_unknown_transactional_ids(cluster: BehaviourCluster, client: Client, topic: str) -> None:
     await cluster.create_topic(topic)
     producer = Producer(client, V1)
     assert await producer.add(topic, 0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -270,7 +270,7 @@ async def test_names_that_mean_nothing(cluster: BehaviourCluster, client: Client
 
 @both_versions
 @pytest.mark.parametrize("commit", [True, False])
-async def test_offsets_count_when_their_transaction_commits(
+async def test_offsets_become_visible_when_their_transaction_commits(
     cluster: BehaviourCluster, client: Client, topic: str, version: str, commit: bool
 ) -> None:
     await cluster.create_topic(topic)
@@ -289,10 +289,10 @@ async def test_offsets_count_when_their_transaction_commits(
     assert await stable_offset(client, group, topic) == (7 if commit else 9)
 
 
-# ---- what tools see
+# ---- admin requests
 
 
-async def test_what_tools_see(cluster: BehaviourCluster, client: Client, topic: str) -> None:
+async def test_transactions_are_described(cluster: BehaviourCluster, client: Client, topic: str) -> None:
     await cluster.create_topic(topic)
     producer = Producer(client, V2)
     await producer.init()
@@ -334,7 +334,7 @@ async def test_transactions_can_be_listed(cluster: BehaviourCluster, client: Cli
     assert await listed(producer_id_filters=[idle.producer_id]) == {idle.name}
     assert await listed(transactional_id_pattern=f"{busy.name[:-1]}.") == {busy.name}
     assert await listed(transactional_id_pattern=busy.name[:-1]) == set()
-    # Without a start, it takes forever.
+    # Its start is unknown, so its duration is without limit.
     assert await listed(duration_filter=3_600_000) == {idle.name}
     request = ListTransactionsRequest(state_filters=["Ongoing", "Odd"], producer_id_filters=[])
     answer = await client.request(request, node=cluster.broker_ids[0])
@@ -344,7 +344,9 @@ async def test_transactions_can_be_listed(cluster: BehaviourCluster, client: Cli
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-async def test_a_tool_ends_a_transaction_in_a_partition(cluster: BehaviourCluster, client: Client, topic: str) -> None:
+async def test_write_txn_markers_ends_a_transaction_in_a_partition(
+    cluster: BehaviourCluster, client: Client, topic: str
+) -> None:
     await cluster.create_topic(topic)
     producer = Producer(client, V1)
     await producer.init()
@@ -369,18 +371,18 @@ async def test_a_tool_ends_a_transaction_in_a_partition(cluster: BehaviourCluste
 
 
 @both_versions
-async def test_what_is_written_down_of_a_transaction(
+async def test_the_transaction_log_has_the_same_records_as_kafkas(
     cluster: BehaviourCluster, client: Client, topic: str, version: str
 ) -> None:
-    """In the topic of transactions, by the embedded broker as by Kafka: the same partition, key and bytes."""
+    """In the topic __transaction_state, the embedded broker and Kafka write the same partition, key and bytes."""
     await cluster.create_topic(topic, partitions=2)
     producer = Producer(client, version)
     await producer.init()
     await producer.write(topic, 1, b"a")
     await producer.end(commit=True)
     log = TRANSACTIONS_TOPIC
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name=log)], allow_auto_topic_creation=False)
-    partitions = (await client.request(asked)).topics[0].partitions
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=log)], allow_auto_topic_creation=False)
+    partitions = (await client.request(request)).topics[0].partitions
     index = partition_for(producer.name, sorted(each.partition_index for each in partitions))
 
     async def look() -> list[bytes]:
@@ -402,7 +404,7 @@ async def test_what_is_written_down_of_a_transaction(
     assert [encode_value(each) for each in known] == values
 
 
-async def test_clients_are_told_the_version_of_transactions(cluster: BehaviourCluster, client: Client) -> None:
+async def test_api_versions_reports_the_transaction_version(cluster: BehaviourCluster, client: Client) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     answer = await client.request(request, node=cluster.broker_ids[0], max_version=4)
     levels = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
@@ -415,7 +417,7 @@ async def test_clients_are_told_the_version_of_transactions(cluster: BehaviourCl
 
 
 @both_versions
-async def test_an_open_transaction_outlives_its_coordinator(
+async def test_an_open_transaction_survives_its_coordinator(
     cluster3: BehaviourCluster, topic: str, version: str
 ) -> None:
     await cluster3.create_topic(topic, partitions=3, replication=3)
@@ -424,8 +426,8 @@ async def test_an_open_transaction_outlives_its_coordinator(
         await producer.init()
         for partition in range(3):
             await producer.write(topic, partition, b"%d" % partition)
-        asked = FindCoordinatorRequest(key_type=1, coordinator_keys=[producer.name])
-        found = (await client.request(asked)).coordinators[0]
+        request = FindCoordinatorRequest(key_type=1, coordinator_keys=[producer.name])
+        found = (await client.request(request)).coordinators[0]
         await cluster3.stop_broker(found.node_id)
         await producer.end(commit=True)
         for partition in range(3):

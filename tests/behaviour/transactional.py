@@ -49,7 +49,7 @@ TRY_AGAIN = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-"""What brokers say of a topic just created, of markers that are on their way, of a coordinator just elected."""
+"""Errors for a new topic, for markers that are still being written, and for a new coordinator."""
 
 V1, V2 = "v1", "v2"
 
@@ -162,7 +162,7 @@ class Producer:
 
     async def send_offset(self, group: str, topic: str, offset: int, max_version: int) -> ErrorCode:
         partition = TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_metadata="told"
+            partition_index=0, committed_offset=offset, committed_metadata="stored"
         )
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
@@ -207,7 +207,7 @@ async def read(client: Client, topic: str, partition: int = 0, isolation: int = 
 
 
 async def read_when(client: Client, topic: str, wanted: list[bytes], partition: int = 0) -> None:
-    """Until the committed records are these: markers may come after the answer to the producer."""
+    """Wait until these are the committed records: markers may be written after the response to the producer."""
 
     async def look() -> tuple[list[bytes | None], bool]:
         return await read(client, topic, partition), await stable(client, topic, partition)
@@ -232,10 +232,10 @@ async def end_offset(client: Client, topic: str, isolation: int) -> int:
 
 
 async def offset_of(client: Client, group: str, topic: str, stable: bool) -> OffsetFetchResponsePartitions:
-    asked = OffsetFetchRequestGroup(
+    requested_group = OffsetFetchRequestGroup(
         group_id=group, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
     )
-    request = OffsetFetchRequest(groups=[asked], require_stable=stable)
+    request = OffsetFetchRequest(groups=[requested_group], require_stable=stable)
     answer = await client.request(request, key=group, max_version=9)
     return answer.groups[0].topics[0].partitions[0]
 

@@ -1,4 +1,4 @@
-"""Waiting for what a broker applies a little later than it answers."""
+"""Waiting for changes that a broker applies a little after it has responded."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 async def until(ask: Callable[[], Awaitable[T]], done: Callable[[T], bool]) -> T:
-    """Ask until the answer is what it will be; the last one, if that takes too long."""
-    # Not the loop's clock: that of a test may be ahead of the time that a real broker has had.
+    """Repeat a request until ``done`` accepts the response; return the last response after `PATIENCE`."""
+    # Not the loop's clock, which a test may have moved ahead of a real broker's.
     end = time.monotonic() + PATIENCE
     while not done(answer := await ask()) and time.monotonic() < end:
         await asyncio.sleep(0)

@@ -59,7 +59,7 @@ def test_ratios_are_to_the_client_that_is_chosen() -> None:
     assert rows(results(OURS, PEER, ratio_to="kafka-python"), "Produce: 10 B, none")[0][2:4] == ["2.00", "0.40"]
 
 
-def test_what_is_left_out_and_who_does_otherwise_is_said() -> None:
+def test_skipped_clients_and_deviating_settings_are_reported() -> None:
     stated = {"works_in": "a thread", "differs": {"in flight": "1"}, "notes": ["slow"]}
     clients: list[dict[str, Any]] = [
         {"client": "confluent-kafka", "missing": "confluent_kafka is not installed"},
@@ -87,7 +87,7 @@ def test_extra_figures_are_rows_with_their_units() -> None:
         Cell("aiokproto", "topics", "", SMALL, 1, {"topics": 10_000}, rounds=[measured(1, 1, **{"CPU µs": 7.5})]),
         Cell("aiokproto", "start", "send()", SMALL, 1, rounds=[measured(0.010, 0.1234)]),
     ]
-    assert rows(results(*cells) | {"imports_ms": {"asyncio": 20.0, "kio": None}}, "Beside throughput") == [
+    assert rows(results(*cells) | {"imports_ms": {"asyncio": 20.0, "kio": None}}, "Other measurements") == [
         ["a send among many topics, 10,000 topics", "10 B, none", "aiokproto", "CPU µs 7.50"],
         ["first acknowledgement, from nothing", "10 B, none", "aiokproto", "wall ms 123 · CPU ms 10.00"],
         ["start and import", "", "asyncio", "CPU ms 20.00"],
@@ -128,7 +128,7 @@ def test_the_newest_run_goes_into_the_page_of_those_that_are_whole(tmp_path: Pat
     assert pages.newest(tmp_path, pages.whole) == {"at": "2", "whole": True}
 
 
-def test_what_takes_minutes_goes_into_the_page() -> None:
+def test_long_measurements_go_into_the_page() -> None:
     growth, topics = (
         Cell("aiokproto", kind, "", SMALL, 10, rounds=[measured(0.002, 0.004, mib=1.5)])
         for kind in ("growth", "topics")

@@ -106,7 +106,7 @@ async def test_an_extra_measurement_of_ours_has_its_figures(tmp_path: Path) -> N
     assert EXTRAS["loaded"].messages < cell["rounds"][0]["settled"]
 
 
-async def test_a_connection_that_the_broker_has_closed_is_made_anew() -> None:
+async def test_a_connection_that_the_broker_has_closed_is_opened_again() -> None:
     """As it does with one that was silent for ten minutes."""
     async with Cluster(1) as cluster:
         topics = Topics(cluster.bootstrap_servers)
@@ -117,7 +117,7 @@ async def test_a_connection_that_the_broker_has_closed_is_made_anew() -> None:
         topics.close()
 
 
-async def test_what_cannot_be_reached_is_said(tmp_path: Path) -> None:
+async def test_an_unreachable_broker_is_reported(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="no broker to measure against"):
         await run(tmp_path, "--bootstrap", "127.0.0.1:1", "--only", "consume", "--clients", "aiokproto")
 

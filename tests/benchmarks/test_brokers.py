@@ -51,7 +51,7 @@ FAILING: dict[str, Any] = {
 FOUND = [SLOW, {"broker": "absent", "missing": "Go is not installed"}, FAILING, {"broker": "dead", "error": "no luck"}]
 
 
-def test_like_rows_of_all_brokers_are_together() -> None:
+def test_equal_rows_of_all_brokers_are_adjacent() -> None:
     shown = {table.title: [list(row) for row in table.rows] for table in tables.tables(FOUND)}
     assert shown == {
         "Brokers": [
@@ -72,7 +72,7 @@ def test_like_rows_of_all_brokers_are_together() -> None:
     }
 
 
-def test_what_failed_is_told_with_the_rest() -> None:
+def test_failures_are_reported_with_the_results() -> None:
     assert report.failures({"brokers": FOUND}) == [
         "dead: no luck",
         "failing, produce, 100 B, none, franz-go: out of luck",
@@ -103,14 +103,14 @@ def test_the_embedded_broker_runs_as_a_process_and_is_gone_afterwards() -> None:
     assert not probe.answers((host, int(port)))
 
 
-def test_a_broker_that_ends_at_once_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_broker_that_ends_at_once_has_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "kfake_command", lambda: ["python", "-c", "raise SystemExit('no luck')"])
     with pytest.raises(StartError, match="no luck"), processes.kfake():
         pass
 
 
 @pytest.mark.skipif("sys.platform != 'linux'")
-def test_the_meter_tells_the_cpu_time_of_another_process() -> None:
+def test_the_meter_measures_the_cpu_time_of_another_process() -> None:
     # Its own process is one as good as any: the same time is measured in two ways.
     meter = Meter(os.getpid())
     with meter:

@@ -1,4 +1,4 @@
-"""Kafka's command line tools: run in one process of Java, and what they write told in lines that can be compared."""
+"""Kafka's command line tools, run in one Java process; their output is reduced to lines that can be compared."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Tools:
             str(folder),
         ]
         subprocess.run([*compiling, str(source)], check=True, capture_output=True)
-        # As so many short runs want it: little of what is compiled well would be used often enough.
+        # For many short runs: optimized compilation would not pay off.
         self._java = [java, "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp"]
         self._libraries = os.pathsep.join([str(folder), *libraries])
         self._jar = str(jar)
@@ -119,33 +119,33 @@ class Tools:
 
 @dataclass(frozen=True)
 class Step:
-    """A line of a scene: ``! Tool --argument ... << typed words => what is to be written``.
+    """A line of a script: ``! Tool --argument ... << typed words => expected output``.
 
     Attributes:
         line: The line.
         words: The tool and its arguments.
         typed: The words that are typed, each in a line.
-        told: What is to be among what it writes; or after ``not``, what is not.
-        fails: ``!``, whether it is to exit with an error.
-        own: ``~`` or ``?``, whether what it writes is each broker's own.
-        ends_early: ``?``, whether it may end before it has seen all there is.
+        expected: Text that the output contains; after ``not``, text that it does not contain.
+        fails: ``!``, whether the tool exits with an error.
+        own: ``~`` or ``?``, whether the output differs from broker to broker.
+        ends_early: ``?``, whether the tool may end before it has read everything.
     """
 
     line: str
     words: list[str]
     typed: str
-    told: str
+    expected: str
     fails: bool
     own: bool
     ends_early: bool
 
     @classmethod
     def parse(cls, line: str) -> Step:
-        rest, _, told = line.partition(" => ")
+        rest, _, expected = line.partition(" => ")
         rest, _, typed = rest.partition(" << ")
         sign, rest = (rest[0], rest[2:]) if rest[0] in "!~?" else ("", rest)
         typed = "".join(f"{word}\n" for word in typed.split())
-        return cls(line, shlex.split(rest), typed, told, sign == "!", sign in ("~", "?"), sign == "?")
+        return cls(line, shlex.split(rest), typed, expected, sign == "!", sign in ("~", "?"), sign == "?")
 
     @property
     def looks(self) -> bool:
@@ -153,11 +153,11 @@ class Step:
         return self.words[0] == "GetOffsetShell" or not _LOOKS.isdisjoint(self.words)
 
     def fits(self, text: str) -> bool:
-        """Whether that may have been written."""
-        return self.told[4:] not in text if self.told.startswith("not ") else self.told in text
+        """Whether the output is as expected."""
+        return self.expected[4:] not in text if self.expected.startswith("not ") else self.expected in text
 
     def transcript(self, written: Written, servers: str) -> list[str]:
-        """The line, and what was written, in lines that can be compared."""
+        """The line and the output, in lines that can be compared."""
         if self.fails:
             return [self.line, *sorted(set(re.findall(r"errors\.(\w+)", written.text)))]
         return [self.line, *([] if self.own else sorted(filter(None, mask(written.text, servers).splitlines())))]
@@ -175,42 +175,42 @@ _LOOKS = {
 }
 
 
-def steps(scene: str) -> list[Step]:
-    return [Step.parse(line.strip()) for line in scene.strip().splitlines()]
+def steps(script: str) -> list[Step]:
+    return [Step.parse(line.strip()) for line in script.strip().splitlines()]
 
 
-Told = list[list[str]]
-"""What each step of a scene has written."""
+Transcript = list[list[str]]
+"""The compared output of each step of a script."""
 
 
 def _nothing() -> None:
-    """A cluster that does at once what it is asked to."""
+    """For a cluster whose nodes apply changes at once."""
 
 
 def play(
     tools: Tools,
     servers: str,
-    scene: str,
+    script: str,
     names: Mapping[str, str] | None = None,
     *,
-    like: Told | None = None,
+    like: Transcript | None = None,
     settle: Callable[[], None] = _nothing,
-) -> Told:
-    """Run the steps of a scene against a cluster.
+) -> Transcript:
+    """Run the steps of a script against a cluster.
 
     In a step ``{servers}`` and ``names`` are filled in. One without ``{servers}`` gets ``--bootstrap-server``.
 
     Args:
         tools: The tools.
         servers: The cluster.
-        scene: The steps.
+        script: The steps.
         names: What to fill in.
-        like: What another cluster has told. The nodes of this one do not do all at once: a step is repeated until it
-            writes what it is to, and one that only looks until it tells the same.
-        settle: Called after each step that changes something; returns when all nodes have done so.
+        like: The transcript of another cluster. The nodes of this one apply changes later: a step is repeated until it
+            writes what is expected, and one that only reads until it writes the same.
+        settle: Called after each step that changes something; returns when all nodes have applied it.
     """
-    transcript: Told = []
-    for step in steps(scene):
+    transcript: Transcript = []
+    for step in steps(script):
         tool, *arguments = [word.replace("{servers}", servers) for word in step.words]
         for name, value in (names or {}).items():
             arguments = [word.replace(f"{{{name}}}", value) for word in arguments]
@@ -220,13 +220,13 @@ def play(
         until = time.monotonic() + (PATIENCE if like is not None or step.ends_early else 0)
         while True:
             written = tools.call(tool, *arguments, typed=step.typed)
-            told = step.transcript(written, servers)
-            if (step.fits(written.text) and wanted in (None, told)) or time.monotonic() >= until:
+            lines = step.transcript(written, servers)
+            if (step.fits(written.text) and wanted in (None, lines)) or time.monotonic() >= until:
                 break
         assert (written.code != 0) == step.fails, f"{step.line}\n{written.text}"
         assert step.fits(written.text), f"{step.line}\n{written.text}"
-        assert wanted in (None, told), f"{step.line}\nhere {told}\nthere {wanted}"
-        transcript.append(told)
+        assert wanted in (None, lines), f"{step.line}\ngot {lines}\nexpected {wanted}"
+        transcript.append(lines)
         if not step.looks:
             settle()
     return transcript

@@ -1,4 +1,4 @@
-"""Ports for brokers that are told theirs."""
+"""Free ports for brokers with a fixed port."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from tests.kafka.cluster import _free_ports
 
 
 def free_port() -> int:
-    """A port that is free, and that the system gives to nobody who leaves the choice to it."""
+    """A free port outside of the range from which the system chooses."""
     return _free_ports((0,))[0].broker

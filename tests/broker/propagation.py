@@ -1,4 +1,4 @@
-"""Whether a real cluster is done with all that it was asked to do, and what is left of that."""
+"""Waits until a real cluster has applied all changes, and lists what tests left behind."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ TOLD_IN, OPTION = "__consumer_offsets", "retention.ms"
 
 
 async def settle(servers: str) -> None:
-    """Return when every broker knows what was changed before: each learns of all changes, in their order.
+    """Return when every broker has applied all earlier changes: each applies them in order.
 
-    Of this one's own change it may be told together with those before, and take them in later; of a second one not.
+    A broker may learn of one change together with earlier ones and apply those later, but not of a second one.
     """
     async with Client(bootstrap_servers=servers) as client:
         while TOLD_IN not in await client.metadata():
@@ -52,7 +52,7 @@ async def _told(client: Client, node: int) -> str | None:
 
 
 async def leftovers(servers: str) -> set[str]:
-    """What is in a cluster beside what is in a new one."""
+    """Return what a cluster contains beyond what a new one has."""
     async with Client(bootstrap_servers=servers) as client:
         topics = [name for name in await client.metadata() if not name.startswith("__")]
         groups = [
@@ -73,7 +73,7 @@ async def leftovers(servers: str) -> set[str]:
         )
         quotas = await client.request(DescribeClientQuotasRequest(components=[], strict=False))
         users = await client.request(DescribeUserScramCredentialsRequest(users=None))
-        told = await client.request(ListConfigResourcesRequest(resource_types=[GROUP]))
+        configured = await client.request(ListConfigResourcesRequest(resource_types=[GROUP]))
         everybody = DescribeConfigsResource(resource_type=BROKER, resource_name="", configuration_keys=None)
         (defaults,) = (await client.request(DescribeConfigsRequest(resources=[everybody]))).results
     return {
@@ -82,6 +82,6 @@ async def leftovers(servers: str) -> set[str]:
         *(each.resource_name for each in acls.resources),
         *(str(each.entity) for each in quotas.entries or []),
         *(each.user for each in users.results),
-        *(each.resource_name for each in told.config_resources),
+        *(each.resource_name for each in configured.config_resources),
         *(each.name for each in defaults.configs),
     }

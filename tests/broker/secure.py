@@ -47,7 +47,7 @@ def plain(user: str, password: str | None = None) -> bytes:
 
 
 def unsecured(user: str, seconds: float = 3600) -> bytes:
-    """The token of OAUTHBEARER with a web token that nobody has signed."""
+    """The initial OAUTHBEARER message with an unsigned JSON web token."""
 
     def encoded(part: dict[str, Any]) -> str:
         return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
@@ -122,7 +122,7 @@ def acl(
 
 
 async def grant(admin: Wire, *acls: AclCreation) -> None:
-    """Add entries; returns once the broker goes by them."""
+    """Add ACLs; return once the broker applies them."""
     answer = await admin.ask(CreateAclsRequest(creations=list(acls)), 3)
     assert [result.error_code for result in answer.results] == [0] * len(acls), answer
     wanted = {(each.resource_name, each.principal, each.host, each.operation, each.permission_type) for each in acls}
@@ -149,7 +149,7 @@ async def grant(admin: Wire, *acls: AclCreation) -> None:
 
 
 class Certificates:
-    """An authority, and what it has signed."""
+    """A certificate authority, and a certificate that it signed."""
 
     def __init__(self, folder: Path) -> None:
         authority = trustme.CA()

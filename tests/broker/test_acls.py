@@ -1,4 +1,4 @@
-"""Who may do what, by the entries there are."""
+"""Authorization by ACLs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_decisions(acls: list[Acl], host: str, operation: Operation, name: str, 
 
 
 @given(st.lists(ACLS, max_size=12, unique=True), st.lists(ACLS, max_size=6, unique=True))
-def test_what_was_removed_decides_nothing(acls: list[Acl], passing: list[Acl]) -> None:
+def test_removed_acls_have_no_effect(acls: list[Acl], passing: list[Acl]) -> None:
     passing = [acl for acl in passing if acl not in acls]
     changed, fresh = Authorizer(), Authorizer()
     changed.add([*acls, *passing])
@@ -72,20 +72,20 @@ def test_what_was_removed_decides_nothing(acls: list[Acl], passing: list[Acl]) -
     fresh.add(acls)
     assert set(changed) == set(fresh) == set(acls)
     for name in ("a", "abc", "b"):
-        asked = ("User:alice", "10.0.0.1", READ, TOPIC, name)
-        assert changed.is_authorized(*asked) == fresh.is_authorized(*asked)
+        operation_and_resource = ("User:alice", "10.0.0.1", READ, TOPIC, name)
+        assert changed.is_authorized(*operation_and_resource) == fresh.is_authorized(*operation_and_resource)
 
 
 @given(st.lists(ACLS, max_size=12))
 def test_authorization_for_one_resource_implies_authorization_for_any(acls: list[Acl]) -> None:
     authorizer = Authorizer()
     authorizer.add(acls)
-    asked = ("User:alice", "10.0.0.1", WRITE, TOPIC)
-    if any(authorizer.is_authorized(*asked, name) for name in ("a", "ab", "abc", "b", "c")):
-        assert authorizer.is_authorized_for_any(*asked)
+    operation_and_resource = ("User:alice", "10.0.0.1", WRITE, TOPIC)
+    if any(authorizer.is_authorized(*operation_and_resource, name) for name in ("a", "ab", "abc", "b", "c")):
+        assert authorizer.is_authorized_for_any(*operation_and_resource)
 
 
-def test_somewhere_is_not_where_all_is_denied() -> None:
+def test_authorization_for_any_resource_considers_denials() -> None:
     def entry(name: str, permission: Permission, pattern: PatternType = LITERAL) -> Acl:
         return Acl(TOPIC, name, pattern, "User:alice", "*", WRITE, permission)
 

@@ -1,4 +1,4 @@
-"""What the admin handlers do that real Kafka cannot be made to show quickly, and what is refused."""
+"""Admin handlers: errors, and behaviour that takes long to reproduce on real Kafka."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 async def elect(wire: Wire, kind: int, version: int = 2) -> int:
-    asked = [TopicPartitions(topic="t", partitions=[0])]
-    response = await wire.ask(ElectLeadersRequest(election_type=kind, topic_partitions=asked), version)
+    partitions = [TopicPartitions(topic="t", partitions=[0])]
+    response = await wire.ask(ElectLeadersRequest(election_type=kind, topic_partitions=partitions), version)
     return response.replica_election_results[0].partition_result[0].error_code
 
 
@@ -94,16 +94,16 @@ async def test_features_are_kept(tmp_path: Path) -> None:
 
 
 async def test_telemetry_is_accepted_without_a_subscription(wire: Wire) -> None:
-    told = await wire.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
-    assert told.requested_metrics == []
-    assert told.client_instance_id != ZERO_UUID
-    again = await wire.ask(GetTelemetrySubscriptionsRequest(client_instance_id=told.client_instance_id))
-    assert again.client_instance_id == told.client_instance_id
+    subscription = await wire.ask(GetTelemetrySubscriptionsRequest(client_instance_id=ZERO_UUID))
+    assert subscription.requested_metrics == []
+    assert subscription.client_instance_id != ZERO_UUID
+    again = await wire.ask(GetTelemetrySubscriptionsRequest(client_instance_id=subscription.client_instance_id))
+    assert again.client_instance_id == subscription.client_instance_id
 
     async def push(**other: Any) -> int:
         fields: dict[str, Any] = {
-            "client_instance_id": told.client_instance_id,
-            "subscription_id": told.subscription_id,
+            "client_instance_id": subscription.client_instance_id,
+            "subscription_id": subscription.subscription_id,
             "terminating": True,
             "compression_type": 0,
             "metrics": b"",
@@ -114,7 +114,7 @@ async def test_telemetry_is_accepted_without_a_subscription(wire: Wire) -> None:
     assert await push(client_instance_id=ZERO_UUID) == ErrorCode.INVALID_REQUEST
     assert await push(subscription_id=7) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
     assert await push(compression_type=9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert await push(metrics=bytes(told.telemetry_max_bytes + 1)) == ErrorCode.TELEMETRY_TOO_LARGE
+    assert await push(metrics=bytes(subscription.telemetry_max_bytes + 1)) == ErrorCode.TELEMETRY_TOO_LARGE
 
 
 async def test_pages_have_limits(broker: Broker, wire: Wire) -> None:
@@ -147,7 +147,7 @@ async def test_a_node_is_unregistered_once_it_is_stopped() -> None:
 
 
 @pytest.mark.parametrize("key", [row.key for row in rows() if row.answer != "served" and row.key not in BETWEEN_NODES])
-async def test_what_is_not_served_is_answered_in_its_own_form(wire: Wire, key: int) -> None:
+async def test_an_api_that_is_not_served_gets_its_own_response(wire: Wire, key: int) -> None:
     message = request(key)
     for version in range(message.versions.lowest, message.versions.highest + 1):
         response = await wire.ask(filled(message, version), version)
@@ -158,7 +158,7 @@ async def test_what_is_not_served_is_answered_in_its_own_form(wire: Wire, key: i
     ("release", "fetch", "api_versions"),
     [("0.8.2", 0, None), ("0.9", 1, None), ("0.10.0", 2, 0), ("0.11", 5, 1), ("2.4", 11, 3), ("3.9.1", 17, 4)],
 )
-async def test_an_old_release_serves_its_versions_alone(release: str, fetch: int, api_versions: int | None) -> None:
+async def test_an_old_release_serves_only_its_versions(release: str, fetch: int, api_versions: int | None) -> None:
     async with Broker(as_version=release) as broker, connect(broker) as wire:
         wire.send(ApiVersionsRequest(), 0)
         if api_versions is None:
@@ -169,10 +169,10 @@ async def test_an_old_release_serves_its_versions_alone(release: str, fetch: int
         wire.writer.write(len(future).to_bytes(4, "big") + future)
         refused = decode_response(await wire.frame(), ApiVersionsResponse, 0)
         assert [key.api_key for key in refused.api_keys] == ([18] if api_versions >= 3 else [])
-        told = {key.api_key: key.max_version for key in (await wire.ask(ApiVersionsRequest(), 0)).api_keys}
-        assert (told[1], told[18]) == (fetch, api_versions)
+        versions = {key.api_key: key.max_version for key in (await wire.ask(ApiVersionsRequest(), 0)).api_keys}
+        assert (versions[1], versions[18]) == (fetch, api_versions)
         wire.send(UnregisterBrokerRequest(broker_id=1))
-        if 64 not in told:
+        if 64 not in versions:
             assert await wire.closed()
         else:
             assert await wire.frame()

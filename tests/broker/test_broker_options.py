@@ -41,7 +41,7 @@ async def sources(wire: Wire, kind: int, name: str) -> dict[str, Sources]:
     return {entry.name: [(each.source, each.value) for each in entry.synonyms] for entry in result.configs}
 
 
-async def test_a_default_is_changed_for_all_and_taken_back() -> None:
+async def test_a_default_is_changed_for_all_brokers_and_reset() -> None:
     async with Broker(config={"message.max.bytes": 1000}) as broker, connect(broker) as wire:
         for topic, config in (("follows", {}), ("own", {"max.message.bytes": "2000"})):
             await broker.create_topic(topic, config=config)
@@ -70,7 +70,7 @@ async def test_logs_take_a_new_default_at_once(tmp_path: Path) -> None:
         assert len(list((tmp_path / "t-0").glob("*.log"))) == 2
 
 
-async def test_what_was_changed_outlives_the_broker(tmp_path: Path) -> None:
+async def test_changed_configs_survive_a_restart(tmp_path: Path) -> None:
     for started in range(3):
         async with Cluster(1, data_dir=tmp_path) as cluster, connect(cluster) as wire:
             expected = {"log.retention.ms": [(CHANGED, "7")]} if started == 1 else {}
@@ -78,7 +78,7 @@ async def test_what_was_changed_outlives_the_broker(tmp_path: Path) -> None:
             await alter(wire, EVERYONE, "log.retention.ms", "7", SET if started == 0 else DELETE)
 
 
-async def test_one_broker_alone_has_its_rates(wire: Wire) -> None:
+async def test_rates_are_configured_per_broker(wire: Wire) -> None:
     rate = "leader.replication.throttled.rate"
     assert await alter(wire, "0", rate, "1000") == 0
     assert await alter(wire, EVERYONE, rate, "2000") == 0
@@ -98,7 +98,9 @@ async def test_one_broker_alone_has_its_rates(wire: Wire) -> None:
         ("1", "leader.replication.throttled.rate", "1", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_cannot_be_changed(wire: Wire, name: str, option: str, value: str, error: ErrorCode) -> None:
+async def test_invalid_config_changes_are_refused(
+    wire: Wire, name: str, option: str, value: str, error: ErrorCode
+) -> None:
     assert await alter(wire, name, option, value) == error
     assert await sources(wire, BROKER, EVERYONE) == {}
 
@@ -107,11 +109,11 @@ async def test_what_cannot_be_changed(wire: Wire, name: str, option: str, value:
     ("value", "error"),
     [("0:1,1:2", 0), ("*", 0), ("", 0), ("0", ErrorCode.INVALID_CONFIG), ("0:1,", ErrorCode.INVALID_CONFIG)],
 )
-async def test_replicas_to_be_copied_slowly(wire: Wire, value: str, error: int) -> None:
+async def test_throttled_replicas_are_validated(wire: Wire, value: str, error: int) -> None:
     assert await alter(wire, "t", "leader.replication.throttled.replicas", value, kind=TOPIC) == error
 
 
-async def test_a_list_that_was_empty_grows(wire: Wire) -> None:
+async def test_values_are_appended_to_an_empty_list(wire: Wire) -> None:
     option = "leader.replication.throttled.replicas"
     for value in ("0:1", "1:2"):
         assert await alter(wire, "t", option, value, APPEND, kind=TOPIC) == 0

@@ -12,7 +12,7 @@ from aiokproto.broker import Broker
 from aiokproto.broker.handlers import fetch, share_fetch
 from aiokproto.broker.server.listener import Listener
 from aiokproto.broker.transactions.coordinator import TransactionCoordinator
-from tests.behaviour.share_scene import scene
+from tests.behaviour.share_harness import share_harness
 from tests.broker.test_transactions import begin, describe
 from tests.broker.wire import connect, fetch_request
 from tests.clusters import EmbeddedCluster
@@ -52,7 +52,7 @@ def times_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[flo
     return times
 
 
-def test_a_fetch_looks_once_more_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_checks_once_more_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait() -> None:
         async with Broker() as broker, connect(broker) as wire:
             await broker.create_topic("t")
@@ -63,9 +63,9 @@ def test_a_fetch_looks_once_more_at_its_end(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(looked) == 2
 
 
-def test_a_share_fetch_looks_once_more_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_fetch_checks_once_more_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait() -> None:
-        async with Broker() as broker, scene(EmbeddedCluster(broker, 1), "t") as at, at.member() as member:
+        async with Broker() as broker, share_harness(EmbeddedCluster(broker, 1), "t") as at, at.member() as member:
             looked.clear()
             await member.fetch(wait=40)
 
@@ -85,7 +85,7 @@ def test_idle_connections_are_checked_once_per_clock_step_at_most(monkeypatch: p
     assert len(looked) == len(set(looked))
 
 
-def test_an_overdue_transaction_is_looked_at_once_a_step_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overdue_transaction_is_checked_once_per_clock_step_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     async def be_late() -> None:
         async with Broker() as broker, connect(broker) as wire:
             await broker.create_topic("t")

@@ -1,4 +1,4 @@
-"""Several nodes, groups over the wire, and what is still there after a restart."""
+"""Several nodes, groups over the wire, and restarts."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_one_directory_one_broker(tmp_path: Path) -> None:
         pass
 
 
-async def test_a_port_that_is_taken(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     port = free_port()
     async with Broker(port=port):
         with pytest.raises(OSError, match="in use"):
@@ -223,7 +223,7 @@ async def test_two_members_rebalance(broker: Broker, wire: Wire) -> None:
         assert await other.frame()
 
 
-async def test_wrong_groups(wire: Wire) -> None:
+async def test_invalid_group_requests_are_refused(wire: Wire) -> None:
     assert (await wire.ask(joining(group_id=""))).error_code == ErrorCode.INVALID_GROUP_ID
     assert (await wire.ask(joining("who"))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     short = joining()
@@ -237,8 +237,8 @@ async def test_offsets_in_every_version(wire: Wire, version: int) -> None:
     request = committing(42)
     assert await commit(wire, request, version) is ErrorCode.NONE
     for each in range(8):
-        asked = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
-        (topic,) = (await wire.ask(OffsetFetchRequest(group_id="g", topics=[asked]), each)).topics
+        requested_topic = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
+        (topic,) = (await wire.ask(OffsetFetchRequest(group_id="g", topics=[requested_topic]), each)).topics
         assert [partition.committed_offset for partition in topic.partitions] == [-1, 42]
         assert topic.partitions[1].metadata == "note"
     assert await committed(wire) == [("t", 1, 42)]
@@ -249,8 +249,8 @@ async def test_offsets_by_topic_id(wire: Wire) -> None:
     request = committing(42)
     request.topics[0].name, request.topics[0].topic_id = "", topic_id
     assert await commit(wire, request, 10) is ErrorCode.NONE
-    asked = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[1]) for each in (topic_id, b"?" * 16)]
-    group = OffsetFetchRequestGroup(group_id="g", topics=asked)
+    topics = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[1]) for each in (topic_id, b"?" * 16)]
+    group = OffsetFetchRequestGroup(group_id="g", topics=topics)
     (answer,) = (await wire.ask(OffsetFetchRequest(groups=[group]), 10)).groups
     found = [(topic.partitions[0].committed_offset, topic.partitions[0].error_code) for topic in answer.topics]
     assert found == [(42, 0), (-1, ErrorCode.UNKNOWN_TOPIC_ID)]
@@ -330,7 +330,7 @@ async def test_find_coordinator_in_every_version(wire: Wire) -> None:
             assert [(each.key, each.node_id, each.error_code) for each in found] == [("g", 0, 0), ("h", 0, 0)]
 
 
-async def test_closing_with_parked_joins_is_prompt(broker: Broker, wire: Wire) -> None:
+async def test_closing_does_not_wait_for_delayed_joins(broker: Broker, wire: Wire) -> None:
     await sync(wire, await join(wire), b"all")
     async with connect(broker) as other:
         required = await other.ask(joining())
@@ -345,7 +345,7 @@ async def test_closing_with_parked_joins_is_prompt(broker: Broker, wire: Wire) -
 # ---- restart
 
 
-async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_all_state_survives_a_restart(tmp_path: Path) -> None:
     config = {"offsets.topic.num.partitions": 2}
     async with Broker(data_dir=tmp_path, config=config) as broker, connect(broker) as wire:
         await broker.create_topic("t", 2, config={"retention.ms": 12345678})
@@ -413,7 +413,7 @@ async def test_leaders_are_spread(cluster: Cluster) -> None:
 
 
 async def test_moving_a_leader(cluster: Cluster) -> None:
-    """The data moves along, the epoch grows, and who comes with the old epoch is told."""
+    """The data moves along, the leader epoch increases, and a client with the old epoch gets an error."""
     old = cluster.leader("t", 0)
     async with connect(cluster, old) as wire:
         await produce(wire, "t", batch([b"x"]))
@@ -430,8 +430,8 @@ async def test_moving_a_leader(cluster: Cluster) -> None:
         assert [record.value for record in records_of(response)] == [b"x", b"y"]
         fenced = await wire.ask(fetch_request("t", current_leader_epoch=0), 11)
         assert fenced.responses[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
-        asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=1, leader_epoch=0)
-        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])])
+        partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=1, leader_epoch=0)
+        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])])
         (end,) = (await wire.ask(request)).topics[0].partitions
         assert (end.leader_epoch, end.end_offset) == (0, 1)
         diverged = await wire.ask(fetch_request("t", 2, last_fetched_epoch=0), 12)
@@ -467,7 +467,7 @@ async def test_a_node_stops_and_starts_again(cluster: Cluster) -> None:
         assert sorted((await partition_of(wire, "t")).isr_nodes) == [0, 1, 2]
 
 
-async def test_the_port_of_a_stopped_node_stays_its_own() -> None:
+async def test_a_stopped_node_keeps_its_port() -> None:
     async with Cluster(2) as cluster:
         for stop in (cluster.stop_broker, cluster.kill_broker):
             await stop(1)
@@ -508,7 +508,7 @@ async def test_min_insync_replicas(cluster: Cluster) -> None:
 
 
 async def test_a_group_moves_with_its_coordinator(cluster: Cluster) -> None:
-    """What was saved goes along, what was parked is told to look for the new coordinator."""
+    """Committed offsets move along; delayed requests fail with NOT_COORDINATOR."""
     old = cluster.coordinator("g")
     async with connect(cluster, old) as wire, connect(cluster, old) as parked:
         joined = await join(wire)
@@ -529,7 +529,7 @@ async def test_a_group_moves_with_its_coordinator(cluster: Cluster) -> None:
         assert (await sync(wire, joined)).assignment == b"mine"
 
 
-async def test_a_group_outlives_its_coordinator(cluster: Cluster) -> None:
+async def test_a_group_survives_its_coordinator(cluster: Cluster) -> None:
     old = cluster.coordinator("g")
     async with connect(cluster, old) as wire:
         await commit(wire, committing(5))

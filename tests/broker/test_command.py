@@ -26,7 +26,7 @@ def process(*arguments: str, module: str = "aiokproto") -> Iterator[subprocess.P
         try:
             yield running
         finally:
-            # Told to end, it removes its folder; killed, it would leave it behind.
+            # Terminated, it removes its folder; killed, it would leave it behind.
             running.terminate()
             try:
                 running.wait(PATIENCE)
@@ -68,7 +68,7 @@ async def test_several_brokers_of_an_old_release() -> None:
             assert await wire.closed()
 
 
-def test_it_ends_with_the_process_that_started_it() -> None:
+def test_the_broker_ends_with_its_parent_process() -> None:
     with process("--until-stdin-closes", module="aiokproto.broker") as running:
         assert address(running)
         assert running.stdin is not None
@@ -95,7 +95,7 @@ def test_a_wrong_command_line_is_exit_code_2(options: list[str], text: str, caps
     assert text in capsys.readouterr().err
 
 
-def test_what_cannot_run_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broker_that_cannot_start_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert main(["broker", "--port", str(taken.getsockname()[1])]) == 1
     assert capsys.readouterr().err.startswith("error: ")
@@ -109,7 +109,7 @@ def test_the_served_apis_are_printed(capsys: pytest.CaptureFixture[str]) -> None
     assert "| 52 | Vote | - | the connection is closed |" in lines
 
 
-def test_the_codec_is_a_tool_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_codec_has_a_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["codec", "show", "Heartbeat"]) == 0
     assert "generation_id" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="2"):

@@ -128,7 +128,7 @@ def test_the_newest_of_each_key_stays(steps: list[tuple[str, object]]) -> None:
                 saved = LogCheckpoint(cleaned_to=log.cleaned_to, recovery_point=log.end_offset if argument else 0)
                 log.close_handlers()
                 for snapshot in log.directory.glob("*.snapshot"):
-                    # Without them the log itself has to tell of its producers.
+                    # Without the snapshots, producer state is rebuilt from the log.
                     snapshot.unlink() if argument else None
                 log = Log(log.directory, CONFIG, now, saved)
             assert log.end_offset == plain.end_offset
@@ -162,7 +162,7 @@ def test_only_the_newest_of_each_key_stays(path: Path) -> None:
     log.close()
 
 
-def test_the_newest_segment_is_left_alone(path: Path) -> None:
+def test_the_newest_segment_is_not_compacted(path: Path) -> None:
     log = Log(path, replace(CONFIG, segment_bytes=1 << 20), NOW)
     for number in range(10):
         log.append(batch([(b"k", b"v%d" % number)]), 0, NOW)
@@ -194,7 +194,7 @@ def test_tombstones_stay_until_their_delete_horizon(path: Path) -> None:
     log.close()
 
 
-def test_aborted_records_go_and_then_their_marker(path: Path) -> None:
+def test_aborted_records_are_removed_before_their_marker(path: Path) -> None:
     log = Log(path, replace(CONFIG, delete_retention_ms=1000), NOW)
     log.append(batch([(b"k", b"good")]), 0, NOW)
     log.append(batch([(b"k", b"aborted")], transactional=True, producer=8, sequence=0), 0, NOW)
@@ -214,7 +214,7 @@ def test_aborted_records_go_and_then_their_marker(path: Path) -> None:
     log.close()
 
 
-def test_open_transactions_are_left_alone(path: Path) -> None:
+def test_open_transactions_are_not_compacted(path: Path) -> None:
     log = Log(path, CONFIG, NOW)
     for number in range(20):
         log.append(batch([(b"k", b"v%d" % number)]), 0, NOW)
@@ -303,7 +303,7 @@ def test_a_crash_at_any_step_of_a_swap(tmp_path: Path, monkeypatch: pytest.Monke
     assert steps > 10
 
 
-def test_a_failed_compaction_leaves_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_compaction_leaves_no_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log(path, CONFIG, NOW)
     for number in range(30):
         log.append(batch([(b"k", b"v%d" % number)]), 0, NOW)

@@ -96,7 +96,7 @@ def test_unknown_members_are_refused() -> None:
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
         harness.group.leave("y", None, LEAVE_GROUP_MEMBER_EPOCH)
     with refused(ErrorCode.UNKNOWN_MEMBER_ID):
-        harness.group.leave("x", "nobody", LEAVE_GROUP_MEMBER_EPOCH)
+        harness.group.leave("x", "unknown", LEAVE_GROUP_MEMBER_EPOCH)
 
 
 def test_a_full_group_refuses_new_members() -> None:

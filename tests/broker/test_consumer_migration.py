@@ -40,9 +40,9 @@ def test_a_classic_member_shares_the_group_with_consumer_members() -> None:
     modern = Client("x")
     harness.join(modern)
     harness.work(modern)
-    asked = classic_protocol.join(harness.group, classic_join("", metadata("a")), harness.now)
-    assert asked.error is ErrorCode.MEMBER_ID_REQUIRED
-    old = asked.member_id
+    joined = classic_protocol.join(harness.group, classic_join("", metadata("a")), harness.now)
+    assert joined.error is ErrorCode.MEMBER_ID_REQUIRED
+    old = joined.member_id
     joined = classic_protocol.join(harness.group, classic_join(old, metadata("a")), harness.now)
     assert (joined.error, joined.generation, joined.protocol, joined.leader) == (0, 3, "cooperative", "")
     synced = classic_protocol.sync(harness.group, Identity(old, 3), "consumer", "cooperative", harness.now)
@@ -96,7 +96,7 @@ def test_a_classic_member_must_sync_after_joining(synced: bool) -> None:
         (classic_join("new", b"\0"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         (JoinRequest("new", protocol_type="connect", protocols=(("p", b""),)), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         (JoinRequest("new"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        (classic_join("new", metadata("a"), "nobody"), ErrorCode.UNKNOWN_MEMBER_ID),
+        (classic_join("new", metadata("a"), "unknown"), ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_invalid_classic_joins_are_refused(request_: JoinRequest, error: ErrorCode) -> None:
@@ -113,7 +113,7 @@ def test_classic_requests_of_consumer_or_unknown_members_are_refused() -> None:
     cases = [
         (Identity("x", 2), ErrorCode.UNKNOWN_MEMBER_ID),
         (Identity("old", 2), ErrorCode.ILLEGAL_GENERATION),
-        (Identity("nobody", 2), ErrorCode.UNKNOWN_MEMBER_ID),
+        (Identity("unknown", 2), ErrorCode.UNKNOWN_MEMBER_ID),
     ]
     for identity, error in cases:
         assert classic_protocol.heartbeat(harness.group, identity, harness.now) is error

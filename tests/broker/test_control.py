@@ -1,4 +1,4 @@
-"""Faults on demand: what fails, gets lost, comes late or breaks off, and nothing else."""
+"""Injected faults: errors, lost, late and partial responses, limited to the requests that they name."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def two_partitions() -> ProduceRequest:
-    asked = produce_request("t", batch([b"zero"]))
-    asked.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch([b"one"])))
-    return asked
+    request = produce_request("t", batch([b"zero"]))
+    request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch([b"one"])))
+    return request
 
 
 def errors(response: ProduceResponse) -> dict[int, int]:
@@ -66,7 +66,7 @@ async def test_a_partition_fails_a_number_of_times_and_the_others_are_served(bro
     ]
 
 
-async def test_a_fault_ends_with_its_block(broker: Broker, wire: Wire) -> None:
+async def test_a_fault_ends_with_its_with_block(broker: Broker, wire: Wire) -> None:
     with broker.faults.fail(ProduceRequest, NOT_LEADER):
         assert (await produce(wire, "t", batch([b"x"]))).error_code == NOT_LEADER
     assert (await produce(wire, "t", batch([b"x"]))).error_code == 0
@@ -82,13 +82,13 @@ async def test_the_nth_request_fails(broker: Broker, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"nth": 0}, {"times": 0}])
-async def test_counts_begin_at_one(broker: Broker, wrong: Any) -> None:
+async def test_counts_start_at_one(broker: Broker, wrong: Any) -> None:
     with pytest.raises(ValueError, match="start at 1"):
         broker.faults.drop(ProduceRequest, **wrong)
 
 
 async def test_a_fetch_fails_with_and_without_a_session(broker: Broker, wire: Wire) -> None:
-    asked = fetch_request("t", max_wait_ms=600_000, session_epoch=0)
+    request = fetch_request("t", max_wait_ms=600_000, session_epoch=0)
     begun = await wire.ask(fetch_request("t", session_epoch=0, min_bytes=0), 11)
     assert begun.session_id
     with broker.faults.fail(FetchRequest, NOT_LEADER, topic="t", partition=0):
@@ -96,10 +96,10 @@ async def test_a_fetch_fails_with_and_without_a_session(broker: Broker, wire: Wi
             replica_id=-1, max_wait_ms=600_000, min_bytes=1, session_id=begun.session_id, session_epoch=1, topics=[]
         )
         assert (await wire.ask(again, 11)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        answer = await wire.ask(asked, 11)
+        answer = await wire.ask(request, 11)
         assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, NOT_LEADER)
     with broker.faults.fail(FetchRequest, ErrorCode.FETCH_SESSION_ID_NOT_FOUND):
-        assert (await wire.ask(asked, 11)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert (await wire.ask(request, 11)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize("topics", [None, [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="u")]])
@@ -129,15 +129,15 @@ async def test_one_group_fails(broker: Broker, wire: Wire) -> None:
         }
 
 
-async def test_only_one_client_or_broker_or_what_a_function_says(broker: Broker, wire: Wire) -> None:
-    broker.faults.fail(ProduceRequest, NOT_LEADER, client_id="somebody else")
+async def test_a_fault_can_be_limited_to_a_client_a_broker_or_by_a_function(broker: Broker, wire: Wire) -> None:
+    broker.faults.fail(ProduceRequest, NOT_LEADER, client_id="another-client")
     broker.faults.fail(ProduceRequest, NOT_LEADER, node=7)
     broker.faults.fail(ProduceRequest, NOT_LEADER, when=lambda call: call.version == 8)
     assert (await produce(wire, "t", batch([b"x"]), version=9)).error_code == 0
     assert (await produce(wire, "t", batch([b"x"]), version=8)).error_code == NOT_LEADER
 
 
-async def test_what_has_no_place_for_an_error_ends_the_connection(broker: Broker, wire: Wire) -> None:
+async def test_a_fault_for_a_response_without_an_error_code_closes_the_connection(broker: Broker, wire: Wire) -> None:
     with broker.faults.fail(ProduceRequest, NOT_LEADER):
         wire.send(produce_request("t", batch([b"x"]), acks=0), 9)
         assert await wire.closed()
@@ -164,24 +164,24 @@ def one(spec: FieldSpec) -> object:
 
 @pytest.mark.parametrize("key", api_keys(), ids=api_name)
 def test_every_request_can_be_refused_in_every_version(key: int) -> None:
-    asked = request(key)
-    for version in range(asked.versions.lowest, asked.versions.highest + 1):
-        answer = refuse(filled(asked, version), version, ErrorCode.UNSUPPORTED_VERSION, "no")
+    message = request(key)
+    for version in range(message.versions.lowest, message.versions.highest + 1):
+        answer = refuse(filled(message, version), version, ErrorCode.UNSUPPORTED_VERSION, "no")
         assert answer is not None
-        read = decode_response(bytes(encode_response(answer, version, 1))[4:], asked.response, version)
+        read = decode_response(bytes(encode_response(answer, version, 1))[4:], message.response, version)
         assert any(spec_error in str(read) for spec_error in ("error_code=35", "UNSUPPORTED_VERSION"))
 
 
 @pytest.mark.parametrize("key", api_keys(), ids=api_name)
 def test_splitting_a_request_loses_nothing(key: int) -> None:
-    asked = request(key)
-    message = filled(asked, asked.versions.highest)
+    requested_message = request(key)
+    message = filled(requested_message, requested_message.versions.highest)
     assert split(message, Entity(), lambda _: None) == (None, message)
     assert split(message, Entity(topic="other", group="other"), lambda _: None)[1] is None
 
 
-def test_the_name_of_a_configuration_is_no_topic() -> None:
-    """Only topics divide CreateTopics: who may not make one does not make it by giving it a configuration."""
+def test_the_name_of_a_config_is_not_a_topic() -> None:
+    """Only topics divide CreateTopics: a config's name must not be taken for a topic's."""
     topics = [CreatableTopic(name=name, configs=[CreatableTopicConfig(name="cleanup.policy")]) for name in "ab"]
     kept, hit = split(CreateTopicsRequest(topics=topics), Entity(topic="b"), lambda _: None)
     assert (kept, hit) == (CreateTopicsRequest(topics=topics[:1]), CreateTopicsRequest(topics=topics[1:]))
@@ -191,7 +191,7 @@ def test_the_name_of_a_configuration_is_no_topic() -> None:
 # ---- losing, delaying, breaking off
 
 
-async def test_a_request_or_its_answer_gets_lost(broker: Broker, wire: Wire) -> None:
+async def test_a_request_or_its_response_can_be_dropped(broker: Broker, wire: Wire) -> None:
     for what in ("request", "response"):
         with broker.faults.drop(ProduceRequest, what, times=1):
             lost = wire.send(produce_request("t", batch([what.encode()])), 9)
@@ -201,7 +201,7 @@ async def test_a_request_or_its_answer_gets_lost(broker: Broker, wire: Wire) -> 
     assert [record.value for record in records_of(fetched)] == [b"response"]
 
 
-async def test_a_connection_is_cut_before_the_request_or_within_the_answer(broker: Broker) -> None:
+async def test_a_connection_can_be_closed_before_the_request_or_within_the_response(broker: Broker) -> None:
     for after, stored in ((None, []), (0, [b"x"]), (7, [b"x", b"x"])):
         async with connect(broker) as wire:
             with broker.faults.cut(ProduceRequest, after=after):
@@ -212,7 +212,7 @@ async def test_a_connection_is_cut_before_the_request_or_within_the_answer(broke
             assert [record.value for record in found] == stored
 
 
-async def test_a_delay_is_on_the_clusters_clock() -> None:
+async def test_a_delay_uses_the_clusters_clock() -> None:
     clock = VirtualClock()
     async with Broker(clock=clock) as broker, connect(broker) as wire, connect(broker) as other:
         with broker.faults.delay(ApiVersionsRequest, 30, client_id="test", times=1):
@@ -225,34 +225,34 @@ async def test_a_delay_is_on_the_clusters_clock() -> None:
             assert await wire.frame()
 
 
-async def test_a_function_may_change_the_request_and_the_answer_or_give_its_own(broker: Broker, wire: Wire) -> None:
+async def test_a_function_can_change_request_and_response_or_respond_itself(broker: Broker, wire: Wire) -> None:
     async def change(call: RequestInfo, serve: Serve) -> Response | None:
-        asked = call.request
-        assert isinstance(asked, FindCoordinatorRequest)
-        answer = await serve(FindCoordinatorRequest(key=asked.key + "!", coordinator_keys=["other"]))
+        request = call.request
+        assert isinstance(request, FindCoordinatorRequest)
+        answer = await serve(FindCoordinatorRequest(key=request.key + "!", coordinator_keys=["other"]))
         answer.throttle_time_ms = 7  # type: ignore[union-attr]
         return answer
 
     async def own(call: RequestInfo, serve: Serve) -> Response | None:
         return refuse(call.request, call.version, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    asked = FindCoordinatorRequest(coordinator_keys=["g"])
+    request = FindCoordinatorRequest(coordinator_keys=["g"])
     with broker.faults.intercept(FindCoordinatorRequest, change):
-        answer = await wire.ask(asked, 4)
+        answer = await wire.ask(request, 4)
         assert ([each.key for each in answer.coordinators], answer.throttle_time_ms) == (["other"], 7)
         with broker.faults.intercept(FindCoordinatorRequest, own):
-            answer = await wire.ask(asked, 4)
+            answer = await wire.ask(request, 4)
     assert [each.error_code for each in answer.coordinators] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 # ---- at random
 
 
-def call_of(client_id: str, node_id: int, asked: Request[Any]) -> RequestInfo:
-    return RequestInfo(asked, 0, client_id, "here", node_id, lambda _: None, list, lambda _: [])
+def call_of(client_id: str, node_id: int, request: Request[Any]) -> RequestInfo:
+    return RequestInfo(request, 0, client_id, "here", node_id, lambda _: None, list, lambda _: [])
 
 
-def test_a_seed_says_the_same_whatever_the_order_of_the_clients() -> None:
+def test_a_seed_gives_the_same_faults_for_any_order_of_clients() -> None:
     calls = [call_of(client, 0, ProduceRequest()) for client in "ab" for _ in range(50)]
     one, other, another = (RandomFaults(seed, 0.5, ("fail", "cut")) for seed in (1, 1, 2))
     drawn = [one.draw(call) for call in calls]
@@ -263,7 +263,7 @@ def test_a_seed_says_the_same_whatever_the_order_of_the_clients() -> None:
 
 
 @pytest.mark.parametrize(("rate", "kinds"), [(1.5, ["cut"]), (0.5, []), (0.5, ["nonsense"])])
-def test_odds_that_make_no_sense(rate: float, kinds: Any) -> None:
+def test_invalid_probabilities_are_refused(rate: float, kinds: Any) -> None:
     with pytest.raises(ValueError, match="rate must be"):
         RandomFaults(1, rate, kinds)
 
@@ -291,7 +291,7 @@ async def test_an_isolated_broker_is_silent_until_the_partition_ends() -> None:
         assert await pending
 
 
-async def test_a_slow_way_takes_its_time_for_each_byte() -> None:
+async def test_a_bandwidth_limit_delays_each_byte() -> None:
     clock = VirtualClock()
     async with Broker(clock=clock) as broker, connect(broker) as wire:
         with broker.faults.slow(latency=5, bytes_per_second=10):
@@ -342,7 +342,7 @@ async def test_a_crash_loses_nothing_that_was_written(tmp_path: Path) -> None:
         assert [record.value for record in records_of(await wire.ask(fetch_request("t"), 11))] == [b"x"]
 
 
-async def test_a_corrupt_batch_is_served_as_it_is(broker: Broker, wire: Wire) -> None:
+async def test_a_corrupt_batch_is_served_unchanged(broker: Broker, wire: Wire) -> None:
     for value in (b"good", b"bad"):
         await produce(wire, "t", batch([value]))
     whole = (await wire.ask(fetch_request("t"), 11)).responses[0].partitions[0].records
@@ -356,12 +356,12 @@ async def test_a_corrupt_batch_is_served_as_it_is(broker: Broker, wire: Wire) ->
 
 
 async def test_a_log_diverges(broker: Broker, wire: Wire) -> None:
-    """Whoever read what is lost is told where its epoch ended, also after a second time."""
+    """A client that read lost records learns where their epoch ended, also after a second divergence."""
     for value in (b"a", b"b", b"c"):
         await produce(wire, "t", batch([value, value]))
     broker.diverge_log("t", 0, 4, [b"d"])
-    asked = fetch_request("t", 6, last_fetched_epoch=0)
-    diverged = (await wire.ask(asked, 12)).responses[0].partitions[0].diverging_epoch
+    request = fetch_request("t", 6, last_fetched_epoch=0)
+    diverged = (await wire.ask(request, 12)).responses[0].partitions[0].diverging_epoch
     assert (diverged.epoch, diverged.end_offset) == (0, 4)
     for offset, values in ((0, [b"a", b"a", b"b", b"b"]), (4, [b"d"])):
         fetched = await wire.ask(fetch_request("t", offset), 12)
@@ -386,7 +386,7 @@ async def test_a_session_expires_on_demand(broker: Broker, wire: Wire, protocol:
         ).error_code
 
     if protocol == "classic":
-        asked = JoinGroupRequest(
+        request = JoinGroupRequest(
             group_id="g",
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
@@ -394,7 +394,7 @@ async def test_a_session_expires_on_demand(broker: Broker, wire: Wire, protocol:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
         )
-        member_id = (await wire.ask(asked, 3)).member_id
+        member_id = (await wire.ask(request, 3)).member_id
     else:
         joining = ConsumerGroupHeartbeatRequest(
             group_id="g",

@@ -98,7 +98,7 @@ async def write_and_kill(data: Path, random: Random) -> Written:
 
 
 def cut_somewhere(log: Path, random: Random, flushed: int) -> None:
-    """Lose the end of a file, of which the disk never heard."""
+    """Lose the end of a file, which was never written to disk."""
     for file in sorted(log.glob("*.log"), reverse=True):
         found = list(decode(file.read_bytes()))
         sure = sum(each.size_in_bytes for each in found if each.last_offset < flushed)
@@ -109,7 +109,7 @@ def cut_somewhere(log: Path, random: Random, flushed: int) -> None:
 
 
 def add_nonsense(log: Path, random: Random, flushed: int) -> None:
-    """The file has grown, but what it holds there never came to the disk."""
+    """The file has grown, but its new content was never written to disk."""
     newest = max(log.glob("*.log"))
     half = batch([b"half of a batch"])[: random.randrange(1, 70)]
     with newest.open("ab") as opened:

@@ -1,4 +1,4 @@
-"""Delegation tokens: what time does to them, what is kept, and what real Kafka shows only if set up otherwise."""
+"""Delegation tokens: expiry, storage, and behaviour that real Kafka has only in other configurations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HOUR, DAY = 3_600_000, 86_400_000
 
 
 class Store:
-    """Tokens, and a time of ours."""
+    """A token store with a clock that the test sets."""
 
     def __init__(self, **options: int | str) -> None:
         given: dict[str, Any] = {"delegation.token.secret.key": SECRET}
@@ -51,7 +51,7 @@ class Store:
         self.changes += 1
 
 
-def test_a_token_can_be_renewed_until_it_ends() -> None:
+def test_a_token_can_be_renewed_until_its_maximum_lifetime() -> None:
     store = Store(max_lifetime_ms=3 * HOUR, expiry_time_ms=HOUR)
     token = store.tokens.create(ALICE, ALICE, [BOB], -1)
     secret = store.tokens.hmac(token)
@@ -74,7 +74,7 @@ def test_a_token_can_be_renewed_until_it_ends() -> None:
     assert store.changes == 7
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_refused_requests_change_nothing() -> None:
     store = Store()
     token = store.tokens.create(ALICE, BOB, [], -1)
     secret = store.tokens.hmac(token)
@@ -88,7 +88,7 @@ def test_what_is_refused_changes_nothing() -> None:
     assert (list(store.tokens), store.changes) == ([token], 1)
 
 
-def test_there_is_a_limit_to_tokens_and_to_the_names_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tokens_and_of_names_in_them_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TOKENS", 2)
     store = Store()
     for owner, renewers in ((ALICE, [BOB] * 1000), (Principal("User", "x" * 5000), [])):
@@ -102,7 +102,7 @@ def test_there_is_a_limit_to_tokens_and_to_the_names_in_them(monkeypatch: pytest
     store.tokens.create(ALICE, ALICE, [], -1)
 
 
-def test_the_longest_life_that_there_can_be() -> None:
+def test_the_longest_possible_lifetime() -> None:
     longest = (1 << 63) - 1
     store = Store(max_lifetime_ms=longest, expiry_time_ms=longest)
     token = store.tokens.create(ALICE, ALICE, [], longest)
@@ -120,11 +120,11 @@ def test_a_token_authenticates_its_owner_until_it_expires(mechanism: Mechanism, 
     client = ScramClient(token.token_id, password, mechanism.digest, extensions=extensions)
     exchange.step(client.final(exchange.step(client.first())))
     assert exchange.authenticated_user == AuthenticatedUser("alice", token.expires, by_token=True)
-    # The salt stays the same, or who is amidst a login would fail.
+    # The salt stays the same, or a login in progress would fail.
     assert store.tokens.account(token.token_id, mechanism) == store.tokens.account(token.token_id, mechanism)
 
 
-def test_what_is_kept_does_not_tell_the_secrets() -> None:
+def test_stored_tokens_do_not_contain_the_secrets() -> None:
     store = Store()
     odd = Principal("a:b", "c:d")
     first = store.tokens.create(ALICE, odd, [BOB, Principal("User", "c:d")], -1)
@@ -153,7 +153,7 @@ def test_without_a_secret_there_are_no_tokens() -> None:
 # ---- the broker
 
 
-async def test_tokens_are_off_unless_there_is_a_secret() -> None:
+async def test_tokens_are_disabled_without_a_secret() -> None:
     requests = [
         CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1),
         RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=-1),
@@ -189,7 +189,7 @@ async def test_all_versions() -> None:
             assert ended.error_code == 0
 
 
-async def test_tokens_outlive_the_broker(tmp_path: Path) -> None:
+async def test_tokens_survive_a_restart(tmp_path: Path) -> None:
     async with delegating(data_dir=tmp_path) as broker, logged_in(broker, "alice") as alice:
         made = await make(alice, "bob")
         before = await described(alice)
@@ -200,7 +200,7 @@ async def test_tokens_outlive_the_broker(tmp_path: Path) -> None:
             assert (await log_in(job, made.token_id, bytes(made.hmac))).error_code == 0
 
 
-async def test_a_file_of_before_there_were_tokens_is_read(tmp_path: Path) -> None:
+async def test_a_file_from_before_tokens_is_read(tmp_path: Path) -> None:
     async with delegating(data_dir=tmp_path) as broker, logged_in(broker, "alice") as alice:
         await make(alice)
     file = tmp_path / "security.json"
@@ -212,7 +212,7 @@ async def test_a_file_of_before_there_were_tokens_is_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("broken", [{"token_id": "x"}, {"owner": ["User"]}, {"issued": "today"}, {"renewers": 7}])
-async def test_tokens_that_cannot_be_read(tmp_path: Path, broken: dict[str, Any]) -> None:
+async def test_malformed_stored_tokens_are_refused(tmp_path: Path, broken: dict[str, Any]) -> None:
     async with delegating(data_dir=tmp_path) as broker, logged_in(broker, "alice") as alice:
         await make(alice)
     file = tmp_path / "security.json"
@@ -223,7 +223,7 @@ async def test_tokens_that_cannot_be_read(tmp_path: Path, broken: dict[str, Any]
         await delegating(data_dir=tmp_path).start()
 
 
-async def test_time_ends_tokens_and_the_sessions_they_began() -> None:
+async def test_expired_tokens_end_their_sessions() -> None:
     clock = VirtualClock()
     async with delegating(clock) as broker, logged_in(broker, "alice") as alice, connect(broker) as job:
         made = await make(alice, lifetime_ms=HOUR // 2)
@@ -232,13 +232,13 @@ async def test_time_ends_tokens_and_the_sessions_they_began() -> None:
         await clock.advance(HOUR // 2 / 1000 + 1)
         job.send(DescribeDelegationTokenRequest(owners=None))
         assert await job.closed()
-        # It has expired, and is there until somebody looks.
+        # It has expired, and is removed at the next access.
         assert (await described(alice)).keys() == {made.token_id}
         await clock.advance(HOUR // 2 / 1000)
         assert await described(alice) == {}
 
 
-async def test_a_certificate_is_enough_to_ask_for_tokens(tmp_path: Path) -> None:
+async def test_a_client_certificate_suffices_for_token_requests(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     config = {**certificates.options(**{"ssl.client.auth": "requested"}), "delegation.token.secret.key": SECRET}
     async with Broker(security=Security("SSL"), config=config) as broker:
@@ -248,12 +248,12 @@ async def test_a_certificate_is_enough_to_ask_for_tokens(tmp_path: Path) -> None
 
 
 async def test_the_secret_is_not_shown() -> None:
-    asked = DescribeConfigsRequest(
+    request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=None)],
         include_synonyms=True,
     )
     async with delegating() as broker, logged_in(broker, "alice") as alice:
-        response = await alice.ask(asked)
+        response = await alice.ask(request)
     (entry,) = [each for each in response.results[0].configs if each.is_sensitive]
     assert (entry.name, entry.value, entry.config_type) == ("delegation.token.secret.key", None, 9)
     assert SECRET not in str(response)

@@ -85,8 +85,8 @@ async def test_directories_of_other_topics_are_refused(tmp_path: Path) -> None:
         assert sorted(await broker.topics()) == ["grows", "t"]
 
 
-async def test_a_directory_that_was_exchanged_is_refused(tmp_path: Path) -> None:
-    """After a crash by the start, which goes through all; else when somebody wants it."""
+async def test_a_replaced_directory_is_refused(tmp_path: Path) -> None:
+    """After a crash at the start, which checks all logs; otherwise when the log is used."""
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         await produce(wire, "t", batch([b"v"]))
@@ -103,29 +103,29 @@ async def test_a_directory_that_was_exchanged_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "text", ["version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", "version: 0", "nonsense", "version: 0\ntopic_id: AAAA"]
 )
-def test_what_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / partition_metadata.FILE).write_text(text)
     with pytest.raises(ConfigurationError, match=r"partition\.metadata"):
         partition_metadata.read(tmp_path)
 
 
-def test_nothing_is_what_a_power_cut_leaves(tmp_path: Path) -> None:
+def test_an_empty_partition_metadata_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / partition_metadata.FILE).write_text("")
     partition_metadata.claim(tmp_path, bytes(15) + b"\1")
     assert partition_metadata.read(tmp_path) == bytes(15) + b"\1"
 
 
-# ---- when they are opened
+# ---- when logs are opened
 
 
-async def test_what_was_closed_in_good_order_waits_until_it_is_needed(tmp_path: Path) -> None:
+async def test_a_cleanly_closed_log_is_opened_when_it_is_used(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         for number in range(5):
             await produce(wire, "t", batch([b"%d" % number]))
         partition(broker).log.delete_before(2, NOW)
         partition(broker).log.cleaned_to = 3
-    # Closed again before anybody could want it.
+    # Closed again before it was used.
     async with Broker(data_dir=tmp_path) as broker:
         assert partition(broker).opened is None
         unopened = partition(broker).checkpoint
@@ -138,8 +138,8 @@ async def test_what_was_closed_in_good_order_waits_until_it_is_needed(tmp_path: 
         assert log.epoch_of(5) == partition(broker).leader_epoch > log.epoch_of(4)
 
 
-async def test_what_nobody_wants_is_opened_all_the_same(tmp_path: Path) -> None:
-    """Retention goes for it too."""
+async def test_unused_logs_are_opened_in_the_background(tmp_path: Path) -> None:
+    """Retention applies to them too."""
     async with Broker(data_dir=tmp_path) as broker:
         for number in range(20):
             await broker.create_topic(f"t{number}")
@@ -149,7 +149,7 @@ async def test_what_nobody_wants_is_opened_all_the_same(tmp_path: Path) -> None:
             await asyncio.sleep(0)
 
 
-async def test_after_a_crash_all_is_opened_at_once(tmp_path: Path) -> None:
+async def test_after_a_crash_all_logs_are_opened_at_once(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         await produce(wire, "t", batch([b"v"]))
@@ -161,7 +161,7 @@ async def test_after_a_crash_all_is_opened_at_once(tmp_path: Path) -> None:
 # ---- how far they are on disk
 
 
-def test_what_is_complete_can_be_flushed_apart(tmp_path: Path) -> None:
+def test_complete_segments_can_be_flushed_separately(tmp_path: Path) -> None:
     log = Log(tmp_path / "t-0", SMALL)
     rolled: list[int] = []
     log.on_roll = lambda log: rolled.append(log.end_offset)
@@ -187,7 +187,7 @@ def test_what_is_complete_can_be_flushed_apart(tmp_path: Path) -> None:
     log.mark_flushed(3)
     assert log.recovery_point == newest, "what is on disk stays there"
     log.close_handlers()
-    # Up to there nothing is checked any more: a damaged batch is for who reads it.
+    # Up to there nothing is checked any more: a reader finds a damaged batch.
     first = tmp_path / "t-0" / f"{0:020}.log"
     first.write_bytes(first.read_bytes()[:-1] + b"?")
     log = Log(tmp_path / "t-0", SMALL, NOW, LogCheckpoint(recovery_point=newest))
@@ -222,7 +222,7 @@ async def test_segments_are_flushed_when_they_are_complete(tmp_path: Path, monke
         assert len(values_from(partition(broker).log, 0)) == log.end_offset
 
 
-def test_a_log_from_elsewhere_is_gone_through_once(tmp_path: Path) -> None:
+def test_a_log_from_another_broker_is_checked_once(tmp_path: Path) -> None:
     """It has no snapshots of producers; after the first opening the newest segment has one."""
     log = Log(tmp_path / "t-0", SMALL)
     for number in range(20):

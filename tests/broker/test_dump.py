@@ -24,7 +24,7 @@ DECODERS = {"__consumer_offsets": "--offsets-decoder", "__transaction_state": "-
 
 # What the tool finds wrong, and says with an exit code of 0.
 COMPLAINT = re.compile(r"mismatch|out of order|isvalid: false|corrupt|exception|failed|could not|cannot", re.IGNORECASE)
-# Before the first record of a file it takes -1 for the last offset, and tells of a gap there.
+# It assumes -1 as the offset before a file's first record, and reports a gap there.
 GAP = re.compile(r"  \d+ is followed by \d+")
 
 
@@ -101,7 +101,7 @@ def files_of(directory: Path, *kinds: str) -> list[Path]:
     return sorted(path for path in directory.glob("*/*") if path.suffix in kinds)
 
 
-def test_there_is_everything(directory: Path, tally: Counter[str]) -> None:
+def test_the_data_directory_has_files_of_every_kind(directory: Path, tally: Counter[str]) -> None:
     found = Counter(path.suffix for path in files_of(directory, *KINDS))
     assert found.keys() == KINDS
     tally["files of a data directory that Kafka's DumpLogSegments has read"] += found.total()
@@ -117,14 +117,14 @@ def test_segments_and_snapshots(tools: Tools, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", DECODERS)
-def test_what_coordinators_write(tools: Tools, directory: Path, topic: str) -> None:
+def test_coordinator_records_are_dumped(tools: Tools, directory: Path, topic: str) -> None:
     paths = [path for path in files_of(directory, ".log") if path.parent.name.startswith(topic)]
     lines = dump(tools, paths, DECODERS[topic])
     assert sum("payload:" in line for line in lines) > 10
 
 
 def test_compacted_segments(tools: Tools, directory: Path) -> None:
-    """Offsets are missing there, which the tool tells of."""
+    """Offsets are missing there, which the tool reports."""
     paths = [path for path in files_of(directory, ".log") if path.parent.name in ("log-0", "compacted-0")]
     lines = dump(tools, paths, "--deep-iteration", may_lack_offsets=True)
     assert any(GAP.fullmatch(line) for line in lines)
@@ -139,7 +139,7 @@ def test_indexes(tools: Tools, directory: Path) -> None:
     assert sum(line.startswith("offset:") for line in entries) > 50
 
 
-def test_damage_would_be_seen(tools: Tools, directory: Path, tmp_path: Path) -> None:
+def test_the_tool_reports_damage(tools: Tools, directory: Path, tmp_path: Path) -> None:
     content = bytearray((directory / "codec-none-0" / "00000000000000000000.log").read_bytes())
     content[-1] ^= 1
     damaged = tmp_path / "00000000000000000000.log"

@@ -78,7 +78,7 @@ async def listed(wire: Wire) -> dict[str, tuple[str, str]]:
     return {group.group_id: (group.group_type, group.group_state) for group in groups}
 
 
-# ---- what survives a change of coordinator
+# ---- restarts a change of coordinator
 
 
 async def test_a_consumer_group_survives_a_restart(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ async def test_a_new_coordinator_serves_groups_after_loading_them() -> None:
             assert (await describe(other)).error_code == loading
             assert (await join(other)).error_code == loading
             assert (await other.ask(ListGroupsRequest())).error_code == loading
-            asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-            assert (await other.ask(asked)).groups[0].error_code == loading
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+            assert (await other.ask(request)).groups[0].error_code == loading
             groups.resume_loading()
             answer = await heartbeat(other, "m", 2, topic_partitions=[])
             assert (answer.error_code, answer.member_epoch) == (0, joined.member_epoch)

@@ -1,4 +1,4 @@
-"""The log against a list: what was appended is what is read, whatever is rolled, reopened or cut off meanwhile."""
+"""The log against a list as model: appended batches are read unchanged after rolling, reopening and truncating."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_reads_what_was_appended(steps: list[tuple[str, object]], max_bytes: int
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=12), st.integers(1, 200))
-def test_a_truncated_tail_costs_only_the_cut_batches(batches: list[list[bytes]], cut: int) -> None:
+def test_a_truncated_tail_loses_only_the_truncated_batches(batches: list[list[bytes]], cut: int) -> None:
     with directory() as path:
         log = Log(path, LogConfig())
         ends = []
@@ -125,7 +125,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "topic-0"
 
 
-def test_a_flipped_bit_cuts_the_log_there(path: Path) -> None:
+def test_a_flipped_bit_truncates_the_log(path: Path) -> None:
     log = Log(path, LogConfig())
     for value in (b"one", b"two", b"three"):
         log.append(batch([value]), 0, NOW)
@@ -140,7 +140,7 @@ def test_a_flipped_bit_cuts_the_log_there(path: Path) -> None:
     log.close_handlers()
 
 
-def test_layout_on_disk_is_kafkas(path: Path) -> None:
+def test_the_files_have_kafkas_layout(path: Path) -> None:
     """Segments are named by their first offset, indexes lie next to them with entries of 8 and 12 bytes."""
     log = Log(path, SMALL)
     for number in range(30):
@@ -291,7 +291,7 @@ def test_jitter_spreads_the_ends_of_segments(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"nonsense", bytes(34) + b"x", b"\1" * 34])
-def test_aborted_transactions_outlive_damage_to_their_index(path: Path, damage: bytes | None) -> None:
+def test_a_damaged_transaction_index_is_rebuilt(path: Path, damage: bytes | None) -> None:
     log = Log(path, SMALL)
     for number in range(30):
         builder = BatchBuilder(is_transactional=True)

@@ -1,4 +1,4 @@
-"""What happens to logs with time, and what is left of it after an end without warning."""
+"""Periodic work on logs: retention, compaction, flushing, checkpoints; and recovery after a crash."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_compaction_on_demand() -> None:
         assert await read(wire) == [(47, b"k2", b"v47"), (48, b"k0", b"v48"), (49, b"k1", b"v49")]
 
 
-async def test_both_policies() -> None:
+async def test_a_topic_with_both_cleanup_policies() -> None:
     """With ``compact,delete`` the newest of a key goes too when it is old enough."""
     clock = VirtualClock()
     async with Broker(clock=clock) as broker, connect(broker) as wire:
@@ -105,7 +105,7 @@ async def test_both_policies() -> None:
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-async def test_what_was_deleted_stays_so(tmp_path: Path, in_order: bool) -> None:
+async def test_deleted_records_stay_deleted_after_a_restart(tmp_path: Path, in_order: bool) -> None:
     broker = Broker(data_dir=tmp_path)
     async with broker, connect(broker) as wire:
         await broker.create_topic("t")
@@ -118,7 +118,7 @@ async def test_what_was_deleted_stays_so(tmp_path: Path, in_order: bool) -> None
         assert [row[0] for row in await read(wire)] == list(range(20, 50))
 
 
-async def test_a_topic_of_the_same_name_is_another(tmp_path: Path) -> None:
+async def test_a_topic_created_again_has_its_own_logs(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         await produce(wire, PAIRS, 0)
@@ -132,7 +132,7 @@ async def test_a_topic_of_the_same_name_is_another(tmp_path: Path) -> None:
         assert await offsets(wire) == (0, 50)
 
 
-async def test_checkpoints_are_kafkas(tmp_path: Path) -> None:
+async def test_checkpoint_files_have_kafkas_format(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t", config=COMPACT)
         await broker.create_topic("other", 2)
@@ -146,7 +146,7 @@ async def test_checkpoints_are_kafkas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0\n", "1\n1\nt 0 5\n", "0\n2\nt 0 5\n", "0\n1\nt zero 5\n", "0\n1\nt 0\n"])
-def test_a_damaged_checkpoint_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_checkpoint_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "c").write_text(text)
     assert checkpoints.read(tmp_path / "c") == {}
 
@@ -160,7 +160,7 @@ async def test_flush_after_a_time(tmp_path: Path) -> None:
         assert checkpoints.read(tmp_path / checkpoints.RECOVERY_POINT) == {("t", 0): 1}
 
 
-async def test_a_group_outlives_compaction(tmp_path: Path) -> None:
+async def test_a_group_survives_compaction(tmp_path: Path) -> None:
     """The offsets topic is compacted like any other: what was committed last is what counts."""
     from aiokproto.codec.messages.offset_commit import (
         OffsetCommitRequest,
@@ -183,6 +183,6 @@ async def test_a_group_outlives_compaction(tmp_path: Path) -> None:
     kept = sum(len(list(decode(path.read_bytes()))) for path in tmp_path.glob("__consumer_offsets-*/*.log"))
     assert kept < 10
     async with Broker(data_dir=tmp_path) as again, connect(again) as wire:
-        asked = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
-        answer = await wire.ask(asked, 5)
+        request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
+        answer = await wire.ask(request, 5)
         assert answer.topics[0].partitions[0].committed_offset == 99

@@ -1,4 +1,4 @@
-"""What a cluster keeps besides its logs: what was put is there after a restart, even if a line was cut short."""
+"""A cluster's metadata file: values survive a restart, even if the last line is truncated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PUTS = st.lists(st.tuples(st.sampled_from(["topic", "user"]), NAMES, VALUES), ma
 
 
 @given(PUTS, st.integers(0, 40))
-def test_what_was_put_is_kept(
+def test_stored_values_survive_a_restart(
     tmp_path_factory: pytest.TempPathFactory, puts: list[tuple[str, str, object]], cut: int
 ) -> None:
     root = tmp_path_factory.mktemp("data")
@@ -35,7 +35,7 @@ def test_what_was_put_is_kept(
     assert {kind: dict(MetadataLog(root).get(kind)) for kind in model} == model
 
 
-def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
+def test_the_file_is_compacted(tmp_path: Path) -> None:
     metadata = MetadataLog(tmp_path)
     for number in range(5000):
         metadata.put("topic", f"t{number % 10}", number)
@@ -43,7 +43,7 @@ def test_the_file_does_not_grow_without_end(tmp_path: Path) -> None:
     assert MetadataLog(tmp_path).get("topic") == {f"t{number}": 4990 + number for number in range(10)}
 
 
-def test_what_is_kept_does_not_change_with_the_callers_object(tmp_path: Path) -> None:
+def test_a_stored_value_is_a_copy(tmp_path: Path) -> None:
     metadata, value = MetadataLog(tmp_path), {"replicas": [1]}
     metadata.put("topic", "t", value)
     value["replicas"].append(2)

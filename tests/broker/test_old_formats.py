@@ -1,4 +1,4 @@
-"""Clients from before 0.11: their message sets are taken, and they get message sets, whatever the log holds."""
+"""Clients before 0.11: they produce and fetch message sets, whatever format the log has."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_old_clients_get_old_messages(wire: Wire, version: int, magic: int
         )
 
 
-async def test_gaps_stay(broker: Broker, wire: Wire) -> None:
+async def test_offset_gaps_are_kept(broker: Broker, wire: Wire) -> None:
     """What compaction has removed has no offset that another record could take."""
     keys = [b"a", b"b", b"a", b"c", b"c", b"d", b"e", b"a"]
     await produce(wire, encode([BatchRecord(0, NOW, key, b"v") for key in keys], compression="gzip"), 3)
@@ -92,14 +92,14 @@ async def test_gaps_stay(broker: Broker, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
-async def test_a_message_that_does_not_fit_is_cut_for_old_clients(wire: Wire, version: int) -> None:
-    """Only since v3 (KIP-74) a client takes more than it asked for; who gets a part asks for more."""
+async def test_a_message_that_does_not_fit_is_truncated_for_old_clients(wire: Wire, version: int) -> None:
+    """Before v3 (KIP-74) a client accepts no more than it requested; one that gets part of a message requests more."""
     await produce(wire, encode(records(1)), 3)
     _, got = await fetch(wire, version, limit=30)
     assert len(got) == 30 if version < 3 else rows(got)
 
 
-async def test_zstd_cannot_be_old(wire: Wire) -> None:
+async def test_zstd_is_refused_in_old_formats(wire: Wire) -> None:
     await produce(wire, encode(records(), compression="zstd"), 7)
     assert await fetch(wire, 3) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, b"")
     error, got = await fetch(wire, 4)
@@ -117,11 +117,11 @@ async def test_zstd_cannot_be_old(wire: Wire) -> None:
     ],
     ids=["too new", "too old", "cut", "damaged", "nothing"],
 )
-async def test_what_is_not_taken(wire: Wire, data: bytes, version: int, code: ErrorCode) -> None:
+async def test_invalid_message_sets_are_refused(wire: Wire, data: bytes, version: int, code: ErrorCode) -> None:
     assert (await produce(wire, data, version)).error_code == code
 
 
-async def test_offsets_in_the_old_style(wire: Wire) -> None:
+async def test_list_offsets_in_version_0(wire: Wire) -> None:
     for _ in range(3):
         await produce(wire, encode(records(2)), 3)
 

@@ -1,4 +1,4 @@
-"""Regular expressions: what is one, what matches, and that no name keeps the broker busy."""
+"""Regular expressions: syntax, matches, and linear time for any name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.broker.wire import Wire
         ),
     ],
 )
-def test_what_is_no_pattern(pattern: str) -> None:
+def test_invalid_patterns_are_refused(pattern: str) -> None:
     with refused(ErrorCode.INVALID_REGULAR_EXPRESSION):
         compile_pattern(pattern)
 
@@ -91,7 +91,7 @@ SIMPLE = st.recursive(
 
 
 @given(SIMPLE, st.text("ab-", min_size=1, max_size=6))
-def test_it_is_as_pythons_own(pattern: str, text: str) -> None:
+def test_matches_are_the_same_as_pythons_re(pattern: str, text: str) -> None:
     assert Pattern(pattern).fullmatch(text) == bool(re.fullmatch(pattern, text))
 
 
@@ -105,8 +105,8 @@ def test_any_text_is_a_pattern_or_is_rejected(pattern: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(a*)*b", "(x+x+)+y", "(.*){25}b", "(a|b)*a(a|b){9}c"])
-def test_no_name_takes_long(pattern: str) -> None:
-    """Going back and forth would take longer than anybody lives."""
+def test_matching_takes_linear_time(pattern: str) -> None:
+    """Backtracking would take centuries."""
     for length in (100, 1000, 10_000):
         assert not Pattern(pattern).fullmatch("a" * length + "!")
 
@@ -124,7 +124,7 @@ class Counted(Pattern):
 
 
 @given(st.text("ab", max_size=300))
-def test_each_character_costs_no_more_than_the_pattern_is_large(text: str) -> None:
+def test_the_work_per_character_is_bounded_by_the_pattern_size(text: str) -> None:
     pattern = Counted("(a|b)*a(a|b){100}")
     pattern.fullmatch(text)
     assert len(pattern.found_out) <= len(text) + 1
@@ -134,7 +134,7 @@ def test_each_character_costs_no_more_than_the_pattern_is_large(text: str) -> No
     assert not pattern.found_out or len(text) > 50, "what was found out is remembered"
 
 
-async def test_a_pattern_of_transactional_ids_is_of_this_kind(wire: Wire) -> None:
+async def test_patterns_of_transactional_ids_use_the_same_syntax(wire: Wire) -> None:
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=r"(a)\1")
     assert (await wire.ask(request)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     request.transactional_id_pattern = "(a+)+$"
@@ -182,12 +182,14 @@ TEXTS = [
 
 @pytest.mark.kafka
 @pytest.mark.java
-async def test_it_is_as_the_one_that_kafka_uses(java_classes: Path, tmp_path: Path) -> None:
+async def test_matches_are_the_same_as_kafkas(java_classes: Path, tmp_path: Path) -> None:
     picked = random.Random(2)
     patterns = ["".join(picked.choices(PIECES, k=picked.randint(1, 8))) for _ in range(5000)]
-    asked = tmp_path / "patterns"
-    asked.write_text("".join(" ".join(each.encode().hex() for each in (text, *TEXTS)) + "\n" for text in patterns))
-    theirs = await java(java_classes, str(asked), program="Patterns")
+    pattern_file = tmp_path / "patterns"
+    pattern_file.write_text(
+        "".join(" ".join(each.encode().hex() for each in (text, *TEXTS)) + "\n" for text in patterns)
+    )
+    theirs = await java(java_classes, str(pattern_file), program="Patterns")
     ours = [_judge(pattern) for pattern in patterns]
     assert [each for each in zip(patterns, ours, theirs, strict=True) if each[1] != each[2]] == []
     assert ours.count("invalid") < len(ours) * 3 / 4

@@ -1,4 +1,4 @@
-"""A client's connection: frames come out whole however their bytes come in, and answers wait for who reads slowly."""
+"""A client's connection: frames are reassembled from any chunks, and responses wait for a slow reader."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def in_pieces(data: bytes, sizes: list[int]) -> Iterator[bytes]:
     st.lists(st.sampled_from([1_000, 4_097, 65_536, 131_072, 262_144]), min_size=1, max_size=5),
     st.booleans(),
 )
-def test_frames_come_out_whole(sizes: list[int], pieces: list[int], heeds_pauses: bool) -> None:
-    """Whether or not the transport stops at once when it is told to."""
+def test_frames_are_reassembled(sizes: list[int], pieces: list[int], heeds_pauses: bool) -> None:
+    """Whether or not the transport stops reading at once."""
     frames = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
     data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
 
@@ -93,7 +93,7 @@ def test_frames_come_out_whole(sizes: list[int], pieces: list[int], heeds_pauses
 
 
 @pytest.mark.parametrize("sent", [b"", b"\0\0", b"\0\0\0\x09half"])
-async def test_an_end_within_a_frame(sent: bytes) -> None:
+async def test_a_connection_that_ends_within_a_frame(sent: bytes) -> None:
     peer, _ = connected()
     feed(peer, sent)
     peer.eof_received()
@@ -101,7 +101,7 @@ async def test_an_end_within_a_frame(sent: bytes) -> None:
         await peer.read_frame(await peer.read_size())
 
 
-async def test_an_answer_waits_until_there_is_room() -> None:
+async def test_a_response_waits_for_the_write_buffer() -> None:
     peer, pipe = connected()
     answer = bytes(range(256)) * 4_000
     peer.pause_writing()
@@ -114,7 +114,7 @@ async def test_an_answer_waits_until_there_is_room() -> None:
     assert b"".join(pipe.written) == answer
 
 
-async def test_an_answer_to_nobody() -> None:
+async def test_a_response_to_a_closed_connection_is_dropped() -> None:
     """The connection is lost while the client does not read."""
     peer, pipe = connected()
     peer.pause_writing()
@@ -128,7 +128,7 @@ async def test_an_answer_to_nobody() -> None:
         await peer.read_size()
 
 
-async def test_others_have_their_turn() -> None:
+async def test_other_connections_are_served_in_between() -> None:
     """After every MiB, and not before."""
     others: list[int] = []
     turns = YieldBudget()
@@ -148,7 +148,7 @@ async def test_nothing_is_written_to_a_connection_that_has_failed() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
 async def test_an_announced_frame_takes_no_memory_before_it_is_received() -> None:
-    """Anyone can announce a frame, before they have said who they are."""
+    """A client that is not authenticated can send any frame length."""
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
@@ -161,7 +161,7 @@ async def test_an_announced_frame_takes_no_memory_before_it_is_received() -> Non
             feed(peer, (1 << 27).to_bytes(4, "big") + bytes(1 << 16))
             reads.append(asyncio.ensure_future(peer.read_frame(await peer.read_size())))
         await asyncio.sleep(0)
-        # A tenth of what was announced: the system hands out memory in pages of up to 2 MB.
+        # A tenth of the announced length: the system allocates pages of up to 2 MB.
         assert resident() - before < 1 << 28
     finally:
         for read in reads:

@@ -110,7 +110,7 @@ def test_one_broker_for_all_tests(pytester: pytest.Pytester) -> None:
     run(pytester).assert_outcomes(passed=2)
 
 
-def test_what_is_wrong_is_said(pytester: pytest.Pytester) -> None:
+def test_wrong_use_is_reported(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
         import pytest

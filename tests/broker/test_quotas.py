@@ -32,7 +32,7 @@ from tests.broker.wire import Wire, batch, connect, fetch_request, produce_reque
 # ---- meters
 
 
-def test_a_rate_is_reckoned_as_kafka_does() -> None:
+def test_a_rate_is_computed_as_in_kafka() -> None:
     rate = Rate(11, 1.0)
     rate.record(100, 0.0)
     # Ten windows are assumed to have passed, quiet.
@@ -95,12 +95,12 @@ PRECEDENCE: list[tuple[dict[str, str | None], tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize("rank", range(len(PRECEDENCE)))
-def test_the_most_particular_quota_counts(rank: int) -> None:
+def test_the_most_specific_quota_applies(rank: int) -> None:
     known = limits(*[(entity, float(value)) for value, (entity, _) in enumerate(PRECEDENCE, 1) if value > rank])
     assert known.quota_for("producer_byte_rate", "alice", "c") == ApplicableQuota(rank + 1.0, *PRECEDENCE[rank][1])
 
 
-def test_nobody_else_is_concerned() -> None:
+def test_other_clients_are_not_affected() -> None:
     known = limits(({"user": "alice"}, 1.0), ({"client-id": "c"}, 2.0))
     assert known.quota_for("producer_byte_rate", "bob", "d") is None
     assert known.quota_for("consumer_byte_rate", "alice", "c") is None
@@ -125,7 +125,7 @@ def test_nobody_else_is_concerned() -> None:
         ({"ip": None}, "connection_creation_rate", 1e10),
     ],
 )
-def test_quotas_that_cannot_be(entity: dict[str, str | None], key: str, value: float) -> None:
+def test_invalid_quotas_are_refused(entity: dict[str, str | None], key: str, value: float) -> None:
     known = ClientQuotas()
     with pytest.raises(BrokerError) as raised:
         known.alter(list(entity.items()), [(key, value)], dry_run=False)
@@ -177,7 +177,7 @@ def test_describing(components: list[FilterComponent], strict: bool, found: list
         ([FilterComponent("user", ANY, None), FilterComponent("ip", ANY, None)], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_questions_that_make_no_sense(components: list[FilterComponent], error: ErrorCode) -> None:
+def test_invalid_filters_are_refused(components: list[FilterComponent], error: ErrorCode) -> None:
     with pytest.raises(BrokerError) as raised:
         ClientQuotas().describe(components, strict=False)
     assert raised.value.code == error
@@ -197,7 +197,7 @@ def test_a_user_s_clients_share_its_quota() -> None:
     assert used.record("producer_byte_rate", "bob", "c", 1_000_000, 0.0) == 0.0
 
 
-def test_what_is_given_back_was_not_used() -> None:
+def test_unrecorded_values_do_not_count() -> None:
     used = quotas(limits(({"user": "alice"}, 100.0)))
     assert used.record("producer_byte_rate", "alice", "c", 5000, 0.0) == 40.0
     used.unrecord("producer_byte_rate", "alice", "c", 5000, 0.0)
@@ -206,7 +206,7 @@ def test_what_is_given_back_was_not_used() -> None:
     assert used.max_in_window("producer_byte_rate", "bob", "c") == float("inf")
 
 
-def test_pauses_for_time_are_a_window_at_most() -> None:
+def test_request_time_throttling_is_at_most_one_window() -> None:
     known = ClientQuotas()
     known.alter([("client-id", "c")], [("request_percentage", 0.5)], dry_run=False)
     used = quotas(known)
@@ -225,7 +225,7 @@ def test_connections_are_counted_by_address() -> None:
     assert [used.record_connection("10.0.0.9", 0.0) for _ in range(50)] == [0.0] * 50
 
 
-async def test_waiting_is_not_time_that_was_used() -> None:
+async def test_waiting_time_does_not_count() -> None:
     now = 0.0
     gate = asyncio.get_running_loop().create_future()
 
@@ -249,7 +249,7 @@ async def test_waiting_is_not_time_that_was_used() -> None:
     assert watch.seconds == 3
 
 
-async def test_cancelling_reaches_the_work() -> None:
+async def test_cancelling_the_wrapper_cancels_the_work() -> None:
     ended: list[str] = []
 
     async def work() -> None:
@@ -292,7 +292,7 @@ async def set_quota(wire: Wire, entity: dict[str, str | None], **values: float) 
 
 
 async def heard_after(wire: Wire, clock: VirtualClock, seconds: float) -> None:
-    """Nothing is heard on the connection until the clock has gone on by so many seconds."""
+    """Assert that no response arrives until the clock has advanced by so many seconds."""
     wire.send(MetadataRequest(topics=[]), 9)
     await clock.advance(seconds - 0.01)
     answer = asyncio.ensure_future(wire.frame())
@@ -302,7 +302,7 @@ async def heard_after(wire: Wire, clock: VirtualClock, seconds: float) -> None:
     await answer
 
 
-async def test_a_producer_that_is_too_fast_pauses() -> None:
+async def test_a_producer_above_its_quota_is_throttled() -> None:
     async with limited(producer_byte_rate=1000) as (broker, clock, wire):
         request = produce_request("t", batch([bytes(15_000)]))
         response = await wire.ask(request, 9)
@@ -316,7 +316,7 @@ async def test_a_producer_that_is_too_fast_pauses() -> None:
             assert (await other.ask(MetadataRequest(topics=[]), 9)).throttle_time_ms == 0
 
 
-async def test_a_consumer_that_is_too_fast_gets_nothing_and_pauses() -> None:
+async def test_a_consumer_above_its_quota_gets_an_empty_response_and_is_throttled() -> None:
     async with limited(consumer_byte_rate=1000) as (_, clock, wire):
         for _ in range(10):
             assert (await wire.ask(produce_request("t", batch([bytes(2900)])), 9)).throttle_time_ms == 0
@@ -333,7 +333,7 @@ async def test_a_consumer_that_is_too_fast_gets_nothing_and_pauses() -> None:
         assert (len(records_of(third)), third.throttle_time_ms) == (3, 0)
 
 
-async def test_a_paused_client_takes_no_place_of_a_fetch_session() -> None:
+async def test_a_throttled_fetch_creates_no_session() -> None:
     config = {"max.incremental.fetch.session.cache.slots": 2}
     async with Broker(clock=VirtualClock(), config=config) as broker, connect(broker) as other:
         await broker.create_topic("t")
@@ -351,7 +351,7 @@ async def test_a_paused_client_takes_no_place_of_a_fetch_session() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 6])
-async def test_topics_come_no_faster_than_permitted(version: int) -> None:
+async def test_the_rate_of_topic_creations_is_limited(version: int) -> None:
     """Since v6 what is too much is refused, before it the client has to pause (KIP-599)."""
 
     def asking(name: str) -> CreateTopicsRequest:
@@ -373,7 +373,7 @@ async def test_topics_come_no_faster_than_permitted(version: int) -> None:
         assert (await wire.ask(asking("b"), version)).topics[0].error_code == 0
 
 
-async def test_connections_come_no_faster_than_permitted() -> None:
+async def test_the_rate_of_connections_is_limited() -> None:
     clock = VirtualClock()
     async with Broker(clock=clock) as broker:
         async with connect(broker) as wire:
@@ -389,7 +389,7 @@ async def test_connections_come_no_faster_than_permitted() -> None:
                 assert await end
 
 
-async def test_quotas_survive(tmp_path: Any) -> None:
+async def test_quotas_survive_a_restart(tmp_path: Any) -> None:
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         await set_quota(wire, {"client-id": "test"}, producer_byte_rate=1000)

@@ -1,4 +1,4 @@
-"""How a connection proves who it is: the steps, and what ends them."""
+"""SASL authentication of a connection: its steps, and its failures."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ async def test_a_session_ends(mechanism: str, token: bytes, max_reauth_ms: int, 
     assert sasl.check_request(METADATA) is None
     assert sasl.failure is None
     await clock.advance(0.5)
-    # In time or not: authenticating again is always heard.
+    # In time or not: reauthentication is always accepted.
     assert log_in(sasl, token, mechanism) == lifetime_ms
     await clock.advance(lifetime_ms / 1000)
     sasl.check_request(METADATA)
     assert sasl.failure == "the session has expired, and the client did not re-authenticate"
 
 
-def test_a_session_of_no_time_serves_nothing() -> None:
+def test_a_session_with_lifetime_zero_serves_no_request() -> None:
     """Not even within one step of the clock."""
     clock = VirtualClock()
     expired = Token("alice", clock.wall())
@@ -95,7 +95,7 @@ def test_a_session_of_no_time_serves_nothing() -> None:
     assert sasl.failure == "the session has expired, and the client did not re-authenticate"
 
 
-async def test_authenticating_again_takes_a_second_at_least() -> None:
+async def test_reauthentication_is_refused_within_a_second() -> None:
     clock = VirtualClock()
     sasl = authenticator(clock, 60_000)
     log_in(sasl)
@@ -173,7 +173,7 @@ def test_the_example_of_the_rfc() -> None:
 
 
 @given(st.data())
-def test_a_proof_of_which_anything_is_changed_proves_nothing(data: st.DataObject) -> None:
+def test_a_modified_scram_proof_is_refused(data: st.DataObject) -> None:
     client = ScramClient("user", "pencil", "sha256")
     exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda user, _: RFC_CREDENTIAL if user == "user" else None)
     final = bytearray(client.final(exchange.step(client.first())))
@@ -184,7 +184,7 @@ def test_a_proof_of_which_anything_is_changed_proves_nothing(data: st.DataObject
     assert exchange.authenticated_user is None
 
 
-def test_a_proof_is_written_in_one_way_only() -> None:
+def test_a_scram_proof_has_one_valid_encoding() -> None:
     client = ScramClient("user", "pencil", "sha256")
     exchange = ScramSaslServer(Mechanism.SCRAM_SHA_256, lambda *_: RFC_CREDENTIAL)
     final = client.final(exchange.step(client.first()))
@@ -197,7 +197,7 @@ def test_a_proof_is_written_in_one_way_only() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_token_is_a_failure_and_no_crash(token: bytes) -> None:
+def test_random_tokens_fail_without_an_internal_error(token: bytes) -> None:
     find = {"user": RFC_CREDENTIAL}
     for exchange in (
         PlainSaslServer(PASSWORDS),
@@ -231,7 +231,7 @@ def test_names_are_escaped() -> None:
         "not JSON",
     ],
 )
-def test_claims_that_are_not_believed(claims: str) -> None:
+def test_invalid_claims_are_refused(claims: str) -> None:
     import base64
 
     def encoded(text: str) -> str:
@@ -246,7 +246,7 @@ def test_claims_that_are_not_believed(claims: str) -> None:
             validate(token)
 
 
-def test_a_token_for_somebody_else() -> None:
+def test_a_token_created_for_another_user() -> None:
     exchange = OAuthBearerSaslServer(lambda token: Token("alice", 1))
     with pytest.raises(AuthenticationFailed, match="different"):
         exchange.step(unsecured("alice").replace(b"n,,", b"n,a=bob,"))
@@ -255,7 +255,7 @@ def test_a_token_for_somebody_else() -> None:
 # ---- credentials
 
 
-def test_credentials_given_in_code_and_made_by_request() -> None:
+def test_credentials_from_code_and_from_requests() -> None:
     before = ScramCredentials({"alice": "secret"})
     assert before.users == ["alice"]
     assert before.to_json() == []

@@ -1,4 +1,4 @@
-"""Listeners: TLS and who its certificates name, how many connections, how long they may be silent; what survives."""
+"""Listeners: TLS principals, limits of connections and idle time; and state that survives a restart."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_names_of_certificates(subject: Any, name: str) -> None:
     assert str(principal_of(tls)) == f"User:{name}"
 
 
-# ---- what is wrong from the beginning
+# ---- invalid options
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,9 @@ def test_names_of_certificates(subject: Any, name: str) -> None:
         (None, {"authorizer.class.name": "com.example.Mine"}, "authorizer.class.name"),
     ],
 )
-async def test_options_that_cannot_be_used(security: Security | None, config: dict[str, str], text: str) -> None:
+async def test_invalid_listener_options_are_refused(
+    security: Security | None, config: dict[str, str], text: str
+) -> None:
     with pytest.raises(ConfigurationError, match=text):
         async with Broker(security=security, config=config):
             pass
@@ -174,7 +176,7 @@ async def test_connections_from_one_address_are_limited() -> None:
                 await wire.ask(MetadataRequest(topics=[]), 9)
             async with connect(broker) as third:
                 assert await third.closed()
-        # Those who left make room.
+        # Closed connections no longer count.
         while True:
             async with connect(broker) as wire:
                 wire.send(MetadataRequest(topics=[]), 9)
@@ -237,7 +239,7 @@ async def test_an_expired_session_is_closed_at_the_next_request() -> None:
         assert await wire.closed()
 
 
-async def test_only_mechanisms_that_are_enabled() -> None:
+async def test_a_disabled_mechanism_is_refused() -> None:
     security = Security("SASL_PLAINTEXT", users={"alice": "alice-secret"})
     config = {"sasl.enabled.mechanisms": "SCRAM-SHA-512"}
     async with Broker(security=security, config=config) as broker, connect(broker) as wire:
@@ -246,21 +248,21 @@ async def test_only_mechanisms_that_are_enabled() -> None:
         assert await wire.closed()
 
 
-async def test_without_sasl_there_is_nothing_to_shake_hands_about(wire: Wire) -> None:
+async def test_without_sasl_a_handshake_is_refused(wire: Wire) -> None:
     assert (await wire.ask(SaslHandshakeRequest(mechanism="PLAIN"))).error_code == ErrorCode.ILLEGAL_SASL_STATE
     answer = await wire.ask(SaslAuthenticateRequest(auth_bytes=b""))
     assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
-async def test_without_an_authorizer_there_are_no_entries(wire: Wire) -> None:
+async def test_without_an_authorizer_acl_requests_are_refused(wire: Wire) -> None:
     answer = await wire.ask(ANY_ACL)
     assert answer.error_code == ErrorCode.SECURITY_DISABLED
 
 
-# ---- what survives
+# ---- restarts
 
 
-async def test_entries_and_credentials_survive(tmp_path: Path) -> None:
+async def test_acls_and_credentials_survive_a_restart(tmp_path: Path) -> None:
     security = Security("SASL_PLAINTEXT", users={"admin": "admin-secret"})
     config = {"authorizer.class.name": AUTHORIZER, "super.users": "User:admin"}
     new = ScramCredentialUpsertion(name="carol", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"x")
@@ -303,7 +305,7 @@ async def test_all_nodes_share_the_security_state() -> None:
             assert served.responses[0].partition_responses[0].error_code == 0
 
 
-async def test_a_permission_that_is_taken_away_ends_a_fetch_session() -> None:
+async def test_a_removed_permission_applies_to_an_existing_fetch_session() -> None:
     async with guarded() as broker, logged_in(broker, "admin") as admin, logged_in(broker, "alice") as alice:
         await broker.create_topic("t")
         await grant(admin, acl(TOPIC, "t", READ))
@@ -316,7 +318,7 @@ async def test_a_permission_that_is_taken_away_ends_a_fetch_session() -> None:
         assert answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_writing_without_an_answer_where_one_may_not() -> None:
+async def test_an_unauthorized_produce_with_acks_0_closes_the_connection() -> None:
     async with guarded() as broker, logged_in(broker, "alice") as alice:
         await broker.create_topic("t")
         alice.send(produce_request("t", batch([b"x"]), acks=0), 9)

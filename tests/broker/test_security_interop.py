@@ -1,4 +1,4 @@
-"""Other people's clients prove who they are to the broker, by each mechanism, with and without TLS."""
+"""Third-party clients authenticate with the broker, by each mechanism, with and without TLS."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ async def describe(wire: Wire) -> DescribedGroup:
 
 
 async def begins(wire: Wire) -> dict[tuple[str, int], int]:
-    asked = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
-    (group,) = (await wire.ask(DescribeShareGroupOffsetsRequest(groups=[asked]))).groups
+    requested_group = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+    (group,) = (await wire.ask(DescribeShareGroupOffsetsRequest(groups=[requested_group]))).groups
     return {
         (topic.topic_name, each.partition_index): each.start_offset
         for topic in group.topics
@@ -70,8 +70,8 @@ async def begins(wire: Wire) -> dict[tuple[str, int], int]:
 
 async def alter(wire: Wire, start: int, topic: str = "t") -> ErrorCode:
     partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=start)
-    asked = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[partition])
-    answer = await wire.ask(AlterShareGroupOffsetsRequest(group_id="g", topics=[asked]))
+    requested_topic = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[partition])
+    answer = await wire.ask(AlterShareGroupOffsetsRequest(group_id="g", topics=[requested_topic]))
     return ErrorCode(answer.error_code or answer.responses[0].partitions[0].error_code)
 
 
@@ -115,7 +115,7 @@ async def test_a_share_group_survives_a_restart(tmp_path: Path) -> None:
         assert ((await describe(wire)).group_state, (await begins(wire))["t", 0]) == ("Empty", 9)
 
 
-async def test_a_new_coordinator_knows_the_members() -> None:
+async def test_a_new_coordinator_loads_the_members() -> None:
     async with Cluster(2, config=QUICK) as cluster:
         await cluster.create_topic("t", 2, 2)
         old = cluster.coordinator("g")

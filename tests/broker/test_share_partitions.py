@@ -24,7 +24,7 @@ from aiokproto.codec.messages.alter_client_quotas import (
 )
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError
-from tests.behaviour.share_scene import Member, Scene, deliveries, parts_of, scene
+from tests.behaviour.share_harness import Member, ShareHarness, deliveries, parts_of, share_harness
 from tests.broker.wire import parked
 from tests.clusters import EmbeddedCluster
 
@@ -81,11 +81,11 @@ def test_alternating_acknowledge_types_take_linear_time() -> None:
 @asynccontextmanager
 async def shared(
     clock: VirtualClock | None = None, path: Path | None = None, **options: int
-) -> AsyncIterator[tuple[Broker, Scene]]:
+) -> AsyncIterator[tuple[Broker, ShareHarness]]:
     config = {"group.share." + name.replace("_", "."): value for name, value in options.items()}
     async with (
         Broker(clock=clock, data_dir=path, config=config) as broker,
-        scene(EmbeddedCluster(broker, 1), "t") as at,
+        share_harness(EmbeddedCluster(broker, 1), "t") as at,
     ):
         yield broker, at
 
@@ -183,7 +183,7 @@ async def test_a_crash_loses_no_acknowledgement(tmp_path: Path) -> None:
         assert await one.acknowledge_error((0, 1, [ACCEPT]), (2, 3, [RELEASE])) is ErrorCode.NONE
         await broker.crash()
     async with Broker(data_dir=tmp_path) as broker, Client(bootstrap_servers=broker.bootstrap_servers) as client:
-        again = Scene(client, "t", at.topic_id)
+        again = ShareHarness(client, "t", at.topic_id)
         async with again.member() as other:
             assert await other.acquire() == {2: 2, 3: 2, 4: 1}
 

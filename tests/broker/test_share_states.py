@@ -201,14 +201,14 @@ def test_states_of_unknown_partitions_are_refused(tmp_path: Path, topic: bytes |
 
 def test_resets_and_deletions_are_reported_to_the_leader(tmp_path: Path) -> None:
     with opened(tmp_path) as (_, states, topic):
-        told: list[tuple[str, bytes, int]] = []
-        states.on_reset = lambda *place: told.append(place)
+        resets: list[tuple[str, bytes, int]] = []
+        states.on_reset = lambda *place: resets.append(place)
         states.initialize("g", topic, 0, 1, 5)
         states.read("g", topic, 0, 1)
         states.write("g", topic, 0, wanted(6, 0))
         states.delete("g", topic, 0)
         states.delete("g", topic, 0)
-        assert told == [("g", topic, 0)] * 2
+        assert resets == [("g", topic, 0)] * 2
 
 
 def test_deleting_a_topic_deletes_its_states(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def expected(end: int, magic: int) -> list[tuple[int, int, bytes | None, bytes |
 
 
 @pytest.mark.parametrize(("magic", "codec"), KINDS)
-def test_opened_indexed_and_gone_on_with(tmp_path: Path, magic: int, codec: Compression) -> None:
+def test_an_old_log_is_opened_indexed_and_appended_to(tmp_path: Path, magic: int, codec: Compression) -> None:
     end = archive(tmp_path / "t-0", magic, codec)
     log = Log(tmp_path / "t-0", CONFIG, NOW)
     assert (log.start_offset, log.end_offset) == (0, end)
@@ -102,7 +102,7 @@ def test_opened_indexed_and_gone_on_with(tmp_path: Path, magic: int, codec: Comp
 
 
 @pytest.mark.parametrize(("magic", "codec"), KINDS)
-def test_cut_at_what_is_not_valid(tmp_path: Path, magic: int, codec: Compression) -> None:
+def test_an_old_log_is_truncated_at_invalid_data(tmp_path: Path, magic: int, codec: Compression) -> None:
     """A flipped bit, and a message that is not whole."""
     archive(tmp_path / "t-0", magic, codec)
     data = bytearray((tmp_path / "t-0" / FIRST).read_bytes())
@@ -129,8 +129,8 @@ async def list_offset(wire: Wire, timestamp: int, version: int = 7) -> int:
 
 
 @pytest.mark.parametrize(("magic", "codec"), KINDS)
-async def test_served_to_every_client(tmp_path: Path, magic: int, codec: Compression) -> None:
-    """As it is to who can read it; what is newer than a client is converted for it."""
+async def test_old_messages_are_served_to_every_client_version(tmp_path: Path, magic: int, codec: Compression) -> None:
+    """Unchanged to clients that can read the format; converted for older ones."""
     end = archive(tmp_path / "t-0", magic, codec)
     async with Broker(data_dir=tmp_path) as broker:
         await broker.create_topic("t", config=KEPT_FOREVER)
@@ -148,7 +148,7 @@ async def test_served_to_every_client(tmp_path: Path, magic: int, codec: Compres
         assert await read(broker.bootstrap_servers, "t", end, "read_committed") == expected(end, magic)
 
 
-def test_append_time_stays_so_for_older_clients() -> None:
+def test_log_append_time_is_kept_for_older_clients() -> None:
     """The broker's time in magic 1 counts for all in a set; magic 0 has none."""
     appended = BatchBuilder(compression=Compression.GZIP)
     appended.append(NOW, b"k", b"v")
@@ -188,7 +188,7 @@ def no_disk() -> Iterator[None]:
 @settings(max_examples=60, deadline=None)
 @given(SETS)
 def test_compaction_keeps_the_newest_of_each_key(sets: list[tuple[int, Compression, list[Pair], bool]]) -> None:
-    """Whatever formats lie in a log, and wherever it rolled; offsets and formats stay what they were."""
+    """For any mix of formats and segments: offsets and formats stay unchanged."""
     everything: list[tuple[int, bytes, bytes | None]] = []
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name) / "t-0"
@@ -238,7 +238,9 @@ def compacted(directory: Path, cleaned_to: int) -> dict[bytes | None, bytes | No
 
 @pytest.mark.parametrize(("age_days", "stays"), [(0.5, True), (2, False)])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_tombstones_go_by_the_age_of_their_file(tmp_path: Path, magic: int, age_days: float, stays: bool) -> None:
+def test_tombstones_are_removed_by_the_age_of_their_file(
+    tmp_path: Path, magic: int, age_days: float, stays: bool
+) -> None:
     """Where a batch has no delete horizon, a day before the newest segment that was compacted is Kafka's."""
     directory = tmp_path / "t-0"
     directory.mkdir()
@@ -268,7 +270,7 @@ def test_nested_compressed_sets_are_retained() -> None:
 @pytest.mark.kafka
 @pytest.mark.java
 @pytest.mark.parametrize("jar", client_jars(), ids=lambda jar: jar.stem)
-def test_what_java_writes_is_stored_and_what_we_compact_it_reads(jar: Path, tmp_path: Path) -> None:
+def test_java_reads_compacted_logs_of_its_own_messages(jar: Path, tmp_path: Path) -> None:
     (tmp_path / "java").mkdir()
     java = JavaRecords(jar, tmp_path / "java")
     written = {name: data for name, (data, _) in java.written().items() if name.startswith(("magic-0", "magic-1"))}

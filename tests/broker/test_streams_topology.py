@@ -39,7 +39,7 @@ CHAIN = topology(
         (CHAIN, {"a": 2}, {"0": 2, "1": 3, "2": 3}, {"r": 3, "s": 3}),
     ],
 )
-def test_numbers_of_partitions_are_derived(
+def test_partition_counts_are_derived(
     topology: Topology, sizes: dict[str, int], tasks: dict[str, int], missing: dict[str, int]
 ) -> None:
     check(topology)
@@ -65,7 +65,7 @@ def test_numbers_of_partitions_are_derived(
         (topology(subtopology("0", ["a"], repartitions={"r": 0})), {"a": 1}, StatusCode.MISSING_SOURCE_TOPICS, "r"),
     ],
 )
-def test_topics_that_do_not_fit_are_reported(
+def test_mismatched_topics_are_reported(
     topology: Topology, sizes: dict[str, int], code: StatusCode, words: str
 ) -> None:
     found = configure(topology, Topics(**sizes))

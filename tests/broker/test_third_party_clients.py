@@ -82,7 +82,7 @@ async def test_franz_go(franz_go: str, how: list[str]) -> None:
 
 
 LONG_LOCKS = {"group.share.max.record.lock.duration.ms": 3_600_000, "group.share.record.lock.duration.ms": 3_600_000}
-"""What is delivered comes again if its lock ends before a slow program says what became of it."""
+"""A record is delivered again if its lock expires before a slow program acknowledges it."""
 
 
 async def from_the_beginning(cluster: Cluster, group: str) -> None:
@@ -161,7 +161,7 @@ async def test_kafkas_own_clients_log_in_by_a_delegation_token(java_classes: Pat
 
 
 def produce_and_consume(module: Any, servers: str, release: tuple[int, ...] | None, with_group: bool) -> list[bytes]:
-    """With kafka-python, which can be told of which release the brokers are."""
+    """With kafka-python, whose ``api_version`` is the brokers' release."""
     values = [b"value %d" % number for number in range(COUNT)]
     options: dict[str, Any] = {"bootstrap_servers": servers}
     if release is not None:
@@ -189,7 +189,7 @@ def produce_and_consume(module: Any, servers: str, release: tuple[int, ...] | No
 
 
 @pytest.mark.parametrize(
-    ("release", "told"),
+    ("release", "api_version"),
     [
         (None, None),
         ("0.8.2", (0, 8, 2)),
@@ -204,12 +204,14 @@ def produce_and_consume(module: Any, servers: str, release: tuple[int, ...] | No
 )
 # kafka-python can forget a socket whose connection attempt it gave up. The collection above finds it in this test.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-async def test_kafka_python(release: str | None, told: tuple[int, ...] | None) -> None:
+async def test_kafka_python(release: str | None, api_version: tuple[int, ...] | None) -> None:
     module: Any = pytest.importorskip("kafka")
     async with Broker(as_version=release) as broker:
         await broker.create_topic("t", 2)
         # 0.8 had no groups of members, and its brokers kept offsets at most.
-        found = await asyncio.to_thread(produce_and_consume, module, broker.bootstrap_servers, told, release != "0.8.2")
+        found = await asyncio.to_thread(
+            produce_and_consume, module, broker.bootstrap_servers, api_version, release != "0.8.2"
+        )
     assert len(found) == COUNT
 
 

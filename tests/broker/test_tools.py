@@ -1,4 +1,4 @@
-"""Kafka's command line tools: what they do, and say of it, is the same here as with real Kafka."""
+"""Kafka's command line tools have the same effects and output on the embedded broker as on real Kafka."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from aiokproto.broker import Cluster
-from tests.broker.kafka_tools import Told, Tools, play, steps
+from tests.broker.kafka_tools import Tools, Transcript, play, steps
 from tests.broker.propagation import leftovers, settle
 from tests.kafka.cluster import KafkaCluster
 from tests.patience import PATIENCE
 
-# A scene is many runs of tools, each of which may take its time.
+# A script is many runs of tools, each of which may take its time.
 pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.timeout(900)]
 
 CONFIG = {
@@ -38,7 +38,7 @@ WITHOUT_ELR = """
 
 
 class Real:
-    """A real cluster with the nodes 1 and 2, which nobody else uses."""
+    """A real cluster with the nodes 1 and 2, for these tests alone."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
@@ -92,26 +92,26 @@ async def embedded() -> AsyncIterator[str]:
 
 @dataclass(frozen=True)
 class Stage:
-    """Both clusters, and what the embedded one has told of each scene."""
+    """Both clusters, and the embedded one's transcript of each script."""
 
     tools: Tools
     embedded: str
     real: str
     tally: Counter[str]
-    ours: dict[str, Told] = field(default_factory=dict)
+    ours: dict[str, Transcript] = field(default_factory=dict)
 
-    async def play(self, servers: str, scene: str, **names: str) -> Told:
-        self.tally["runs of Kafka's command line tools"] += len(steps(scene))
+    async def play(self, servers: str, script: str, **names: str) -> Transcript:
+        self.tally["runs of Kafka's command line tools"] += len(steps(script))
         if servers == self.real:
-            like, done = self.ours[scene], partial(settled, servers)
-            return await asyncio.to_thread(play, self.tools, servers, scene, names, like=like, settle=done)
-        self.ours[scene] = await asyncio.to_thread(play, self.tools, servers, scene, names)
-        return self.ours[scene]
+            like, done = self.ours[script], partial(settled, servers)
+            return await asyncio.to_thread(play, self.tools, servers, script, names, like=like, settle=done)
+        self.ours[script] = await asyncio.to_thread(play, self.tools, servers, script, names)
+        return self.ours[script]
 
-    async def compare(self, scene: str, **names: str) -> None:
-        await self.compare_acts(lambda servers: self.play(servers, scene, **names))
+    async def compare(self, script: str, **names: str) -> None:
+        await self.compare_acts(lambda servers: self.play(servers, script, **names))
 
-    async def compare_acts(self, act: Callable[[str], Awaitable[Told]]) -> None:
+    async def compare_acts(self, act: Callable[[str], Awaitable[Transcript]]) -> None:
         ours = await act(self.embedded)
         assert ours == await act(self.real)
 
@@ -276,7 +276,7 @@ def member(servers: str, group: str) -> Any:
 
 
 async def test_groups_with_members(stage: Stage) -> None:
-    scene = """
+    script = """
         ConsumerGroupCommand --list --state Stable => consumer
         ConsumerGroupCommand --describe --group classic => in-classic
         ConsumerGroupCommand --describe --group consumer => in-consumer
@@ -287,12 +287,12 @@ async def test_groups_with_members(stage: Stage) -> None:
         ConsumerGroupCommand --delete-offsets --group classic --topic m => GroupSubscribedToTopicException
     """
 
-    async def act(servers: str) -> Told:
+    async def act(servers: str) -> Transcript:
         await stage.play(servers, "TopicCommand --create --topic m --replica-assignment 1:2")
         await stage.play(servers, "ConsoleProducer --topic m << v")
         members = [await asyncio.to_thread(member, servers, group) for group in ("classic", "consumer")]
         try:
-            seen = await stage.play(servers, scene)
+            seen = await stage.play(servers, script)
         finally:
             for each in members:
                 await asyncio.to_thread(each.close)
@@ -459,7 +459,7 @@ def in_transaction(servers: str) -> Any:
 
 async def test_transactions(stage: Stage) -> None:
     """One that is open: seen from all sides, and aborted from outside."""
-    scene = """
+    script = """
         ~ TransactionsCommand list --transactional-id-pattern op.* => Ongoing
         ~ TransactionsCommand list => open
         TransactionsCommand list --duration-filter 1000000
@@ -473,10 +473,10 @@ async def test_transactions(stage: Stage) -> None:
         ~ TransactionsCommand list --transactional-id-pattern op.* => Empty
     """
 
-    async def act(servers: str) -> Told:
+    async def act(servers: str) -> Transcript:
         await stage.play(servers, "TopicCommand --create --topic x --replica-assignment 1:2")
         producer = await asyncio.to_thread(in_transaction, servers)
-        seen = await stage.play(servers, scene)
+        seen = await stage.play(servers, script)
         del producer
         await stage.play(servers, "TopicCommand --delete --topic x")
         return seen

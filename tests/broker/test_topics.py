@@ -39,13 +39,13 @@ async def test_metadata_in_every_version(broker: Broker, wire: Wire, version: in
 
 async def test_metadata_by_topic_id(wire: Wire) -> None:
     (topic,) = (await wire.ask(MetadataRequest(topics=None))).topics
-    asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in (topic.topic_id, b"?" * 16)]
-    known, unknown = (await wire.ask(MetadataRequest(topics=asked))).topics
+    topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in (topic.topic_id, b"?" * 16)]
+    known, unknown = (await wire.ask(MetadataRequest(topics=topics))).topics
     assert known.name == "t"
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_topics_are_created_on_demand_if_both_sides_want_it() -> None:
+async def test_topics_are_created_on_demand_if_client_and_broker_permit_it() -> None:
     async with Broker(default_partitions=3) as broker, connect(broker) as wire:
         name = [MetadataRequestTopic(name="new")]
         (refused,) = (await wire.ask(MetadataRequest(topics=name, allow_auto_topic_creation=False))).topics
@@ -117,8 +117,8 @@ async def test_delete_topics_by_name_and_id(wire: Wire) -> None:
     assert [each.error_code for each in response.responses] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert (await wire.ask(MetadataRequest(topics=None))).topics == []
     topic_id = (await wire.ask(CreateTopicsRequest(topics=[creating("t")]))).topics[0].topic_id
-    asked = [DeleteTopicState(topic_id=topic_id), DeleteTopicState(topic_id=topic_id)]
-    gone = await wire.ask(DeleteTopicsRequest(topics=asked, timeout_ms=1))
+    topics = [DeleteTopicState(topic_id=topic_id), DeleteTopicState(topic_id=topic_id)]
+    gone = await wire.ask(DeleteTopicsRequest(topics=topics, timeout_ms=1))
     assert [each.error_code for each in gone.responses] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
     assert gone.responses[0].name == "t"
 

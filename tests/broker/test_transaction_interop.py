@@ -112,7 +112,7 @@ async def test_confluent_kafka_moves_records_and_offsets_together() -> None:
         assert producer.flush(PATIENCE) == 0
 
     def move(servers: str, count: int, commit: bool) -> None:
-        """Read from where the group is, write what was read, and both or neither counts."""
+        """Read from the group's offset, and write the records: both are committed, or neither."""
         consumer = confluent.Consumer(
             {
                 "bootstrap.servers": servers,

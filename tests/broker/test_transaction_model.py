@@ -89,7 +89,7 @@ class NoGroups:
 
 @dataclass
 class Attempt:
-    """What a producer wrote in one transaction, and what it was promised."""
+    """The records of one transaction, and whether its commit was acknowledged."""
 
     written: list[tuple[int, bytes]] = field(default_factory=list)
     in_doubt: list[tuple[int, bytes]] = field(default_factory=list)
@@ -132,7 +132,7 @@ class Transactions(RuleBasedStateMachine):
         return self.running.topics["t"].partitions
 
     def open(self) -> None:
-        """Begin with what is on disk, as after the end of a process."""
+        """Restart from the files, as after the process has ended."""
         if self.state is not None:
             self.state.close_handlers()
         nodes = {number: Node(number, "h", 1) for number in range(2)}

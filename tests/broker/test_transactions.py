@@ -1,4 +1,4 @@
-"""Transactions: the life of a transactional id, what a log knows of producers, and the coordinator across restarts."""
+"""Transactions: states of a transactional id, a log's producer state, and the coordinator across restarts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_next_producer_aborts_the_ongoing_transaction_and_retries() -> None:
         (ProducerIdAndEpoch(8, LAST_EPOCH), None),
     ],
 )
-def test_when_epochs_run_out_another_id_follows(
+def test_after_the_last_epoch_another_producer_id_follows(
     known: ProducerIdAndEpoch | None, identity: tuple[int, int] | None
 ) -> None:
     spent = replace(OPEN, status=TransactionStatus.COMPLETE_COMMIT, producer_epoch=LAST_EPOCH)
@@ -112,7 +112,7 @@ def test_when_epochs_run_out_another_id_follows(
         assert rotated.initialized(1000, known, no_id, LATER).identity == identity, "the answer was lost"
 
 
-def test_a_transaction_that_takes_the_last_epoch_is_followed_by_another_id() -> None:
+def test_a_transaction_with_the_last_epoch_is_followed_by_another_producer_id() -> None:
     last = replace(OPEN, producer_epoch=LAST_EPOCH)
     who = ProducerIdAndEpoch(7, LAST_EPOCH)
     ending = last.ended(who, True, EPOCH_BUMP, fresh_id, LATER)
@@ -147,7 +147,7 @@ def test_ending(commit: bool, version: int) -> None:
         ((7, 4), ErrorCode.PRODUCER_FENCED),
     ],
 )
-def test_others_may_not(who: tuple[int, int], code: ErrorCode) -> None:
+def test_other_producers_are_refused(who: tuple[int, int], code: ErrorCode) -> None:
     other = ProducerIdAndEpoch(*who)
     assert code_of(lambda: OPEN.with_partitions(other, [("t", 1)], 0, LATER)) is code
     assert code_of(lambda: OPEN.verify(other, [("t", 0)])) is code
@@ -155,7 +155,7 @@ def test_others_may_not(who: tuple[int, int], code: ErrorCode) -> None:
         assert code_of(partial(OPEN.ended, other, True, version, no_id, LATER)) is code
 
 
-def test_partitions_are_added_to_what_is_open_and_begin_what_is_not() -> None:
+def test_adding_partitions_continues_or_begins_a_transaction() -> None:
     assert OPEN.with_partitions(WHO, [("t", 0)], 0, LATER) is OPEN
     more = OPEN.with_partitions(WHO, [("t", 1)], 0, LATER)
     assert (more.partitions, more.started) == (frozenset({("t", 0), ("t", 1)}), NOW)
@@ -190,14 +190,14 @@ statuses = st.sampled_from(
         client_version=st.sampled_from([0, 2]),
     )
 )
-def test_a_record_says_all_that_is_known(transaction: TransactionMetadata) -> None:
+def test_a_record_has_the_whole_state(transaction: TransactionMetadata) -> None:
     if transaction.status is TransactionStatus.EMPTY:
         transaction = replace(transaction, partitions=frozenset())
     name = decode_key(encode_key(transaction.transactional_id))
     assert decode_value(name, encode_value(transaction)) == transaction
 
 
-# ---- what a log knows of producers
+# ---- a log's producer state
 
 
 def batch(producer_id: int, sequence: int, epoch: int = 0, transactional: bool = True) -> bytes:
@@ -261,7 +261,7 @@ def test_markers_fence(tmp_path: Path) -> None:
     log.close_handlers()
 
 
-def test_sequences_go_on_after_a_marker_of_the_same_epoch(tmp_path: Path) -> None:
+def test_sequences_continue_after_a_marker_of_the_same_epoch(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.append(batch(1, 0), 0, NOW)
     log.append(marker(1, commit=True), 0, NOW)
@@ -272,7 +272,7 @@ def test_sequences_go_on_after_a_marker_of_the_same_epoch(tmp_path: Path) -> Non
     log.close_handlers()
 
 
-def test_producers_with_an_open_transaction_are_not_forgotten(tmp_path: Path) -> None:
+def test_producers_with_an_open_transaction_do_not_expire(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.append(batch(1, 0), 0, NOW)
     log.append(batch(2, 0, transactional=False), 0, NOW)
@@ -281,7 +281,7 @@ def test_producers_with_an_open_transaction_are_not_forgotten(tmp_path: Path) ->
     log.close_handlers()
 
 
-def test_a_snapshot_says_what_is_needed_to_go_on(tmp_path: Path) -> None:
+def test_producer_state_is_restored_from_a_snapshot(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for step in (batch(2, 0), batch(1, 0, epoch=3), batch(1, 1, epoch=3), batch(3, 0), marker(3, True, epoch=1)):
         log.append(step, 0, NOW)
@@ -305,7 +305,7 @@ def test_a_snapshot_says_what_is_needed_to_go_on(tmp_path: Path) -> None:
 # ---- offsets in doubt
 
 
-def test_offsets_are_in_doubt_until_their_producer_ends() -> None:
+def test_offsets_are_pending_until_their_transaction_ends() -> None:
     pending: PendingTransactionalOffsets[int] = PendingTransactionalOffsets()
     pending.add(0, 1, "g", {("t", 0): 5, ("t", 1): 6})
     pending.add(0, 2, "g", {("t", 0): 7})
@@ -325,8 +325,8 @@ def test_offsets_are_in_doubt_until_their_producer_ends() -> None:
 
 async def begin(wire: Wire, *partitions: int, name: str = "tx", timeout_ms: int = 60_000) -> ProducerIdAndEpoch:
     """An open transaction with a record in each of some partitions of ``t``, which this node leads."""
-    asked = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
-    answer = await wire.ask(asked, 5)
+    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
+    answer = await wire.ask(request, 5)
     assert answer.error_code == 0, ErrorCode(answer.error_code)
     who = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
     adding = AddPartitionsToTxnRequest(
@@ -358,7 +358,7 @@ async def describe(wire: Wire, name: str = "tx") -> TransactionState:
     return (await wire.ask(DescribeTransactionsRequest(transactional_ids=[name]))).transaction_states[0]
 
 
-async def test_an_open_transaction_outlives_a_restart(tmp_path: Path) -> None:
+async def test_an_open_transaction_survives_a_restart(tmp_path: Path) -> None:
     async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
         await broker.create_topic("t")
         who = await begin(wire, 0)
@@ -370,7 +370,7 @@ async def test_an_open_transaction_outlives_a_restart(tmp_path: Path) -> None:
         assert await end(wire, who) is ErrorCode.NONE
 
 
-async def test_a_transaction_is_aborted_when_its_time_is_up() -> None:
+async def test_a_transaction_is_aborted_at_its_timeout() -> None:
     clock = VirtualClock()
     async with Broker(clock=clock) as broker, connect(broker) as wire:
         await broker.create_topic("t")
@@ -385,7 +385,7 @@ async def test_a_transaction_is_aborted_when_its_time_is_up() -> None:
         assert await end(wire, who) is ErrorCode.PRODUCER_FENCED
 
 
-async def test_ids_that_nobody_uses_are_forgotten() -> None:
+async def test_unused_transactional_ids_expire() -> None:
     clock = VirtualClock()
     config = {
         "transactional.id.expiration.ms": 100_000,
@@ -431,7 +431,7 @@ async def name_coordinated_by(wire: Wire) -> str:
     raise AssertionError("a node coordinates nothing")
 
 
-async def test_a_new_coordinator_reads_what_the_old_one_knew() -> None:
+async def test_a_new_coordinator_loads_the_state_of_the_old_one() -> None:
     clock = VirtualClock()
     async with Cluster(2, clock=clock) as cluster, connect(cluster, 0) as old, connect(cluster, 1) as new:
         await cluster.create_topic("t", 2)
@@ -448,7 +448,7 @@ async def test_a_new_coordinator_reads_what_the_old_one_knew() -> None:
         assert (await describe(new, name)).transaction_state == "CompleteCommit"
 
 
-def test_a_coordinator_says_that_it_is_reading(tmp_path: Path) -> None:
+def test_a_loading_coordinator_returns_load_in_progress(tmp_path: Path) -> None:
     clock = Clock()
     state = ClusterState(tmp_path, {0: Node(0, "h", 1), 1: Node(1, "h", 1)}, BrokerOptions({}), clock)
     state.nodes_up([0, 1])
@@ -465,7 +465,7 @@ def test_a_coordinator_says_that_it_is_reading(tmp_path: Path) -> None:
     state.close_handlers()
 
 
-async def test_what_is_decided_has_the_replicas_it_is_to_have() -> None:
+async def test_a_decision_needs_min_insync_replicas() -> None:
     """Of three, two (``transaction.state.log.min.isr``); until then producers and timeouts have to wait."""
     clock = VirtualClock()
     async with Cluster(3, clock=clock) as cluster, connect(cluster, 0) as wire:

@@ -1,4 +1,4 @@
-"""What a test sees of a cluster, what it can wait for, and nodes that come and go."""
+"""Views of a cluster, conditions that tests can wait for, and nodes that are added and removed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def begun(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 # ---- views
 
 
-async def test_a_partition_is_seen(broker: Broker, wire: Wire) -> None:
+async def test_the_view_of_a_partition(broker: Broker, wire: Wire) -> None:
     assert broker.partition("t", 0) == PartitionView(0, 0, (0,), (0,), 0, 0, 0, 0)
     data = batch([b"x", b"y"])
     await produce(wire, "t", data)
@@ -48,7 +48,7 @@ async def test_a_partition_is_seen(broker: Broker, wire: Wire) -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_group_is_waited_for(broker: Broker) -> None:
+async def test_waiting_for_a_group(broker: Broker) -> None:
     assert broker.group("g") is None
     one = await begun(broker.wait_for_group("g"))
     two = await begun(broker.wait_for_group("g", members=2))
@@ -66,11 +66,11 @@ async def test_a_group_is_waited_for(broker: Broker) -> None:
     assert (await broker.wait_for_group("g", members=0)).state == "Empty"
 
 
-async def test_a_group_whose_coordinator_assigns_is_waited_for(broker: Broker, wire: Wire) -> None:
+async def test_waiting_for_a_group_with_server_side_assignment(broker: Broker, wire: Wire) -> None:
     waiting = await begun(broker.wait_for_group("g", members=2))
     epochs = {"a": 0, "b": 0}
     owned: dict[str, list[TopicPartitions]] = {"a": [], "b": []}
-    # a has all of it; b comes; a is told to give one away, and does; b gets it.
+    # a has both partitions; b joins; a is requested to revoke one, and does; b gets it.
     for member_id in "abaab":
         assert not waiting.done()
         answer = await wire.ask(
@@ -101,7 +101,7 @@ async def test_a_wait_for_a_group_can_be_given_up(broker: Broker) -> None:
     assert broker._running.groups._waiters == []
 
 
-async def test_who_waits_for_a_group_is_told_when_the_cluster_closes() -> None:
+async def test_waiting_for_a_group_fails_when_the_cluster_closes() -> None:
     async with Broker() as broker:
         waiting = await begun(broker.wait_for_group("g"))
     with pytest.raises(RuntimeError, match="the cluster was closed; group 'g'"):
@@ -119,7 +119,7 @@ def test_a_group_is_stable_with_all_its_members() -> None:
 # ---- rules that are waited for
 
 
-async def test_requests_are_watched(broker: Broker, wire: Wire) -> None:
+async def test_waiting_for_requests(broker: Broker, wire: Wire) -> None:
     with broker.faults.watch(MetadataRequest) as seen:
         waiting = await begun(seen.wait(2))
         assert len((await wire.ask(MetadataRequest(topics=None))).topics) == 1
@@ -172,7 +172,7 @@ async def test_a_node_joins(tmp_path: Path) -> None:
         assert ",".join(f"{node.host}:{node.port}" for node in nodes) == cluster.bootstrap_servers
 
 
-async def test_a_node_leaves_and_others_have_what_it_had() -> None:
+async def test_partitions_of_a_removed_node_move_to_others() -> None:
     async with Cluster(3) as cluster:
         await cluster.create_topic("t", 3, replication=1)
         await cluster.create_topic("all", 1, replication=3)
@@ -187,9 +187,9 @@ async def test_a_node_leaves_and_others_have_what_it_had() -> None:
         assert heir in (0, 2)
         assert cluster.partition("t", led).end_offset == 1
         async with connect(cluster, cluster.broker_ids.index(heir)) as wire:
-            told = await wire.ask(MetadataRequest(topics=None))
-        assert [node.node_id for node in told.brokers] == [0, 2]
-        assert {each for topic in told.topics for part in topic.partitions for each in part.replica_nodes} == {0, 2}
+            metadata = await wire.ask(MetadataRequest(topics=None))
+        assert [node.node_id for node in metadata.brokers] == [0, 2]
+        assert {each for topic in metadata.topics for part in topic.partitions for each in part.replica_nodes} == {0, 2}
         with pytest.raises(ValueError, match="broker 1 cannot be removed"):
             await cluster.remove_broker(1)
         await cluster.remove_broker(0)

@@ -47,7 +47,7 @@ async def error_of_fetch(wire: Wire, request: FetchRequest, version: int = 12) -
 # ---- versions and connections
 
 
-def test_what_is_served_exists_in_the_codec_and_has_a_handler() -> None:
+def test_every_served_api_has_messages_and_a_handler() -> None:
     for api_key in SERVED:
         handler = handlers.find(api_key)
         assert handler is not None
@@ -61,12 +61,12 @@ def test_every_handler_is_served() -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_api_versions_says_what_is_served(wire: Wire, version: int) -> None:
+async def test_api_versions_lists_the_served_versions(wire: Wire, version: int) -> None:
     response = await wire.ask(ApiVersionsRequest(), version)
     assert {key.api_key: (key.min_version, key.max_version) for key in response.api_keys} == SERVED
 
 
-async def test_an_api_versions_request_of_the_future_is_answered_in_version_0(wire: Wire) -> None:
+async def test_an_unknown_api_versions_version_is_answered_in_version_0(wire: Wire) -> None:
     frame = bytearray(b"\0\x12\0\x63\0\0\0\x07\0\x01x\0")
     wire.writer.write(len(frame).to_bytes(4, "big") + frame)
     response = decode_response(await wire.frame(), ApiVersionsResponse, 0)
@@ -85,7 +85,9 @@ async def test_an_api_versions_request_of_the_future_is_answered_in_version_0(wi
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="not kafka"),
     ],
 )
-async def test_what_cannot_be_served_closes_only_its_connection(broker: Broker, wire: Wire, frame: bytes) -> None:
+async def test_a_request_that_cannot_be_served_closes_only_its_connection(
+    broker: Broker, wire: Wire, frame: bytes
+) -> None:
     async with connect(broker) as other:
         other.writer.write(len(frame).to_bytes(4, "big") + frame)
         assert await other.closed()
@@ -99,7 +101,7 @@ async def test_the_size_of_a_frame_has_a_limit(broker: Broker, size: bytes) -> N
         assert await wire.closed()
 
 
-async def test_what_nodes_ask_each_other_closes_the_connection(wire: Wire) -> None:
+async def test_an_inter_broker_request_closes_the_connection(wire: Wire) -> None:
     wire.send(VoteRequest(topics=[]))
     assert await wire.closed()
 
@@ -126,7 +128,7 @@ async def test_pipelined_requests_are_answered_in_order(wire: Wire) -> None:
         assert int.from_bytes((await wire.frame())[:4], "big") == expected + 1
 
 
-async def test_closing_with_parked_fetches_is_prompt_and_silent(caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_does_not_wait_for_delayed_fetches_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with Broker() as broker:
         await broker.create_topic("t")
@@ -224,7 +226,7 @@ async def test_unknown_partitions_and_acks(wire: Wire) -> None:
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-async def test_acks_0_has_no_answer_and_failure_closes(broker: Broker, wire: Wire) -> None:
+async def test_acks_0_has_no_response_and_an_error_closes_the_connection(broker: Broker, wire: Wire) -> None:
     wire.send(produce_request("t", batch([b"x"]), acks=0), 9)
     response = await wire.ask(fetch_request("t"), 11)
     assert [record.value for record in records_of(response)] == [b"x"]
@@ -233,7 +235,7 @@ async def test_acks_0_has_no_answer_and_failure_closes(broker: Broker, wire: Wir
         assert await other.closed()
 
 
-async def test_each_wrong_record_is_named(broker: Broker, wire: Wire) -> None:
+async def test_each_invalid_record_is_reported(broker: Broker, wire: Wire) -> None:
     await broker.create_topic("compacted", config={"cleanup.policy": "compact"})
     builder = BatchBuilder()
     for key in (b"k", None, b"k", None):
@@ -306,12 +308,12 @@ async def test_a_fetch_waits_for_min_bytes(broker: Broker, wire: Wire) -> None:
     assert len(await wire.frame()) > 3 * size
 
 
-async def test_a_fetch_gives_up_waiting(wire: Wire) -> None:
+async def test_a_fetch_ends_after_max_wait(wire: Wire) -> None:
     response = await wire.ask(fetch_request("t", max_wait_ms=1, min_bytes=100), 11)
     assert records_of(response) == []
 
 
-async def test_a_parked_fetch_learns_that_its_topic_is_deleted(broker: Broker, wire: Wire) -> None:
+async def test_a_delayed_fetch_ends_when_its_topic_is_deleted(broker: Broker, wire: Wire) -> None:
     wire.send(fetch_request("t", max_wait_ms=600_000), 11)
     await parked(broker)
     async with connect(broker) as other:
@@ -369,7 +371,7 @@ async def test_fetch_sessions(wire: Wire) -> None:
     assert await go_on(4) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, -1)
 
 
-async def test_the_oldest_fetch_session_makes_room() -> None:
+async def test_the_oldest_fetch_session_is_evicted() -> None:
     config = {"max.incremental.fetch.session.cache.slots": 2}
     async with Broker(config=config) as broker, connect(broker) as wire:
         await broker.create_topic("t")
@@ -385,8 +387,8 @@ async def test_the_oldest_fetch_session_makes_room() -> None:
 
 
 async def offset_for(wire: Wire, timestamp: int, version: int = 11, epoch: int = -1) -> tuple[int, int, int]:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked])])
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp, current_leader_epoch=epoch)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[partition])])
     (answer,) = (await wire.ask(request, version)).topics[0].partitions
     return answer.error_code, answer.offset, answer.timestamp
 
@@ -424,7 +426,7 @@ async def test_delete_records(wire: Wire) -> None:
 async def test_offset_for_leader_epoch(broker: Broker, wire: Wire) -> None:
     await produce(wire, "t", batch([b"x"] * 3))
     for version in range(5):
-        asked = OffsetForLeaderPartition(partition=0, leader_epoch=0)
-        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])])
+        partition = OffsetForLeaderPartition(partition=0, leader_epoch=0)
+        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])])
         (answer,) = (await wire.ask(request, version)).topics[0].partitions
         assert (answer.error_code, answer.end_offset) == (0, 3)

@@ -1,4 +1,4 @@
-"""Which clients of others were here, in which version: told at the end of a run."""
+"""Reports which third-party clients were tested, in which version, at the end of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scripted broker that knows a cluster: itself, other addresses, and topics a test can change."""
+"""Scripted brokers of one cluster, whose addresses and topics a test can change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERSIONS = serves(
 
 
 class Fake:
-    """The state behind the answers: by topic the leader and epoch of each partition, or an error code."""
+    """The state of a cluster: by topic the leader and epoch of each partition, or an error code."""
 
     def __init__(self) -> None:
         self.brokers: dict[int, int] = {}
@@ -44,7 +44,7 @@ class Fake:
         self._changes: dict[int, Callable[[], None]] = {}
 
     def from_request(self, number: int, change: Callable[[], None]) -> None:
-        """Change something before that many Metadata requests have been answered, counted from 1."""
+        """Call ``change`` before Metadata request ``number``, counted from 1, is answered."""
         self._changes[number] = change
 
     def metadata(self, request: MetadataRequest, version: int) -> Response | None:
@@ -99,7 +99,7 @@ class Fake:
 async def brokers(
     count: int = 1, more: dict[type[Request[Any]], Answer] | None = None, port: int = 0
 ) -> AsyncIterator[tuple[Fake, list[Peer]]]:
-    """Brokers 1 to ``count`` with one state; each peer is at its id less one. A single one may be given its port."""
+    """Brokers 1 to ``count`` that share one state; peer ``i`` is broker ``i + 1``. One alone may have a fixed port."""
     fake = Fake()
     async with AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(peer(fake.answers(more), port)) for _ in range(count)]
@@ -109,7 +109,7 @@ async def brokers(
 
 @asynccontextmanager
 async def started(*ports: int, **changes: Any) -> AsyncIterator[ClusterClient]:
-    """A started cluster that begins at these local ports."""
+    """A started client with these local ports as bootstrap addresses."""
     servers = tuple(("127.0.0.1", port) for port in ports)
     cluster = ClusterClient(config(bootstrap_servers=servers, **changes))
     try:

@@ -1,4 +1,4 @@
-"""The first picture: by addresses of which some are dead, silent, something else, or not there yet."""
+"""Bootstrapping from addresses of which some are dead, silent, not Kafka, or not up yet."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def test_one_dead_and_one_live_address() -> None:
             assert (await cluster.send(BEAT, 1)).error_code == 0
 
 
-async def test_one_silent_and_one_live_address() -> None:
-    """The silent one, which is asked first, is passed by; if the other is late too, both are asked again."""
+async def test_a_silent_address_is_passed_over() -> None:
+    """The silent one is tried first; if the other is late too, both are tried again."""
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -48,7 +48,7 @@ async def test_one_silent_and_one_live_address() -> None:
 
 
 async def test_no_address_can_be_used() -> None:
-    """Each is named with its own failure; the cluster cannot be used, and starting leaves nothing behind."""
+    """The error names each address with its failure; the client cannot be used, and leaves no task or socket behind."""
     with held_port() as dead:
         async with raw_peer(http) as web:
             cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", dead), ("127.0.0.1", web))))
@@ -61,7 +61,7 @@ async def test_no_address_can_be_used() -> None:
             await cluster.send(BEAT, 1)
 
 
-async def test_what_is_not_kafka_is_told_at_once() -> None:
+async def test_an_address_that_is_not_kafka_is_reported_at_once() -> None:
     async with raw_peer(http) as web:
         cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", web),), bootstrap_timeout=1000))
         with pytest.raises(NotKafkaError, match=r"HTTP/1\.1 400"):
@@ -82,7 +82,7 @@ async def test_a_broker_that_is_still_starting_is_waited_for() -> None:
             await cluster.close()
 
 
-async def test_a_broker_that_knows_no_brokers_is_not_believed() -> None:
+async def test_metadata_without_brokers_is_ignored() -> None:
     async with brokers() as (fake, (broker,)):
         fake.brokers = {}
         with pytest.raises(BootstrapError, match="lists no brokers"):

@@ -34,20 +34,20 @@ from tests.clusters import BehaviourCluster
 
 
 async def test_metadata_in_every_version(cluster: BehaviourCluster, topic: str) -> None:
-    """…that the broker has."""
+    """In every version that the broker supports."""
     await cluster.create_topic(topic, partitions=3)
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         node = next(iter(client.brokers))
         theirs = (await client.versions(node))["Metadata"]
         for version in range(theirs.lowest, min(theirs.highest, MetadataRequest.versions.highest) + 1):
-            asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-            answer = await client.request(asked, max_version=version)
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+            answer = await client.request(request, max_version=version)
             assert [found.name for found in answer.topics] == [topic]
             assert sorted(partition.partition_index for partition in answer.topics[0].partitions) == [0, 1, 2]
 
 
 async def found(client: Client, topic: str) -> Mapping[str, TopicInfo]:
-    """A topic that is yet to be created, however long that takes."""
+    """Wait until a topic that is not created yet is in the metadata."""
     while True:
         try:
             return await client.metadata([topic])
@@ -55,22 +55,22 @@ async def found(client: Client, topic: str) -> Mapping[str, TopicInfo]:
             pass
 
 
-async def test_topics_are_found_from_the_moment_they_exist(cluster: BehaviourCluster, topic: str) -> None:
+async def test_a_topic_is_found_as_soon_as_it_exists(cluster: BehaviourCluster, topic: str) -> None:
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         new = CreatableTopic(name=topic, num_partitions=2, replication_factor=1)
         looking = asyncio.ensure_future(found(client, topic))
         answer = await client.request(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
         assert [result.error_code for result in answer.topics] == [0]
         again = await client.request(CreateTopicsRequest(topics=[new], timeout_ms=10_000))
-        assert [result.error_code for result in again.topics] == [36], "TOPIC_ALREADY_EXISTS is the caller's"
+        assert [result.error_code for result in again.topics] == [36], "TOPIC_ALREADY_EXISTS is returned to the caller"
         assert len((await looking)[topic].partitions) == 2
-        # Another broker than the one that was asked may learn of it later.
+        # Another broker may learn of the topic later.
         while topic not in await client.metadata():
             pass
         assert client.snapshot.leader(topic, 1) in client.brokers
 
 
-async def test_topics_that_cannot_be_had(cluster: BehaviourCluster, topic: str) -> None:
+async def test_unknown_and_invalid_topics_are_errors(cluster: BehaviourCluster, topic: str) -> None:
     async with Client(bootstrap_servers=cluster.bootstrap_servers, retry_backoff_max_ms=100) as client:
         with pytest.raises(UnknownTopicError, match=topic):
             await client.metadata([topic])
@@ -78,22 +78,22 @@ async def test_topics_that_cannot_be_had(cluster: BehaviourCluster, topic: str) 
             await client.metadata(["a b"])
 
 
-async def test_api_versions_are_told_by_every_broker(cluster: BehaviourCluster) -> None:
+async def test_every_broker_answers_api_versions(cluster: BehaviourCluster) -> None:
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         for node in client.brokers:
             versions = await client.versions(node)
             assert {"Produce", "Fetch", "Metadata", "ApiVersions"} <= set(versions)
-            asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-            answer = await client.request(asked, node)
+            request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+            answer = await client.request(request, node)
             assert len(answer.api_keys) == len(versions)
             assert await client.version(MetadataRequest, node) <= versions["Metadata"].highest
 
 
-async def test_requests_find_their_coordinator(cluster: BehaviourCluster, topic: str) -> None:
-    """Also the first, for which the brokers must first make the topic of the offsets."""
+async def test_requests_are_sent_to_their_coordinator(cluster: BehaviourCluster, topic: str) -> None:
+    """Also the first request, for which the brokers must create the topic __consumer_offsets."""
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
-        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=topic, topics=None)])
-        answer = await client.request(asked)
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=topic, topics=None)])
+        answer = await client.request(request)
         assert [(group.group_id, group.error_code) for group in answer.groups] == [(topic, 0)]
         old = await client.request(OffsetFetchRequest(group_id=topic, topics=None), max_version=7)
         assert (old.error_code, old.topics) == (0, [])
@@ -101,18 +101,18 @@ async def test_requests_find_their_coordinator(cluster: BehaviourCluster, topic:
         assert found.coordinators[0].node_id in client.brokers
 
 
-async def test_find_coordinator_in_its_old_form(cluster: BehaviourCluster, topic: str) -> None:
+async def test_find_coordinator_in_the_version_with_one_key(cluster: BehaviourCluster, topic: str) -> None:
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         found = await client.request(FindCoordinatorRequest(key=topic), max_version=3)
         assert found.node_id in client.brokers
 
 
-async def test_requests_find_the_leader_of_their_partitions(cluster: BehaviourCluster, topic: str) -> None:
+async def test_requests_are_sent_to_the_leader_of_their_partitions(cluster: BehaviourCluster, topic: str) -> None:
     await cluster.create_topic(topic)
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
-        asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
-        answer = await client.request(asked)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+        answer = await client.request(request)
         assert [(one.error_code, one.offset) for one in answer.topics[0].partitions] == [(0, 0)]
         with pytest.raises(ConfigurationError, match="names no partition"):
             await client.request(ListOffsetsRequest(replica_id=-1, topics=[]))
@@ -124,10 +124,10 @@ async def test_requests_are_divided_among_leaders_and_coordinators(cluster3: Beh
     async with Client(bootstrap_servers=cluster3.bootstrap_servers) as client:
         for group in groups:
             commit = OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
-            asked = OffsetCommitRequest(
+            request = OffsetCommitRequest(
                 group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=[commit])]
             )
-            await client.request(asked, max_version=8)
+            await client.request(request, max_version=8)
         partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(6)]
         ends = await client.request(
             ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)])
@@ -157,10 +157,10 @@ async def test_requests_survive_the_loss_of_brokers(cluster3: BehaviourCluster, 
         assert stopped is not None
         await cluster3.stop_broker(stopped)
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
-        asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
-        answer = await client.request(asked)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+        answer = await client.request(request)
         while answer.topics[0].partitions[0].error_code:
-            answer = await client.request(asked)
+            answer = await client.request(request)
         assert client.snapshot.leader(topic, 0) != stopped
         for number in range(5):
             group = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"{topic}-{number}", topics=None)])
@@ -172,7 +172,7 @@ async def test_requests_survive_the_loss_of_brokers(cluster3: BehaviourCluster, 
         assert (await client.request(asked_again, stopped)).error_code == 0
 
 
-async def test_a_closed_client_says_so(cluster: BehaviourCluster) -> None:
+async def test_a_closed_client_refuses_requests(cluster: BehaviourCluster) -> None:
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         pass
     with pytest.raises(ClientClosedError):
@@ -181,6 +181,6 @@ async def test_a_closed_client_says_so(cluster: BehaviourCluster) -> None:
         await client.start()
 
 
-def test_a_wrong_option_is_told_when_the_client_is_made() -> None:
+def test_a_wrong_option_is_refused_when_the_client_is_created() -> None:
     with pytest.raises(ConfigurationError, match="did you mean 'request_timeout_ms'"):
         Client(bootstrap_servers="a:1", request_timeout=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

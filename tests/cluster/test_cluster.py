@@ -1,4 +1,4 @@
-"""The cluster against scripted brokers: metadata, routing, retries, the end."""
+"""The cluster client against scripted brokers: metadata, routing, retries, closing."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from tests.patience import PATIENCE
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
-def asked(running: Peer, request_type: type) -> list[object]:
-    return [request for request, _ in running.asked if isinstance(request, request_type)]
+def requests_to(running: Peer, request_type: type) -> list[object]:
+    return [request for request, _ in running.requests if isinstance(request, request_type)]
 
 
-# --- The picture ---
+# --- Metadata ---
 
 
 @pytest.mark.parametrize(
@@ -57,22 +57,22 @@ def test_metadata_request_by_version(names: list[str] | None, version: int, topi
     request.encode(version)
 
 
-async def test_only_topics_that_were_asked_for_are_asked_for() -> None:
+async def test_metadata_is_requested_only_for_topics_in_use() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.leaders = {"a": [(1, 0)], "b": [(1, 0)]}
         assert (await cluster.topic("a")).partitions[0].leader == 1
         assert list(cluster.snapshot.topics) == ["a"]
         before = len(fake.metadata_requests)
         await cluster.topic("a")
-        assert len(fake.metadata_requests) == before, "known: nothing is asked"
+        assert len(fake.metadata_requests) == before, "in the snapshot: no request is sent"
         assert sorted(await cluster.topics(None)) == ["a", "b"]
-        assert list(cluster.snapshot.topics) == ["a"], "not of interest: not kept"
+        assert list(cluster.snapshot.topics) == ["a"], "not in use: left out"
         wanted = [[topic.name for topic in request.topics or []] for request in fake.metadata_requests]
         assert wanted == [[], ["a"], []]
         assert fake.metadata_requests[-1].topics is None
 
 
-async def test_calls_for_many_topics_at_once_share_requests() -> None:
+async def test_concurrent_calls_for_many_topics_share_requests() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.leaders = {f"t{number}": [(1, 0)] for number in range(50)}
         await asyncio.gather(*(cluster.topic(name) for name in fake.leaders for _ in range(3)))
@@ -80,7 +80,7 @@ async def test_calls_for_many_topics_at_once_share_requests() -> None:
 
 
 async def test_a_topic_that_does_not_exist() -> None:
-    """One answer without it is not enough; several in a row are, also with calls for it coming all the time."""
+    """One response without it is not enough; several in a row are, also while new calls for it arrive."""
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         results = await asyncio.gather(*(cluster.topic("no") for _ in range(20)), return_exceptions=True)
         assert {type(result) for result in results} == {UnknownTopicError}
@@ -95,8 +95,8 @@ async def test_a_topic_that_brokers_learn_of_late() -> None:
         assert len(fake.metadata_requests) == 3
 
 
-async def test_news_of_a_topic_is_not_waited_for_as_a_failure_is() -> None:
-    """Brokers that answer are asked again soon, however long the backoff is that failures are given."""
+async def test_the_pause_before_a_new_metadata_request_is_shorter_than_after_a_failure() -> None:
+    """A broker that responds gets the next request soon, however long the backoff after failures is."""
     async with (
         brokers() as (fake, (broker,)),
         started(broker.port, retry_backoff=600.0, retry_backoff_max=600.0) as cluster,
@@ -117,7 +117,7 @@ async def test_a_topic_whose_leader_is_being_elected_is_waited_for() -> None:
         assert {request.allow_auto_topic_creation for request in fake.metadata_requests[1:]} == {True}
 
 
-async def test_an_impossible_topic_is_told_at_once_and_forgotten() -> None:
+async def test_an_invalid_topic_is_an_error_at_once_and_forgotten() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.errors["b d"] = 17
         with pytest.raises(InvalidTopicError, match="topic 'b d'"):
@@ -128,7 +128,7 @@ async def test_an_impossible_topic_is_told_at_once_and_forgotten() -> None:
         assert fake.metadata_requests[-1].topics == []
 
 
-async def test_topics_have_a_deadline_that_names_the_last_answer() -> None:
+async def test_the_deadline_error_for_a_topic_names_the_last_response() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.errors["t"] = 5
         patient = asyncio.ensure_future(cluster.topic("t"))
@@ -141,7 +141,7 @@ async def test_topics_have_a_deadline_that_names_the_last_answer() -> None:
         await asyncio.wait([patient])
 
 
-async def test_many_invalidations_are_one_refresh() -> None:
+async def test_many_invalidations_cause_one_refresh() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         generation = cluster.snapshot.generation
         for number in range(100):
@@ -150,12 +150,12 @@ async def test_many_invalidations_are_one_refresh() -> None:
         assert len(fake.metadata_requests) == 2
 
 
-async def test_the_picture_ages() -> None:
+async def test_metadata_is_refreshed_after_its_maximum_age() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port, metadata_max_age=0.01):
         await until(lambda: len(fake.metadata_requests) >= 3)
 
 
-async def test_a_partition_without_leader_is_asked_for_until_it_has_one() -> None:
+async def test_metadata_is_refreshed_until_every_partition_has_a_leader() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.leaders["t"] = [(-1, 3)]
         await cluster.topic("t")
@@ -167,7 +167,7 @@ async def test_a_partition_without_leader_is_asked_for_until_it_has_one() -> Non
 
 
 async def test_a_topic_that_goes_away_and_comes_back() -> None:
-    """It leaves the picture only after several answers without it, and is followed further."""
+    """It leaves the snapshot only after several responses without it, and is still looked for."""
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.leaders["t"] = [(1, 0)]
         await cluster.topic("t")
@@ -183,7 +183,7 @@ async def test_a_topic_that_goes_away_and_comes_back() -> None:
         assert "t" in cluster.snapshot.topics
 
 
-async def test_a_leader_hint_is_taken_at_once() -> None:
+async def test_a_leader_hint_is_applied_at_once() -> None:
     async with brokers(2) as (fake, (broker, _)), started(broker.port) as cluster:
         fake.leaders["t"] = [(1, 0)]
         await cluster.topic("t")
@@ -192,8 +192,8 @@ async def test_a_leader_hint_is_taken_at_once() -> None:
         assert not cluster.update_leader("t", 0, 1, 0)
 
 
-async def test_a_cluster_that_has_moved_is_found_by_the_bootstrap_addresses() -> None:
-    """All known brokers are gone; the same name leads to new ones (KIP-899)."""
+async def test_a_cluster_whose_brokers_were_replaced_is_found_by_the_bootstrap_addresses() -> None:
+    """All known brokers are gone; the bootstrap address leads to new ones (KIP-899)."""
     with held_port() as port:
         async with brokers() as (fake, (first,)):
             async with brokers(port=port) as (old, (gone,)):
@@ -216,19 +216,19 @@ async def test_a_cluster_that_has_moved_is_found_by_the_bootstrap_addresses() ->
 # --- Requests ---
 
 
-async def test_dialling_is_done_once_for_all() -> None:
+async def test_concurrent_requests_share_one_connection_attempt() -> None:
     async with brokers(2) as (_, (first, second)), started(first.port) as cluster:
         await asyncio.gather(*(cluster.send(BEAT, 2) for _ in range(30)))
         assert second.connections == 1
 
 
-async def test_channels_are_connections_of_their_own() -> None:
+async def test_each_channel_has_its_own_connection() -> None:
     async with (
         brokers(2, {ListGroupsRequest: lambda request, version: None}) as (_, (first, second)),
         started(first.port) as cluster,
     ):
         waiting = asyncio.ensure_future(cluster.send(ListGroupsRequest(), 2, channel="fetch"))
-        await until(lambda: bool(asked(second, ListGroupsRequest)))
+        await until(lambda: bool(requests_to(second, ListGroupsRequest)))
         assert (await cluster.send(BEAT, 2)).error_code == 0
         assert second.connections == 2
         waiting.cancel()
@@ -244,7 +244,7 @@ async def test_send_makes_one_attempt() -> None:
             BrokerConnectionError, match=r"broker 1 \(127.0.0.1:\d+\) was lost.*Heartbeat was in flight"
         ):
             await cluster.send(BEAT, 1)
-        assert len(asked(broker, HeartbeatRequest)) == 1
+        assert len(requests_to(broker, HeartbeatRequest)) == 1
 
 
 async def test_send_to_a_silent_broker_meets_its_deadline() -> None:
@@ -257,7 +257,7 @@ async def test_send_to_a_silent_broker_meets_its_deadline() -> None:
             await cluster.send(BEAT, 1, timeout=0.01)
 
 
-async def test_request_survives_lost_connections_and_retriable_answers() -> None:
+async def test_a_request_is_retried_after_lost_connections_and_retriable_errors() -> None:
     turns: list[int] = []
 
     def capricious(request: object, version: int) -> HeartbeatResponse:
@@ -270,13 +270,13 @@ async def test_request_survives_lost_connections_and_retriable_answers() -> None
         fake.coordinators["g"] = 1
         assert (await cluster.request(BEAT)).error_code == 0
         assert len(turns) == 4
-        lookups = len(asked(broker, FindCoordinatorRequest))
+        lookups = len(requests_to(broker, FindCoordinatorRequest))
         assert lookups == 3, "at first, after the lost connection, after NOT_COORDINATOR"
         await cluster.coordinator(CoordinatorKind.GROUP, "g")
-        assert len(asked(broker, FindCoordinatorRequest)) == lookups, "known"
+        assert len(requests_to(broker, FindCoordinatorRequest)) == lookups, "known"
 
 
-async def test_an_answer_with_a_final_code_is_returned() -> None:
+async def test_a_response_with_a_final_error_code_is_returned() -> None:
     async with brokers(1, {HeartbeatRequest: lambda request, version: HeartbeatResponse(error_code=25)}) as (
         fake,
         peers,
@@ -286,7 +286,7 @@ async def test_an_answer_with_a_final_code_is_returned() -> None:
             assert (await cluster.request(BEAT)).error_code == 25
 
 
-async def test_request_gives_up_at_its_deadline() -> None:
+async def test_a_request_ends_at_its_deadline() -> None:
     async with (
         brokers(1, {HeartbeatRequest: lambda request, version: HeartbeatResponse(error_code=14)}) as (fake, (broker,)),
         started(broker.port) as cluster,
@@ -296,7 +296,7 @@ async def test_request_gives_up_at_its_deadline() -> None:
             await cluster.request(BEAT, timeout=0.1)
 
 
-async def test_request_gives_up_before_a_pause_beyond_its_deadline_and_says_why() -> None:
+async def test_a_request_ends_before_a_pause_beyond_its_deadline_and_names_the_last_failure() -> None:
     async with brokers(1, {HeartbeatRequest: lambda request, version: HeartbeatResponse(error_code=14)}) as (
         fake,
         peers,
@@ -311,7 +311,7 @@ async def test_request_gives_up_before_a_pause_beyond_its_deadline_and_says_why(
             )
 
 
-async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_the_others_failed() -> None:
+async def test_a_timed_out_last_attempt_does_not_hide_earlier_failures() -> None:
     router = ClusterClient(config(retry_backoff=0.001, retry_backoff_max=0.001))._driver
     until = asyncio.get_running_loop().time() + 1000
 
@@ -334,35 +334,35 @@ async def test_an_attempt_that_the_deadline_cuts_short_does_not_hide_why_the_oth
     )
 
 
-async def test_the_coordinator_that_does_not_exist_yet_is_waited_for_by_all_together() -> None:
+async def test_concurrent_requests_share_one_lookup_of_a_coordinator() -> None:
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
 
         def found(request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
-            if len(asked(broker, FindCoordinatorRequest)) == 4:
+            if len(requests_to(broker, FindCoordinatorRequest)) == 4:
                 fake.coordinators["g"] = 1
             return fake.coordinator(request, version)
 
         broker.answers[FindCoordinatorRequest.api_key] = found
         answers = await asyncio.gather(*(cluster.request(BEAT) for _ in range(10)))
         assert {answer.error_code for answer in answers} == {0}
-        assert len(asked(broker, FindCoordinatorRequest)) == 4
+        assert len(requests_to(broker, FindCoordinatorRequest)) == 4
 
 
-async def test_a_coordinator_the_picture_does_not_have_is_learned() -> None:
+async def test_a_coordinator_missing_from_the_metadata_is_added() -> None:
     async with brokers(2) as (fake, (first, second)):
         port = fake.brokers.pop(2)
         async with started(first.port) as cluster:
             assert list(cluster.snapshot.brokers) == [1]
             fake.brokers[2], fake.coordinators["g"] = port, 2
             await cluster.request(BEAT)
-            assert len(asked(second, HeartbeatRequest)) == 1
+            assert len(requests_to(second, HeartbeatRequest)) == 1
 
 
-async def test_the_controller_is_asked_and_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_follow_the_controller_when_it_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     async with brokers(2) as (fake, peers):
 
         def created(request: CreateTopicsRequest, version: int) -> CreateTopicsResponse:
-            running = next(one for one in peers if one.asked and one.asked[-1][0] is request)
+            running = next(one for one in peers if one.requests and one.requests[-1][0] is request)
             wrong = peers.index(running) + 1 != 2
             result = CreatableTopicResult(name="t", error_code=41 if wrong else 0, error_message=None)
             return CreateTopicsResponse(topics=[result])
@@ -372,7 +372,7 @@ async def test_the_controller_is_asked_and_followed(monkeypatch: pytest.MonkeyPa
         async with started(peers[0].port, retry_backoff=600.0, retry_backoff_max=600.0) as cluster:
 
             async def pause(seconds: float) -> None:
-                """As if it were over when the refresh is that the first answer asks for."""
+                """End the pause as soon as the metadata was refreshed."""
                 await cluster.wait_for_update(cluster.snapshot.generation)
 
             fake.controller = 2
@@ -380,10 +380,10 @@ async def test_the_controller_is_asked_and_followed(monkeypatch: pytest.MonkeyPa
                 patch.setattr("aiokproto.cluster.request_driver.asyncio.sleep", pause)
                 answer = await cluster.request(CreateTopicsRequest(topics=[], timeout_ms=1), timeout=1000)
             assert answer.topics[0].error_code == 0
-            assert [len(asked(running, CreateTopicsRequest)) for running in peers] == [1, 1]
+            assert [len(requests_to(running, CreateTopicsRequest)) for running in peers] == [1, 1]
 
 
-async def test_a_request_to_any_broker_passes_by_the_one_that_fails() -> None:
+async def test_a_request_to_any_broker_avoids_one_that_fails() -> None:
     async with brokers(2) as (_, (first, second)):
 
         def fails(request: object, version: int) -> None:
@@ -396,7 +396,7 @@ async def test_a_request_to_any_broker_passes_by_the_one_that_fails() -> None:
                 assert (await cluster.request(DescribeClusterRequest())).error_code == 0
 
 
-async def test_version_negotiation_shows() -> None:
+async def test_negotiated_versions_are_public() -> None:
     async with brokers() as (_, (broker,)), started(broker.port) as cluster:
         assert await cluster.version(MetadataRequest, 1) == 13
         assert await cluster.version(MetadataRequest, 1, max_version=7) == 7
@@ -408,7 +408,7 @@ async def test_version_negotiation_shows() -> None:
 # --- The end ---
 
 
-async def test_not_started_is_not_usable_and_needs_no_loop() -> None:
+async def test_a_client_that_was_not_started_refuses_requests_and_needs_no_loop() -> None:
     cluster = ClusterClient(config())
     with pytest.raises(ClientClosedError, match="not started"):
         await cluster.topic("t")
@@ -418,11 +418,11 @@ async def test_not_started_is_not_usable_and_needs_no_loop() -> None:
         await cluster.start()
 
 
-def test_a_cluster_can_be_made_outside_of_a_loop() -> None:
+def test_a_cluster_client_can_be_created_outside_of_a_loop() -> None:
     ClusterClient(config())
 
 
-async def test_close_ends_everything_that_waits() -> None:
+async def test_close_ends_every_waiting_call() -> None:
     async with (
         brokers(1, {HeartbeatRequest: lambda request, version: None}) as (fake, (broker,)),
         started(broker.port) as cluster,
@@ -434,7 +434,9 @@ async def test_close_ends_everything_that_waits() -> None:
             asyncio.ensure_future(cluster.wait_for_update(10**9)),
             asyncio.ensure_future(cluster.request(BEAT)),
         ]
-        await until(lambda: bool(asked(broker, HeartbeatRequest)) and bool(asked(broker, FindCoordinatorRequest)))
+        await until(
+            lambda: bool(requests_to(broker, HeartbeatRequest)) and bool(requests_to(broker, FindCoordinatorRequest))
+        )
         await cluster.close()
         results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
         assert [type(result) for result in results] == [ClientClosedError] * 4
@@ -459,7 +461,7 @@ async def test_a_failed_metadata_task_fails_every_call(caplog: pytest.LogCapture
             asyncio.ensure_future(cluster.send(BEAT, 1, channel="held")),
             asyncio.ensure_future(cluster.wait_for_update(10**9)),
         ]
-        await until(lambda: bool(asked(broker, HeartbeatRequest)))
+        await until(lambda: bool(requests_to(broker, HeartbeatRequest)))
         fault = RuntimeError("a fault")
 
         def broken(*_: object) -> None:
@@ -478,7 +480,7 @@ async def test_a_failed_metadata_task_fails_every_call(caplog: pytest.LogCapture
         assert "metadata task failed" in caplog.text
 
 
-async def test_brokers_that_vanish_are_logged_once_and_found_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_lost_brokers_are_logged_once_and_found_again(caplog: pytest.LogCaptureFixture) -> None:
     with held_port() as port:
         async with brokers(port=port) as (fake, _):
             cluster = ClusterClient(config(bootstrap_servers=(("127.0.0.1", port),)))
@@ -496,12 +498,12 @@ async def test_brokers_that_vanish_are_logged_once_and_found_again(caplog: pytes
             await cluster.close()
 
 
-# --- Disorder ---
+# --- Cancellation and lost connections ---
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_cancelled_calls_and_lost_connections_leave_the_cluster_whole(seed: int) -> None:
-    """Whatever is cancelled or cut at whatever moment: each call ends, and the next one works."""
+async def test_the_client_stays_usable_after_cancelled_calls_and_lost_connections(seed: int) -> None:
+    """Calls are cancelled and connections closed at random moments: each call ends, and the next one works."""
     chance = random.Random(seed)
 
     def answers(request: HeartbeatRequest, version: int) -> HeartbeatResponse | None:

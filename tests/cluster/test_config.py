@@ -1,4 +1,4 @@
-"""Options: what they take, and how they say so."""
+"""Options: valid values, and the errors for others."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_tls() -> None:
         ClusterConfig.parse({"bootstrap_servers": "a:1", "ssl_context": own})
 
 
-def test_checks_for_other_faces() -> None:
+def test_checks_shared_by_producer_and_consumer() -> None:
     assert config.one_of("acks", "ALL", ("all", 0, 1)) == "all"
     assert config.boolean("x", False) is False
     assert config.positive("x", 1) == 1

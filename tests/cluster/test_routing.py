@@ -1,4 +1,4 @@
-"""Whom a request is for, what an answer says of the whole broker, and whether to try again: all pure."""
+"""Routing of requests, errors that concern a whole response, and whether to retry."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_the_keys_of_several_coordinators() -> None:
 
 
 @pytest.mark.parametrize("api_key", registry.api_keys())
-def test_every_request_that_goes_somewhere_says_where_by_roles(api_key: int) -> None:
-    """Whatever message is declared with such a route: nothing else has to be told of it."""
+def test_every_routed_request_names_its_entities_by_role(api_key: int) -> None:
+    """The route in the declaration of a message is enough: nothing else names the message."""
     request = registry.request(api_key)
     roles = {
         Route.GROUP: Role.GROUP_ID,
@@ -135,8 +135,8 @@ names = st.sampled_from(["a", "b", "c"])
 
 
 @given(st.dictionaries(names, st.sets(st.integers(0, 5), min_size=1), min_size=1), st.integers(1, 4))
-def test_what_is_divided_is_joined_again(partitions: dict[str, set[int]], nodes: int) -> None:
-    """Every partition is in one part, and in the answer once, with the code that its part failed with."""
+def test_responses_of_a_divided_request_are_joined(partitions: dict[str, set[int]], nodes: int) -> None:
+    """Every partition is in one part, and once in the response, with the error code of its part."""
     request = DeleteRecordsRequest(
         topics=[
             DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=each) for each in indexes])
@@ -160,7 +160,7 @@ def test_what_is_divided_is_joined_again(partitions: dict[str, set[int]], nodes:
     )
 
 
-def test_a_joined_response_has_the_longest_pause_the_first_error_and_each_filter_once() -> None:
+def test_a_joined_response_has_the_longest_throttle_the_first_error_and_each_filter_once() -> None:
     state = TransactionState(transactional_id="t")
     first = ListTransactionsResponse(throttle_time_ms=5, unknown_state_filters=["x"])
     second = ListTransactionsResponse(
@@ -198,8 +198,8 @@ def _deleted(*codes: int) -> DeleteRecordsResponse:
         ),
     ],
 )
-def test_the_code_of_a_whole_answer(response: Response, code: int) -> None:
-    """An item's own failure is the caller's; "wrong broker" in all of them is about the broker."""
+def test_which_error_codes_apply_to_a_whole_response(response: Response, code: int) -> None:
+    """An item's own error is the caller's; "wrong broker" in all items concerns the whole response."""
     assert response_error(response) == code
 
 
@@ -214,9 +214,9 @@ def test_coordinator_cache() -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_find_coordinator_in_both_forms(version: int) -> None:
-    asked = find_coordinator_request(GROUP, "g", version)
-    assert type(asked).decode(asked.encode(version), version) == asked
+def test_find_coordinator_with_one_key_and_with_several(version: int) -> None:
+    request = find_coordinator_request(GROUP, "g", version)
+    assert type(request).decode(request.encode(version), version) == request
     found = (
         FindCoordinatorResponse(coordinators=[_found("other", 0), _found("g", 0)])
         if version >= 4
@@ -238,12 +238,12 @@ def test_a_coordinator_that_cannot_be_found(found: Any) -> None:
 
 
 @pytest.mark.parametrize("found", [FindCoordinatorResponse(), FindCoordinatorResponse(coordinators=[])])
-def test_an_empty_answer_about_a_coordinator(found: FindCoordinatorResponse) -> None:
+def test_an_empty_find_coordinator_response(found: FindCoordinatorResponse) -> None:
     with pytest.raises(DecodeError, match="empty"):
         found_coordinator(found, GROUP, "g")
 
 
-def test_an_answer_about_another_coordinator() -> None:
+def test_a_find_coordinator_response_for_another_key() -> None:
     with pytest.raises(DecodeError, match=r"is about \['h'\]"):
         found_coordinator(FindCoordinatorResponse(coordinators=[_found("h", 0)]), GROUP, "g")
 
@@ -273,7 +273,7 @@ A, B = BrokerNode(-1, "a", 1), BrokerNode(-2, "b", 2)
         (error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), NotKafkaError("y"), BootstrapError, False),
     ],
 )
-def test_what_bootstrap_makes_of_failures(first: KafkaError, second: KafkaError, kind: type[Any], final: bool) -> None:
+def test_which_failures_end_bootstrapping(first: KafkaError, second: KafkaError, kind: type[Any], final: bool) -> None:
     failures = [(A, first), (B, second)]
     error = bootstrap_error(failures, 3, 1.5)
     assert type(error) is kind

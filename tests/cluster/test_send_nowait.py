@@ -1,4 +1,4 @@
-"""Requests whose sender is told of the response, and waits in no task."""
+"""`send_nowait`: the response is passed to a callback, and no task waits for it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.patience import PATIENCE
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
-async def test_what_is_submitted_goes_over_an_open_connection_or_not_at_all() -> None:
-    told: list[object] = []
+async def test_send_nowait_uses_an_open_connection_or_refuses() -> None:
+    outcomes: list[object] = []
     async with brokers(2) as (_, (first, second)), started(first.port) as cluster:
-        assert not cluster.send_nowait(BEAT, 2, told.append)
-        assert second.asked == []
+        assert not cluster.send_nowait(BEAT, 2, outcomes.append)
+        assert second.requests == []
         await cluster.version(HeartbeatRequest, 2)
-        assert cluster.send_nowait(BEAT, 2, told.append, timeout=PATIENCE)
-        await until(lambda: bool(told))
-        assert told == [HeartbeatResponse(error_code=0)]
+        assert cluster.send_nowait(BEAT, 2, outcomes.append, timeout=PATIENCE)
+        await until(lambda: bool(outcomes))
+        assert outcomes == [HeartbeatResponse(error_code=0)]
         second.drop_all()
-        await until(lambda: not cluster.send_nowait(BEAT, 2, told.append))
+        await until(lambda: not cluster.send_nowait(BEAT, 2, outcomes.append))
     with pytest.raises(ClientClosedError):
-        cluster.send_nowait(BEAT, 2, told.append)
+        cluster.send_nowait(BEAT, 2, outcomes.append)

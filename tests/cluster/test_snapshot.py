@@ -1,4 +1,4 @@
-"""The picture of the cluster, and how answers change it."""
+"""The cluster snapshot, and how Metadata responses change it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def answer(*partitions: MetadataResponsePartition, topic_id: bytes = ID, error: 
     )
 
 
-def test_an_answer_becomes_the_picture() -> None:
+def test_a_metadata_response_becomes_the_snapshot() -> None:
     shot = ClusterSnapshot().updated(answer(partition(1, 2, 5), partition(0, 1, 4)))
     assert shot.brokers == {1: BrokerNode(1, "h", 9001, "r"), 2: BrokerNode(2, "h", 9002, "r")}
     assert (shot.controller_id, shot.cluster_id, shot.generation) == (2, "c", 1)
@@ -56,7 +56,7 @@ def test_an_epoch_never_goes_backwards() -> None:
     assert older.generation == newer.generation + 1
 
 
-def test_a_topic_made_anew_starts_at_its_own_epoch() -> None:
+def test_a_topic_created_again_starts_at_its_own_epoch() -> None:
     before = ClusterSnapshot().updated(answer(partition(0, 2, 5)))
     after = before.updated(answer(partition(0, 1, 0), topic_id=OTHER_ID))
     assert (after.leader("t", 0), after.leader_epoch("t", 0)) == (1, 0)
@@ -64,7 +64,7 @@ def test_a_topic_made_anew_starts_at_its_own_epoch() -> None:
 
 
 def test_a_topic_that_was_created_again_is_known_by_its_id() -> None:
-    """Not by its name, and not where one of the two answers came from a broker that names no ids."""
+    """Not by its name, and not if one of the two responses has no topic ids."""
     first = ClusterSnapshot().updated(answer(partition(0, 1, 0)))
     again = first.updated(answer(partition(0, 1, 0), topic_id=OTHER_ID))
     unnamed = first.updated(answer(partition(0, 1, 0), topic_id=ZERO_UUID))
@@ -82,8 +82,8 @@ def test_without_some_topics() -> None:
     assert whole.without(["other"]) is whole
 
 
-def test_an_epoch_that_is_not_told_is_taken() -> None:
-    """Old brokers do not tell it."""
+def test_a_leader_without_an_epoch_is_accepted() -> None:
+    """Old brokers do not send leader epochs."""
     before = ClusterSnapshot().updated(answer(partition(0, 2, 5)))
     assert before.updated(answer(partition(0, 1, -1))).leader("t", 0) == 1
 
@@ -103,12 +103,12 @@ def test_a_topic_with_an_error_stays_until_it_is_dropped() -> None:
     assert doubtful.updated(answer(error=3), drop=["t"]).topics == {}
 
 
-def test_only_topics_of_interest_are_taken_in() -> None:
+def test_topics_that_are_not_in_use_are_left_out() -> None:
     assert ClusterSnapshot().updated(answer(partition(0, 1, 0)), keep=["other"]).topics == {}
 
 
 @pytest.mark.parametrize("index", [-1, MAX_PARTITIONS, 2**31 - 1])
-def test_an_impossible_partition(index: int) -> None:
+def test_a_partition_that_does_not_exist(index: int) -> None:
     with pytest.raises(DecodeError, match="'t' has a partition of impossible index"):
         ClusterSnapshot().updated(answer(partition(index, 1, 0)))
 
@@ -123,6 +123,6 @@ def test_a_leader_hint() -> None:
         assert before.with_leader(*no_news) is before
 
 
-def test_how_a_broker_is_named() -> None:
+def test_how_a_broker_is_written_in_messages() -> None:
     assert str(BrokerNode(3, "h", 9092)) == "broker 3 (h:9092)"
     assert str(BrokerNode(-1, "::1", 9092)) == "[::1]:9092"

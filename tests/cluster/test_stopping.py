@@ -1,4 +1,4 @@
-"""What ends the client ends every call: those that wait, and those that come."""
+"""An error that ends the client ends every call: those that wait, and later ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 class Gate:
-    """Stands where connections are made: refuses the credentials once it is shut."""
+    """Replaces the connection factory: refuses the credentials once it is shut."""
 
     def __init__(self) -> None:
         self.shut = False
@@ -55,7 +55,7 @@ async def waiting_calls(gate: Gate) -> AsyncIterator[tuple[ClusterClient, Peer, 
             asyncio.ensure_future(cluster.wait_for_update(10**9)),
             asyncio.ensure_future(cluster.topic("missing")),
         ]
-        await until(lambda: any(isinstance(request, HeartbeatRequest) for request, _ in broker.asked))
+        await until(lambda: any(isinstance(request, HeartbeatRequest) for request, _ in broker.requests))
         yield cluster, broker, calls
 
 
@@ -94,7 +94,7 @@ async def test_lost_credentials_are_noticed_by_the_metadata_task() -> None:
         gate.shut = True
         broker.drop_all()
         sent, *others = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE)
-        assert isinstance(sent, BrokerConnectionError), "it was under way as the connection broke"
+        assert isinstance(sent, BrokerConnectionError), "the request was in flight when the connection broke"
         assert [type(result) for result in others] == [AuthenticationError] * 2
 
 
@@ -108,8 +108,8 @@ async def test_refused_credentials_at_the_start_are_raised_from_it(caplog: pytes
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-async def test_another_event_loop_is_noticed_at_once() -> None:
-    """What a client waits for happens in the loop that it was started in: elsewhere its calls would wait for ever."""
+async def test_a_call_from_another_event_loop_is_refused_at_once() -> None:
+    """A client's tasks run in the loop that it was started in: in another loop its calls would wait for ever."""
     async with brokers() as (fake, (broker,)), started(broker.port) as cluster:
         fake.leaders = {"t": [(1, 0)]}
 
@@ -130,8 +130,8 @@ async def test_another_event_loop_is_noticed_at_once() -> None:
         assert (await cluster.topic("t")).name == "t"
 
 
-def test_a_client_whose_event_loop_has_ended_says_so() -> None:
-    """A fixture of a session, say, in a program that runs each test in a loop of its own."""
+def test_a_client_whose_event_loop_is_closed_refuses_calls() -> None:
+    """For example in a session fixture, when each test has its own loop."""
     clusters: list[ClusterClient] = []
 
     async def first() -> None:
@@ -147,7 +147,7 @@ def test_a_client_whose_event_loop_has_ended_says_so() -> None:
         asyncio.run(second())
 
 
-def test_an_error_that_is_raised_again_is_the_same_but_for_its_traceback() -> None:
+def test_an_error_raised_again_differs_only_in_its_traceback() -> None:
     cause = OSError("the cause")
     first = error_for(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Fetch of t-0", "no right")
     first.__cause__ = cause

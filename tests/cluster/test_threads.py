@@ -1,4 +1,4 @@
-"""The client's own threads: others' work does not hold it up, nor do its deadlines depend on them."""
+"""The client's own threads: work in the default executor does not delay it, nor do its deadlines depend on it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.net.peer import config
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What blocked threads wait for."""
+    """An event that blocked threads wait for."""
     event = threading.Event()
     yield event
     event.set()
 
 
-async def test_a_program_that_fills_the_loops_threads_does_not_hold_up_a_client(gate: threading.Event) -> None:
+async def test_a_client_works_while_the_default_executor_is_full(gate: threading.Event) -> None:
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1) as threads:
         loop.set_default_executor(threads)
@@ -46,10 +46,8 @@ async def uses_its_own_threads(busy: asyncio.Future[bool], gate: threading.Event
         cluster.run_in_thread(sum, (1, 2))
 
 
-async def test_names_that_take_long_to_look_up_cost_their_deadlines(
-    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More of them than there are threads: those that wait for one are late as well."""
+async def test_slow_name_lookups_end_at_their_deadlines(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More lookups than threads: those that wait for a thread end at their deadlines too."""
 
     def slow(*_: object, **__: object) -> list[Any]:
         gate.wait()

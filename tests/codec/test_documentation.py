@@ -83,7 +83,7 @@ def test_missing_and_blank_texts_are_named() -> None:
     assert len(fields_without_text([BlankRequest, BlankResponse])) == 3
 
 
-def test_texts_are_read_from_the_source() -> None:
+def test_documentation_is_read_from_the_source() -> None:
     assert describe(Documented) == "A message with texts.\n\nAnd a second paragraph."
     assert [describe_field(spec) for spec in Documented.fields()] == ["How long to wait, in ms.", ""]
     assert meaning(Documented, 0) == (
@@ -124,7 +124,7 @@ def test_without_source_there_are_no_texts(monkeypatch: pytest.MonkeyPatch) -> N
         documentation._texts.cache_clear()
 
 
-def test_encoding_and_decoding_do_not_load_the_reader_of_texts() -> None:
+def test_encoding_and_decoding_do_not_load_the_documentation_reader() -> None:
     """Texts cost nothing until a tool asks for one."""
     program = (
         "import sys\n"

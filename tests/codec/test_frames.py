@@ -69,14 +69,14 @@ def test_short_and_unknown_frames_are_refused() -> None:
         response_correlation_id(bytes(3))
 
 
-def test_an_api_versions_request_of_the_future_can_still_be_addressed() -> None:
+def test_an_api_versions_request_of_an_unknown_version_has_a_readable_header() -> None:
     frame = b"\x00\x12\x00\x63\x00\x00\x00\x01\x00\x02me\x00" + b"anything"
     got = decode_request_header(frame)
     assert (got.api_version, got.correlation_id, got.client_id, bytes(got.body)) == (99, 1, "me", b"anything")
 
 
 @pytest.mark.parametrize("size", [0, 3, 70_000])
-def test_a_frame_that_still_has_its_length_says_so(size: int) -> None:
+def test_a_frame_that_still_has_its_length_is_reported(size: int) -> None:
     frame = encode_request(MetadataRequest(topics=[MetadataRequestTopic(name="n" * 1000)] * size), 1, 7, "me")
     with pytest.raises(DecodeError, match="still begins with its length"):
         decode_request_header(frame)

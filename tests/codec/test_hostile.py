@@ -103,7 +103,7 @@ def some_versions(message: type[Message]) -> set[int]:
 
 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda m: m.__name__)
-def test_a_length_that_lies_is_refused_where_it_stands(message: type[Message], tally: Counter[str]) -> None:
+def test_a_wrong_length_is_refused_with_its_position(message: type[Message], tally: Counter[str]) -> None:
     """What cannot be true names the field itself; what could be true, at least some field or the bytes left over."""
     for version in some_versions(message):
         data = fill(message, version, seed=11).encode(version)
@@ -143,7 +143,7 @@ MESSAGE_VERSIONS = all_versions()
     seed=st.integers(0, 9),
     changes=st.lists(edits, min_size=1, max_size=5),
 )
-def test_a_mutant_is_refused_by_name_or_means_something(
+def test_a_mutated_frame_is_refused_with_a_field_name_or_valid(
     tally: Counter[str], chosen: tuple[type[Message], int], seed: int, changes: list[_Edit]
 ) -> None:
     """What decodes can be encoded, and that says the same."""
@@ -177,8 +177,8 @@ def test_any_bytes_as_a_frame_raise_nothing_but_decode_errors(frame: bytes) -> N
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_refusal_of_api_versions_is_read_in_the_form_of_version_0(version: int) -> None:
-    """KIP-511: who does not know the version asked in answers in the oldest, with the versions that it has."""
+def test_a_refusal_of_api_versions_is_decoded_in_version_0(version: int) -> None:
+    """KIP-511: a broker that does not support the request's version responds in version 0, with its versions."""
     body = b"\0\x23" + b"\0\0\0\1" + b"\0\x12\0\0\0\3"
     answer = decode_api_versions(b"\0\0\0\7" + body, version)
     assert answer.error_code == 35
@@ -188,7 +188,7 @@ def test_a_refusal_of_api_versions_is_read_in_the_form_of_version_0(version: int
 
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("error_code", [0, 58])
-def test_other_answers_to_api_versions_have_the_form_asked_for(version: int, error_code: int) -> None:
+def test_other_api_versions_responses_have_the_requested_version(version: int, error_code: int) -> None:
     made = ApiVersionsResponse(error_code=error_code, api_keys=[])
     assert decode_api_versions(b"\0\0\0\7" + made.encode(version), version) == made
 
@@ -204,7 +204,7 @@ def test_a_string_longer_than_the_protocol_allows_is_refused() -> None:
         MetadataRequest.decode(body, 12)
 
 
-def test_a_str_is_no_list_of_strings() -> None:
+def test_a_str_is_not_a_list_of_strings() -> None:
     with pytest.raises(EncodeError, match="topic_names: expected a list, got str 'flights'"):
         DeleteTopicsRequest(topic_names="flights", timeout_ms=1).encode(1)  # type: ignore[arg-type]
 

@@ -101,7 +101,7 @@ def peak(message: type[Message], data: bytes, version: int, allowed: Limits) -> 
 
 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda m: m.__name__)
-def test_no_bytes_take_more_memory_than_stated(message: type[Message]) -> None:
+def test_decoding_takes_no_more_memory_than_documented(message: type[Message]) -> None:
     version = message.versions.highest
     message.decode(message().encode(version), version)  # compiled before anything is measured
     worst = limits.worst(message, version)
@@ -110,7 +110,7 @@ def test_no_bytes_take_more_memory_than_stated(message: type[Message]) -> None:
         assert peak(message, data, version, Limits()) <= worst * len(data) + BASE
 
 
-def test_the_worst_of_all_messages_is_known() -> None:
+def test_the_most_expensive_message_is_as_documented() -> None:
     """The figures of the documentation."""
     worst = {(message.__name__, version): limits.worst(message, version) for message, version in all_versions()}
     assert max(worst.values()) == worst["ListGroupsResponse", 3] == 189
@@ -144,7 +144,7 @@ def test_a_counting_decoder_reads_the_same(message: type[Message]) -> None:
 
 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda m: m.__name__)
-def test_a_limit_too_low_names_the_field_that_goes_beyond(message: type[Message]) -> None:
+def test_the_error_of_a_memory_limit_names_the_field(message: type[Message]) -> None:
     """Counting and explaining agree about what things cost, item by item."""
     for version in {message.versions.lowest, message.versions.highest}:
         data = fill(message, version, seed=5).encode(version)

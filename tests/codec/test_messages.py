@@ -30,7 +30,7 @@ def refusal(message: type[Message], data: bytearray, version: int) -> str:
     return ""
 
 
-def test_the_whole_protocol_is_there(tally: Counter[str]) -> None:
+def test_every_api_is_declared(tally: Counter[str]) -> None:
     tally["ApiKeys"] = len(api_keys())
     tally["pairs of request and response"] = sum(len(versions(request(key))) for key in api_keys())
     tally["message-versions"] = len(all_versions())

@@ -39,7 +39,7 @@ def test_an_api_has_its_module_its_classes_and_a_route(key: int) -> None:
 
 
 @each_api
-def test_an_api_is_served_or_says_why_not(key: int) -> None:
+def test_an_api_has_a_handler_or_a_reason_against_one(key: int) -> None:
     homes = [key in SERVED, key in BETWEEN_NODES, key in NOT_SERVED]
     assert homes.count(True) == 1, "serve it, or list it in broker/handlers/refused.py"
     if key in NOT_SERVED:

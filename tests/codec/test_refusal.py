@@ -28,7 +28,7 @@ def structs() -> Iterator[type[Struct]]:
         waiting += [spec.struct for spec in struct.fields() if spec.struct is not None]
 
 
-def test_all_lists_of_a_request_are_answered_in_one() -> None:
+def test_the_items_of_all_lists_are_in_one_response() -> None:
     request = AlterUserScramCredentialsRequest(
         deletions=[ScramCredentialDeletion(name="ann", mechanism=1)],
         upsertions=[
@@ -43,14 +43,14 @@ def test_all_lists_of_a_request_are_answered_in_one() -> None:
     ]
 
 
-def test_lists_of_something_else_are_not() -> None:
+def test_lists_of_other_entities_are_not_in_the_response() -> None:
     request = BeginQuorumEpochRequest(leader_endpoints=[LeaderEndpoint(name="a", host="b", port=1)])
     answer = refuse(request, 1, DENIED)
     assert answer is not None
     assert answer.topics == []  # type: ignore[attr-defined]
 
 
-def test_what_a_request_only_mentions_is_not() -> None:
+def test_entities_that_a_request_only_refers_to_are_not_in_the_response() -> None:
     request = FetchRequest(
         topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=3)])],
         forgotten_topics_data=[ForgottenTopic(topic="old", partitions=[0])],
@@ -73,7 +73,7 @@ def test_members_are_named_by_both_their_names() -> None:
     ]
 
 
-def test_keys_are_no_roles() -> None:
+def test_keys_are_not_roles() -> None:
     """A field has one way of saying what it names."""
     both = [(struct.__name__, spec.name) for struct in structs() for spec in struct.fields() if spec.key and spec.role]
     assert not both

@@ -55,7 +55,7 @@ def every_field() -> Iterator[tuple[type[Struct], FieldSpec]]:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_field_that_is_called_like_a_role_has_it(role: Role) -> None:
+def test_a_field_named_like_a_role_has_the_role(role: Role) -> None:
     """A role that was forgotten shows here, and not in requests that go nowhere."""
     names = set(NAMES[role].split()) - AMBIGUOUS
     lacking = {
@@ -68,7 +68,7 @@ def test_a_field_that_is_called_like_a_role_has_it(role: Role) -> None:
 
 
 @pytest.mark.parametrize("role", [role for role in Role if NAMES[role]])
-def test_a_field_that_has_a_role_is_called_like_it(role: Role) -> None:
+def test_a_field_with_a_role_is_named_like_the_role(role: Role) -> None:
     names = set(NAMES[role].split())
     named = {spec.name for _, spec in every_field() if spec.role is role}
     assert named <= names

@@ -32,7 +32,7 @@ def test_a_misspelt_field_is_an_error() -> None:
         MetadataRequest(topic=[])  # type: ignore[call-arg]
 
 
-def test_every_message_has_its_defaults_and_none_is_shared() -> None:
+def test_every_message_has_its_own_defaults() -> None:
     """What only one has in a list or struct, a second one made alike does not."""
     for message in all_messages():
         one, two = message(), message()
@@ -44,7 +44,7 @@ def test_every_message_has_its_defaults_and_none_is_shared() -> None:
                 assert value is not getattr(two, spec.name)
 
 
-def test_what_is_left_out_is_as_kafkas_classes_have_it() -> None:
+def test_defaults_are_those_of_kafkas_classes() -> None:
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     request = CreateTopicsRequest(topics=[topic])
     again = CreateTopicsRequest.decode(request.encode(7), 7)
@@ -52,7 +52,7 @@ def test_what_is_left_out_is_as_kafkas_classes_have_it() -> None:
     assert again.topics == [CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
 
 
-def test_a_field_without_a_default_is_no_declaration() -> None:
+def test_a_field_without_a_default_is_refused() -> None:
     class Wanting(Struct):
         number: int32
 
@@ -69,7 +69,7 @@ def test_defaults_are_those_of_the_declaration() -> None:
     assert two.replica_id == -1
 
 
-def test_a_value_that_the_version_cannot_say_is_an_error_unless_ignorable() -> None:
+def test_a_value_that_the_version_lacks_is_an_error_unless_ignorable() -> None:
     with pytest.raises(EncodeError, match=r"MetadataRequest v3: allow_auto_topic_creation: bool False .* 4\+"):
         MetadataRequest(topics=None, allow_auto_topic_creation=False).encode(3)
     response = MetadataResponse(brokers=[], topics=[], cluster_id="ignorable")
@@ -93,7 +93,7 @@ def test_an_encode_error_names_the_path_and_leaves_the_buffer_alone() -> None:
 
 
 @pytest.mark.parametrize("value", [1, b"bytes", "x" * 40_000, "\ud800"])
-def test_strings_that_are_none(value: object) -> None:
+def test_values_that_are_not_strings(value: object) -> None:
     topic = MetadataRequestTopic(name=value)  # type: ignore[arg-type]
     for version in (1, 12):
         with pytest.raises(EncodeError, match=r"topics\[0\]\.name"):
@@ -156,7 +156,7 @@ def test_record_sets_are_views_of_the_input() -> None:
     assert bytes(records) == b"0123456789"
 
 
-def test_the_generated_source_can_be_read() -> None:
+def test_the_generated_source_is_available() -> None:
     text = MetadataRequest.source(9)
     assert "def encode(m, out):" in text
     assert "def decode(data, pos):" in text

@@ -1,4 +1,4 @@
-"""A record set is taken apart in chunks that are quickly read, and no batch is lost or doubled by that."""
+"""A record set is divided into chunks that are quickly decoded, without losing or repeating a batch."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_many_small_batches(count: int, position: int) -> None:
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
-def test_much_work(compression: Compression) -> None:
-    """What is compressed counts for what it becomes."""
+def test_a_compressed_batch_counts_with_its_decompressed_size(compression: Compression) -> None:
+    """The limit applies to the decompressed size."""
     noise = [bytes((7 * index * step) % 251 for index in range(1 << 14)) for step in range(1, 25)]
     data = b"".join(batch(base, value * 20, compression=compression) for base, value in enumerate(noise))
     found = cut(data)
@@ -71,7 +71,7 @@ def test_much_work(compression: Compression) -> None:
     assert all(sum(map(expected_size, chunk.batches)) >= MOST_WORK for chunk in found[:-1])
 
 
-def test_a_transaction_is_aborted_in_all_the_chunks_it_reaches_over() -> None:
+def test_an_aborted_transaction_is_left_out_of_every_chunk() -> None:
     """Producer 1 aborts a transaction that begins in the first chunk and ends in the last; later it begins another."""
     last = 2 * MOST_BATCHES
     data = b"".join(batch(base, b"x", producer_id=1 if base in (3, last + 10) else -1) for base in range(last + 20))
@@ -80,7 +80,7 @@ def test_a_transaction_is_aborted_in_all_the_chunks_it_reaches_over() -> None:
     assert bases(found) == [base for base in range(last + 22) if base not in (3, last + 10, last + 20)]
 
 
-def test_damage_comes_after_all_that_is_good() -> None:
+def test_damage_is_reported_after_the_good_records() -> None:
     count = 2 * MOST_BATCHES + 1
     bad = bytearray(batch(count, b"x"))
     bad[16] = 9
@@ -90,7 +90,7 @@ def test_damage_comes_after_all_that_is_good() -> None:
     assert all(first.end == second.position for first, second in pairwise(found))
 
 
-def test_nothing_is_one_empty_chunk() -> None:
+def test_an_empty_record_set_is_one_empty_chunk() -> None:
     [chunk] = cut(b"")
     assert (chunk.exhausted, chunk.position, chunk.end) == (True, 0, 0)
 
@@ -115,7 +115,7 @@ def test_a_paused_partition_keeps_no_more_than_its_own_records() -> None:
     assignment.pause([AT], True)
     assert alive() == len(first + second)
     assignment.seek(AT, 0)
-    cursor.received(next(chunks(AT, 0, part, [])), supply)  # was under way when it was paused
+    cursor.received(next(chunks(AT, 0, part, [])), supply)  # was in flight when it was paused
     assert alive() == len(first + second)
     values = [record.value for it in cursor.buffer.chunks[0].batches for record in it]
     assert values == [b"a", b"b"]

@@ -1,4 +1,4 @@
-"""Brokers before 0.10.1 (KIP-74) cut what they send to the size asked for, even the first message of a partition."""
+"""Brokers before 0.10.1 (KIP-74) truncate records at the requested size, even the first message of a partition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stored(values: Sequence[bytes], base: int = 0, codec: str = "none") -> bytes
 
 
 class OldLog:
-    """Partitions of message sets, from which a Fetch gets exactly as many bytes as it asks for, or ``less``."""
+    """Partitions of message sets, from which a Fetch gets exactly the requested number of bytes, minus ``less``."""
 
     def __init__(self, *partitions: bytes, less: int = 0) -> None:
         self._partitions = partitions
@@ -39,8 +39,8 @@ class OldLog:
                 FetchableTopicResponse(
                     topic=topic.topic,
                     partitions=[
-                        self._read(asked.partition, asked.fetch_offset, asked.partition_max_bytes)
-                        for asked in topic.partitions
+                        self._read(partition.partition, partition.fetch_offset, partition.partition_max_bytes)
+                        for partition in topic.partitions
                     ],
                 )
                 for topic in request.topics
@@ -69,38 +69,42 @@ async def reading(log: OldLog, partitions: int = 1, **options: Any) -> AsyncIter
 
 
 def fetches(broker: Peer) -> list[dict[int, int]]:
-    """How many bytes of which partition each Fetch has asked for."""
+    """Partition → requested bytes, for each Fetch."""
     return [
-        {asked.partition: asked.partition_max_bytes for topic in request.topics for asked in topic.partitions}
-        for request, _ in broker.asked
+        {
+            partition.partition: partition.partition_max_bytes
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        for request, _ in broker.requests
         if isinstance(request, FetchRequest)
     ]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-async def test_a_message_larger_than_the_fetch_is_asked_for_as_a_whole(codec: str) -> None:
+async def test_a_message_larger_than_the_fetch_size_is_fetched_whole(codec: str) -> None:
     values = [b"small", bytes(range(256)) * 30, b"last"]
     log = b"".join(stored([value], offset, codec) for offset, value in enumerate(values))
     sizes = [batch.size_in_bytes for batch in decode(log)]
     async with reading(OldLog(log), max_partition_fetch_bytes=150) as (consumer, broker):
         found = [await anext(consumer) for _ in values]
         assert [(record.offset, record.value) for record in found] == list(enumerate(values))
-        asked = [limits[0] for limits in fetches(broker)]
+        sizes_requested = [limits[0] for limits in fetches(broker)]
     assert max(sizes) > 150
-    # As it says of itself; and as usual before and after it.
-    assert asked[:4] == [150, 150, max(sizes), 150]
+    # The message's own size for the message; the usual size before and after it.
+    assert sizes_requested[:4] == [150, 150, max(sizes), 150]
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-async def test_a_lost_connection_does_not_make_a_cut_message_damaged(lost: int) -> None:
+async def test_a_truncated_message_is_not_damaged_after_a_lost_connection(lost: int) -> None:
     log = stored([bytes(500)])
 
     class Unsteady(OldLog):
-        asked = 0
+        fetch_count = 0
 
         def fetch(self, request: FetchRequest, version: int) -> FetchResponse:
-            self.asked += 1
-            if self.asked == lost:
+            self.fetch_count += 1
+            if self.fetch_count == lost:
                 raise HangUp
             return super().fetch(request, version)
 
@@ -108,15 +112,15 @@ async def test_a_lost_connection_does_not_make_a_cut_message_damaged(lost: int) 
         assert (await anext(consumer)).value == bytes(500)
 
 
-async def test_a_fetch_too_small_to_tell_the_size_asks_for_that_first() -> None:
+async def test_a_fetch_shorter_than_the_header_is_extended_to_read_the_size_first() -> None:
     log = stored([b"a message"])
     async with reading(OldLog(log), max_partition_fetch_bytes=5) as (consumer, broker):
         assert (await anext(consumer)).value == b"a message"
         assert [limits[0] for limits in fetches(broker)][:3] == [5, 12, len(log)]
 
 
-async def test_larger_messages_are_asked_for_one_at_a_time() -> None:
-    """With the others beside it, the answer could be longer than is taken."""
+async def test_oversized_messages_are_fetched_one_at_a_time() -> None:
+    """Together with others, the response could exceed the maximum size."""
     logs = [stored([b"%d" % number * 50_000]) for number in range(3)]
     async with reading(OldLog(*logs), 3, max_partition_fetch_bytes=100, max_response_size=LIMIT) as (consumer, broker):
         found = {(await anext(consumer)).partition for _ in logs}
@@ -125,7 +129,7 @@ async def test_larger_messages_are_asked_for_one_at_a_time() -> None:
     assert sorted(larger, key=min) == [{number: len(log)} for number, log in enumerate(logs)]
 
 
-async def test_a_message_that_no_response_can_hold_is_an_error_after_those_before_it() -> None:
+async def test_a_message_larger_than_any_response_is_an_error_after_those_before_it() -> None:
     log = stored([b"small"]) + stored([bytes(LIMIT)], 1) + stored([b"last"], 2)
     async with reading(OldLog(log), max_partition_fetch_bytes=100, max_response_size=LIMIT) as (consumer, broker):
         assert (await anext(consumer)).offset == 0
@@ -137,8 +141,8 @@ async def test_a_message_that_no_response_can_hold_is_an_error_after_those_befor
         assert {limits[0] for limits in fetches(broker)} == {100}
 
 
-async def test_a_broker_that_cuts_what_it_was_given_room_for_is_damaged() -> None:
-    """Or it would be asked the same for ever."""
+async def test_a_message_truncated_below_its_requested_size_is_damaged() -> None:
+    """Otherwise the same request would be repeated for ever."""
     log = stored([bytes(500)])
     async with reading(OldLog(log, less=1), max_partition_fetch_bytes=100) as (consumer, broker):
         with pytest.raises(CorruptRecordError, match=r"t-0 at offset 0: .*not one whole"):
@@ -147,7 +151,7 @@ async def test_a_broker_that_cuts_what_it_was_given_room_for_is_damaged() -> Non
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_chunk_says_how_large_its_fetch_should_have_been(magic: int) -> None:
+def test_a_chunk_reports_the_fetch_size_it_needs(magic: int) -> None:
     first, second = (encode([BatchRecord(0, 1, None, bytes(90))], magic=magic, base_offset=at) for at in (0, 1))
     data = memoryview(first + second)
     for position, whole in ((0, len(first)), (1, len(data))):

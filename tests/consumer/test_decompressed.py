@@ -1,4 +1,4 @@
-"""Batches decompressed ahead say what the packed ones say; what cannot be unpacked is left for the reader to find."""
+"""Batches decompressed ahead have the same records; batches that cannot be decompressed are left to the reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def stored(codec: str, magic: int = 2) -> RecordBatch:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_an_unpacked_batch_is_the_batch(codec: str) -> None:
+def test_a_decompressed_batch_equals_the_compressed_one(codec: str) -> None:
     batch = stored(codec)
     [unpacked] = decompress_ahead([batch])
     assert isinstance(unpacked, DecompressedBatch)
@@ -34,14 +34,14 @@ def test_an_unpacked_batch_is_the_batch(codec: str) -> None:
 
 
 @pytest.mark.parametrize(("codec", "magic"), [("none", 2), ("gzip", 1)])
-def test_what_needs_no_unpacking_is_left(codec: str, magic: int) -> None:
+def test_an_uncompressed_batch_is_left_unchanged(codec: str, magic: int) -> None:
     batch = stored(codec, magic)
     [same] = decompress_ahead([batch])
     assert same is batch
 
 
-def test_no_more_is_unpacked_than_there_is_room_for() -> None:
-    """Where a batch does not fit, smaller ones after it may; it is read all the same, when it is asked for."""
+def test_batches_are_decompressed_ahead_up_to_a_limit() -> None:
+    """If a batch does not fit, smaller ones after it may; it is decompressed when it is read."""
     size = len(stored("gzip").body())
     batches = [stored("gzip") for _ in range(3)]
     found = decompress_ahead(batches, most=2 * size)

@@ -1,4 +1,4 @@
-"""Which broker each partition is read from, and what it is asked for."""
+"""Which broker each partition is fetched from, and what the Fetch requests contain."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Kafka:
     """Stands in for a :class:`aiokproto.cluster.ClusterClient`.
 
     Attributes:
-        requests: What was asked, node first.
-        answer: How it is answered; None waits, as a long poll does, until :meth:`give`.
+        requests: Requests received, as ``(node, request)``.
+        answer: Makes the response; None waits, as a long poll does, until :meth:`give`.
         polling: Whether a request waits.
     """
 
@@ -53,7 +53,7 @@ class Kafka:
         self.requests: list[tuple[int, FetchRequest]] = []
         self.answer: Answer = at_once_what_is_new
         self.invalidated: list[str] = []
-        self.asked = asyncio.Event()
+        self.received = asyncio.Event()
         self.polling = False
         self._waiting: asyncio.Queue[FetchResponse | KafkaError] = asyncio.Queue()
         parts = tuple(PartitionInfo(number % nodes, 1) for number in range(size))
@@ -72,7 +72,7 @@ class Kafka:
 
     async def send(self, request: FetchRequest, node: int, **_: Any) -> FetchResponse:
         self.requests.append((node, request))
-        self.asked.set()
+        self.received.set()
         await asyncio.sleep(0)
         at_once = self.answer(node, request)
         if at_once is not None:
@@ -87,37 +87,37 @@ class Kafka:
         return answer
 
     def give(self, *parts: PartitionData, session_id: int = 1) -> None:
-        """Answer the long poll that waits."""
+        """Respond to the waiting long poll."""
         topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(parts))
         self._waiting.put_nowait(FetchResponse(session_id=session_id, responses=[topic]))
 
     def refuse(self, code: ErrorCode) -> None:
-        """Answer it with an error on top."""
+        """Respond to it with a top-level error code."""
         self._waiting.put_nowait(FetchResponse(error_code=code))
 
     def fail(self, error: KafkaError) -> None:
-        """Have it fail."""
+        """Let it fail with ``error``."""
         self._waiting.put_nowait(error)
 
     async def request(self) -> FetchRequest:
-        """The next request that says anything new."""
+        """Return the next request with a changed or forgotten partition."""
         while True:
             while not self.requests:
-                self.asked.clear()
-                await self.asked.wait()
+                self.received.clear()
+                await self.received.wait()
             _, request = self.requests.pop(0)
             if request.topics or request.forgotten_topics_data:
                 return request
 
     async def idle(self) -> None:
-        """Wait until a request waits for records, and forget those before it."""
+        """Wait until a request waits for records, and drop the requests before it."""
         while not self.polling:
             await asyncio.sleep(0)
         self.requests.clear()
 
 
-def asked(request: FetchRequest) -> dict[int, int]:
-    """Partition → offset."""
+def offsets_in(request: FetchRequest) -> dict[int, int]:
+    """Partition → fetch offset."""
     return {part.partition: part.fetch_offset for topic in request.topics for part in topic.partitions}
 
 
@@ -145,7 +145,7 @@ async def fetching(kafka: Kafka, size: int, **config: Any) -> AsyncIterator[tupl
 
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often a partition was looked at."""
+    """How often each partition was examined."""
     counted: Counter[str] = Counter()
 
     def counting(owner: type, name: str) -> None:
@@ -162,14 +162,14 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-async def test_a_fetch_costs_what_has_changed(work: Counter[str]) -> None:
-    """However many partitions have nothing new."""
+async def test_a_fetch_names_only_the_partitions_that_changed(work: Counter[str]) -> None:
+    """However many partitions are unchanged."""
     size = 5 * MOST_CHANGES // 2
     kafka = Kafka(size)
     async with fetching(kafka, size) as (_, assignment):
         found: list[dict[int, int]] = []
         while sum(map(len, found)) < size:
-            found.append(asked(await kafka.request()))
+            found.append(offsets_in(await kafka.request()))
         assert {number for partitions in found for number in partitions} == set(range(size))
         assert max(map(len, found)) <= MOST_CHANGES
         await kafka.idle()
@@ -177,19 +177,19 @@ async def test_a_fetch_costs_what_has_changed(work: Counter[str]) -> None:
         work.clear()
         for offset in range(5, 25):
             kafka.give(PartitionData(partition_index=7, high_watermark=99, records=batch(offset)))
-            assert asked(await kafka.request()) == {7: offset + 1}
+            assert offsets_in(await kafka.request()) == {7: offset + 1}
         assert work == {"_wanted": 20}
         assert assignment.get(TopicPartition("t", 7)).buffer.size == 20 * len(batch(0))
 
 
-async def test_no_partition_waits_for_the_long_poll_of_others_to_be_asked_for() -> None:
+async def test_a_long_poll_starts_only_when_every_partition_was_requested() -> None:
     kafka = Kafka(2 * MOST_CHANGES)
     async with fetching(kafka, 2 * MOST_CHANGES):
         while not kafka.polling:
             await asyncio.sleep(0)
-        said = [len(asked(request)) for _, request in kafka.requests]
-        assert sum(said) == 2 * MOST_CHANGES
-        waits = [request.max_wait_ms for (_, request), new in zip(kafka.requests, said, strict=True) if new]
+        counts = [len(offsets_in(request)) for _, request in kafka.requests]
+        assert sum(counts) == 2 * MOST_CHANGES
+        waits = [request.max_wait_ms for (_, request), new in zip(kafka.requests, counts, strict=True) if new]
         assert set(waits[:-1]) == {0}
 
 
@@ -203,24 +203,24 @@ async def test_a_partition_that_is_paused_or_removed_is_forgotten() -> None:
         kafka.give()
         request = await kafka.request()
         assert [(topic.topic, sorted(topic.partitions)) for topic in request.forgotten_topics_data] == [("t", [1, 2])]
-        assert asked(request) == {0: 50}
+        assert offsets_in(request) == {0: 50}
         await kafka.idle()
         assignment.pause([TopicPartition("t", 1)], False)
         kafka.give()
-        assert asked(await kafka.request()) == {1: 5}
+        assert offsets_in(await kafka.request()) == {1: 5}
 
 
-async def test_what_comes_for_a_partition_that_was_sought_meanwhile_is_dropped() -> None:
+async def test_records_fetched_before_a_seek_are_dropped() -> None:
     kafka = Kafka(1)
     async with fetching(kafka, 1) as (_, assignment):
         await kafka.idle()
         assignment.seek(TopicPartition("t", 0), 5)
         kafka.give(PartitionData(partition_index=0, records=batch(5)))
-        assert asked(await kafka.request()) == {0: 5}
+        assert offsets_in(await kafka.request()) == {0: 5}
         assert not assignment.get(TopicPartition("t", 0)).buffer
 
 
-async def test_a_new_leader_is_asked_once_the_metadata_has_it() -> None:
+async def test_a_new_leader_is_fetched_from_once_the_metadata_has_it() -> None:
     kafka = Kafka(2, nodes=2)
     async with fetching(kafka, 2) as (fetcher, _):
         await kafka.idle()
@@ -229,34 +229,34 @@ async def test_a_new_leader_is_asked_once_the_metadata_has_it() -> None:
         kafka.answer = lambda node, request: FetchResponse(session_id=node + 1)
         kafka.give()
         kafka.give(session_id=2)
-        while not (moved := [node for node, request in kafka.requests if 0 in asked(request)]):
+        while not (moved := [node for node, request in kafka.requests if 0 in offsets_in(request)]):
             await asyncio.sleep(0)
         assert moved == [1]
 
 
-async def test_after_a_lost_connection_everything_is_asked_for_again() -> None:
+async def test_after_a_lost_connection_a_full_fetch_is_sent() -> None:
     kafka = Kafka(2)
     async with fetching(kafka, 2):
-        assert asked(await kafka.request()) == {0: 5, 1: 5}
+        assert offsets_in(await kafka.request()) == {0: 5, 1: 5}
         await kafka.idle()
         kafka.fail(BrokerConnectionError("gone"))
         request = await kafka.request()
-        assert (request.session_epoch, asked(request)) == (0, {0: 5, 1: 5})
+        assert (request.session_epoch, offsets_in(request)) == (0, {0: 5, 1: 5})
         assert kafka.invalidated == ["fetch: gone"]
 
 
-async def test_a_session_that_the_broker_has_forgotten_begins_anew_at_once() -> None:
+async def test_an_unknown_fetch_session_is_replaced_at_once() -> None:
     kafka = Kafka(1)
     async with fetching(kafka, 1):
         await kafka.idle()
         kafka.refuse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         request = await kafka.request()
-        assert (request.session_id, request.session_epoch, asked(request)) == (0, 0, {0: 5})
+        assert (request.session_id, request.session_epoch, offsets_in(request)) == (0, 0, {0: 5})
         assert not kafka.invalidated
 
 
-async def test_a_batch_that_is_cut_is_fetched_alone_and_the_session_stays() -> None:
-    """KIP-74: brokers before it cut batches that are too long for the partition's share."""
+async def test_a_truncated_batch_is_fetched_alone_and_the_session_stays() -> None:
+    """Brokers before KIP-74 truncate batches that are larger than the partition's limit."""
     kafka = Kafka(2)
     builder = BatchBuilder(max_bytes=1 << 20)
     builder.append(0, None, bytes(3000))
@@ -266,7 +266,7 @@ async def test_a_batch_that_is_cut_is_fetched_alone_and_the_session_stays() -> N
         kafka.answer = lambda node, request: None
         kafka.give(PartitionData(partition_index=0, records=whole[:1000]))
         alone = await kafka.request()
-        assert (alone.session_id, alone.session_epoch, asked(alone)) == (0, -1, {0: 5})
+        assert (alone.session_id, alone.session_epoch, offsets_in(alone)) == (0, -1, {0: 5})
         assert [part.partition_max_bytes for topic in alone.topics for part in topic.partitions] == [len(whole)]
         kafka.give(PartitionData(partition_index=0, records=whole), session_id=0)
         cursor = assignment.get(TopicPartition("t", 0))
@@ -274,7 +274,7 @@ async def test_a_batch_that_is_cut_is_fetched_alone_and_the_session_stays() -> N
             await asyncio.sleep(0)
         assignment.seek(TopicPartition("t", 0), 7)
         request = await kafka.request()
-        assert (request.session_id, asked(request)) == (1, {0: 7})
+        assert (request.session_id, offsets_in(request)) == (1, {0: 7})
 
 
 async def test_a_follower_is_read_from_while_the_metadata_has_no_such_topic() -> None:
@@ -283,10 +283,10 @@ async def test_a_follower_is_read_from_while_the_metadata_has_no_such_topic() ->
         cursor = assignment.get(TopicPartition("t", 0))
         cursor.fetch.replica = (1, float("inf"))
         fetcher.changed([cursor])
-        assert asked(await kafka.request()) == {0: 5}
+        assert offsets_in(await kafka.request()) == {0: 5}
 
 
-async def test_nothing_is_fetched_behind_what_is_damaged() -> None:
+async def test_nothing_is_fetched_after_a_damaged_batch() -> None:
     kafka = Kafka(1)
     async with fetching(kafka, 1) as (_, assignment):
         await kafka.idle()
@@ -299,11 +299,11 @@ async def test_nothing_is_fetched_behind_what_is_damaged() -> None:
         for _ in range(10):
             await asyncio.sleep(0)
         assert cursor.buffer.damaged
-        assert not any(asked(request) for _, request in kafka.requests)
+        assert not any(offsets_in(request) for _, request in kafka.requests)
 
 
-async def test_a_seek_while_a_response_is_taken_in_drops_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large responses are taken in over several turns of the loop."""
+async def test_a_seek_while_a_response_is_processed_drops_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large responses are processed over several loop iterations."""
 
     async def pause(time_slice: TimeSlice) -> None:
         await asyncio.sleep(0)
@@ -318,6 +318,6 @@ async def test_a_seek_while_a_response_is_taken_in_drops_the_rest_of_it(monkeypa
             await asyncio.sleep(0)
         assert len(cursor.buffer.chunks) < 3
         assignment.seek(TopicPartition("t", 0), 2)
-        assert asked(await kafka.request()) == {0: 2}
+        assert offsets_in(await kafka.request()) == {0: 2}
         assert not cursor.buffer
         assert cursor.position == 2

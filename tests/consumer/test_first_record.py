@@ -1,4 +1,4 @@
-"""A consumer's beginning and its rest: the first record comes without a pause, and the last leaves nothing behind."""
+"""The first record arrives without a backoff, and a consumer at the end of the log keeps no response in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.patience import PATIENCE
 MINUTES = 300_000
 
 
-# A backoff that no test could wait for: nothing has failed here, so none is made.
+# A backoff longer than any test: nothing fails here, so none must happen.
 def patient(broker: BehaviourCluster, *topics: str) -> Consumer:
     return Consumer(
         *topics,
@@ -45,7 +45,9 @@ async def first(consumer: Consumer) -> Record:
 
 
 @pytest.mark.parametrize("start", ["earliest", "offset"])
-async def test_of_a_topic_that_is_not_known_when_it_is_assigned(one: BehaviourCluster, start: str) -> None:
+async def test_the_first_record_of_an_assigned_topic_that_is_not_in_the_metadata(
+    one: BehaviourCluster, start: str
+) -> None:
     async with patient(one) as consumer:
         consumer.assign(("t", 0))
         if start == "offset":
@@ -53,20 +55,20 @@ async def test_of_a_topic_that_is_not_known_when_it_is_assigned(one: BehaviourCl
         assert (await first(consumer)).offset == 0
 
 
-async def test_of_a_topic_that_is_subscribed(one: BehaviourCluster) -> None:
+async def test_the_first_record_of_a_subscribed_topic(one: BehaviourCluster) -> None:
     async with patient(one, "t") as consumer:
         assert (await first(consumer)).offset == 0
 
 
 def frames_above(size: int) -> list[bytearray]:
-    """The large answers that somebody still looks at."""
+    """Large responses that some memoryview still refers to."""
     gc.collect()
     frames = [found.obj for found in gc.get_objects() if isinstance(found, memoryview)]
     return [frame for frame in frames if isinstance(frame, bytearray) and len(frame) > size]
 
 
-async def test_who_has_read_all_keeps_no_answer_in_memory(one: BehaviourCluster) -> None:
-    """The answer that brought the last records could else stay until there are others."""
+async def test_a_consumer_at_the_end_keeps_no_fetch_response_in_memory(one: BehaviourCluster) -> None:
+    """Otherwise the last response would stay in memory until the next records arrive."""
     large = bytes(500_000)
     async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": one.bootstrap_servers})) as cluster:
         await append(cluster, "t", 0, encode([BatchRecord(0, EPOCH, None, large)]))
@@ -76,5 +78,5 @@ async def test_who_has_read_all_keeps_no_answer_in_memory(one: BehaviourCluster)
             pass
         assert await consumer.poll() == []
         await until(lambda: consumer.partition_state(("t", 0)).status is PartitionStatus.FETCHING)
-        # Whatever has just compared its checksum in another thread may be held there a moment longer.
+        # A thread that has just computed its checksum may hold it a moment longer.
         await until(lambda: not frames_above(len(large)))

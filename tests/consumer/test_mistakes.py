@@ -1,4 +1,4 @@
-"""Calls that cannot do what they say raise, and name what to do instead."""
+"""Wrong calls raise an error that names the right one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(program: Callable[[str], Awaitable[None]]) -> Simulation:
         (lambda consumer: consumer.pause(), "no partition is assigned"),
     ],
 )
-def test_all_partitions_of_none_are_refused(call: Callable[[Consumer], object], message: str) -> None:
+def test_assigning_all_partitions_of_no_topic_is_refused(call: Callable[[Consumer], object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         call(Consumer("t", bootstrap_servers="localhost"))
 
@@ -51,7 +51,7 @@ def test_all_partitions_of_none_are_refused(call: Callable[[Consumer], object], 
         ([""], "not a topic name"),
     ],
 )
-def test_a_wrong_topic_points_to_what_is_meant(topics: list[Any], message: str) -> None:
+def test_a_wrong_topic_argument_names_the_right_one(topics: list[Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Consumer(*topics, bootstrap_servers="localhost")
 
@@ -76,7 +76,7 @@ def test_partitions_in_one_list_are_refused(call: Callable[[Consumer, Any], obje
         call(Consumer(bootstrap_servers="localhost", group_id="g"), given)
 
 
-def test_several_topics_are_passed_one_by_one() -> None:
+def test_several_topics_are_separate_arguments() -> None:
     consumer: Any = Consumer(bootstrap_servers="localhost")
     with pytest.raises(ConfigurationError, match=r'subscribe\("a", "b"\)'):
         consumer.subscribe(["a", "b"])
@@ -92,7 +92,7 @@ def test_reading_without_a_subscription_is_refused() -> None:
     run(program)
 
 
-def test_a_commit_of_a_record_or_of_what_is_not_assigned_says_so() -> None:
+def test_committing_a_record_or_an_unassigned_partition_is_refused() -> None:
     async def program(servers: str) -> None:
         async with Producer(bootstrap_servers=servers) as producer:
             await producer.send("t", b"x")
@@ -107,7 +107,7 @@ def test_a_commit_of_a_record_or_of_what_is_not_assigned_says_so() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 2**63, True, "5", None, OffsetAndMetadata(-1), OffsetAndMetadata(2**63)])
-def test_an_offset_that_no_log_has_is_refused(offset: Any) -> None:
+def test_an_invalid_offset_is_refused(offset: Any) -> None:
     async def program(servers: str) -> None:
         async with Consumer("t", bootstrap_servers=servers, group_id="g") as consumer:
             await consumer.poll(1000)
@@ -120,7 +120,7 @@ def test_an_offset_that_no_log_has_is_refused(offset: Any) -> None:
     run(program)
 
 
-def test_a_time_or_a_partition_that_no_request_can_name_is_refused() -> None:
+def test_a_time_or_partition_out_of_range_is_refused() -> None:
     consumer = Consumer(bootstrap_servers="localhost")
     with pytest.raises(ConfigurationError, match="not a partition"):
         consumer.assign(("t", 2**31))
@@ -129,7 +129,7 @@ def test_a_time_or_a_partition_that_no_request_can_name_is_refused() -> None:
         consumer.seek_to_time(2**63)
 
 
-def test_a_deadline_of_now_is_a_deadline() -> None:
+def test_a_timeout_of_zero_is_a_timeout() -> None:
     async def program(servers: str) -> None:
         async with Consumer("t", bootstrap_servers=servers) as consumer:
             for call in (consumer.beginning_offsets, consumer.end_offsets):
@@ -139,8 +139,8 @@ def test_a_deadline_of_now_is_a_deadline() -> None:
     run(program)
 
 
-def test_polls_that_do_not_wait_leave_others_their_turn() -> None:
-    """A task that asks without end must not keep the answers from coming."""
+def test_polls_with_timeout_zero_let_other_tasks_run() -> None:
+    """A task that polls in a loop must not keep responses from arriving."""
 
     async def program(servers: str) -> None:
         async with Consumer("t", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:

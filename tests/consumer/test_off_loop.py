@@ -1,4 +1,4 @@
-"""What takes long leaves the event loop, what does not stays there; and nothing read keeps memory from being freed."""
+"""Slow work runs in threads, fast work in the event loop; and nothing keeps the memory of records that were read."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_a_large_batch_is_opened_in_a_thread(size: int, codec: str, leaves
         (OFF_LOOP // 4, "gzip", False, True, True),
     ],
 )
-async def test_a_large_batch_is_handed_out_decompressed(
+async def test_a_large_batch_is_returned_decompressed(
     size: int, codec: str, check_crcs: bool, leaves: bool, decompressed: bool
 ) -> None:
     async with desk(check_crcs=check_crcs) as at:
@@ -117,7 +117,7 @@ async def test_a_large_batch_is_handed_out_decompressed(
 
 
 @pytest.mark.parametrize(("size", "leaves"), [(OFF_LOOP, False), (CHECKED_ON_LOOP, True)])
-async def test_a_batch_that_is_not_to_be_read_is_handed_out_as_it_came(
+async def test_a_batch_that_is_not_to_be_decompressed_is_returned_unchanged(
     monkeypatch: pytest.MonkeyPatch, size: int, leaves: bool
 ) -> None:
     data = stored(size, "gzip")
@@ -133,7 +133,7 @@ async def test_a_batch_that_is_not_to_be_read_is_handed_out_as_it_came(
 
 
 def count_decompressions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list that becomes longer with each."""
+    """A list that grows by each value."""
     calls: list[str] = []
 
     def counting(codec: Compression, *args: Any) -> Any:
@@ -145,7 +145,7 @@ def count_decompressions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-async def test_a_wrong_checksum_of_a_large_batch_is_told_in_its_place() -> None:
+async def test_a_wrong_checksum_of_a_large_batch_is_raised_after_the_records_before_it() -> None:
     async with desk() as at:
         bad = bytearray(stored(OFF_LOOP, "gzip", 1))
         bad[-1] ^= 1
@@ -155,23 +155,23 @@ async def test_a_wrong_checksum_of_a_large_batch_is_told_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("how", ["open", "batch"])
-async def test_a_seek_while_a_thread_works_drops_what_it_worked_on(how: str) -> None:
+async def test_a_seek_while_a_thread_decompresses_drops_its_batch(how: str) -> None:
     async with desk() as at:
         at.feed(stored(OFF_LOOP, "gzip"))
-        asked = asyncio.ensure_future(at.reader.open() if how == "open" else at.reader.batch())
-        # Looked at in every turn of the loop: what the thread has done is taken in by a later one.
+        opening = asyncio.ensure_future(at.reader.open() if how == "open" else at.reader.batch())
+        # Checked in every loop iteration: the thread's result is processed in a later one.
         while not at.threads.submitted:
             await asyncio.sleep(0)
         at.assignment.seek(AT, 0)
         at.feed(stored(10, base=0))
         at.reader.wake()
-        found = await asked
+        found = await opening
         values = at.assignment.take(9) if found is True else list(found or ())
         assert [record.value for record in values] == [NOISE[:10]]
 
 
-async def test_what_a_thread_has_opened_is_not_taken_for_another_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if each batch had the memory, and so the id, of the one before.
+async def test_a_batch_opened_by_a_thread_is_not_taken_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As if each batch were at the address of the one before, and so had its id.
     monkeypatch.setattr("aiokproto.consumer.reader.id", lambda _: 1, raising=False)
     async with desk() as at:
         at.feed(stored(OFF_LOOP, "gzip"))
@@ -186,8 +186,8 @@ async def test_what_a_thread_has_opened_is_not_taken_for_another_batch(monkeypat
         assert [record.offset for record in at.assignment.take(9)] == [1]
 
 
-async def test_a_partition_that_was_read_keeps_nothing_of_its_fetch() -> None:
-    """All views of an answer are views of its one buffer, which may be megabytes, and a partition's last for days."""
+async def test_a_partition_that_was_read_keeps_no_view_of_its_fetch_response() -> None:
+    """Each view keeps the whole response, which may be megabytes, and a partition may be assigned for days."""
     async with desk() as at:
         data = bytearray(stored(100))
         at.feed(data)
@@ -195,5 +195,5 @@ async def test_a_partition_that_was_read_keeps_nothing_of_its_fetch() -> None:
         at.assignment.take(9)
         assert not await at.reader.open(deadline=0)
         gc.collect()
-        # Nobody has a view of it any more: it can be resized.
+        # No view of it is left: it can be resized.
         data.clear()

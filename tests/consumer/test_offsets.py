@@ -1,4 +1,4 @@
-"""Lookups of offsets: what they say of partitions that do not exist."""
+"""Offset lookups for partitions that do not exist."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from aiokproto.types import TopicPartition
 AT = TopicPartition("t", 0)
 
 
-async def test_a_position_that_becomes_known_in_the_turn_in_which_it_is_asked_for() -> None:
+async def test_a_position_that_becomes_known_in_the_loop_iteration_of_the_call() -> None:
     consumer = Consumer(bootstrap_servers="localhost:1")
     consumer.assign(AT)
     engine = consumer._engine

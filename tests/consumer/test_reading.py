@@ -1,4 +1,4 @@
-"""What of a Fetch answer reaches the user, and what is finished: the pure parts."""
+"""Which records of a Fetch response reach the user, and which of them are finished: the pure parts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def offsets(part: Chunk) -> list[int]:
 
 
 def read(cursor: Cursor) -> list[int]:
-    """Open the next batch and hand out all of it."""
+    """Open the next batch and return all of its records."""
     batch = cursor.buffer.chunks[0].batches[0]
     cursor.buffer.opened(open_batch(batch, AT, cursor.buffer.end, check_crcs=True), batch)
     found = [record.offset for record in reversed(cursor.buffer.records)]
@@ -83,18 +83,18 @@ def test_aborted_transactions_are_left_out() -> None:
     part = chunk(data, 0, [(1, 2), (1, 8)])
     assert offsets(part) == [0, 1, 4, 6]
     assert part.end == 12
-    # Whoever may see uncommitted ones gets no list, and everything but the markers.
+    # With read_uncommitted there is no list of aborted transactions; all but control batches are returned.
     assert offsets(chunk(data)) == [0, 1, 2, 3, 4, 6, 8, 9]
 
 
-def test_a_chunk_of_nothing_but_markers_moves_the_position() -> None:
+def test_a_chunk_of_control_batches_moves_the_position() -> None:
     cursor = Cursor(AT, COMMITTED)
     cursor.set_position(5)
     cursor.received(chunk(marker(5, 1, committed=True), 5), BufferedBytes())
     assert (cursor.position, cursor.fetch.offset, cursor.ready) == (6, 6, False)
 
 
-def test_markers_at_the_end_are_passed_with_the_last_records() -> None:
+def test_control_batches_at_the_end_are_skipped_with_the_last_records() -> None:
     cursor = Cursor(AT, COMMITTED)
     cursor.set_position(0)
     cursor.received(chunk(stored(0, 2, 1) + marker(2, 1, committed=True)), BufferedBytes())
@@ -104,7 +104,7 @@ def test_markers_at_the_end_are_passed_with_the_last_records() -> None:
     assert (cursor.fetch.offset, cursor.ready) == (4, False)
 
 
-def test_damage_comes_after_the_good_records_before_it() -> None:
+def test_damage_is_raised_after_the_good_records_before_it() -> None:
     good = stored(0, 3)
     bad = bytearray(stored(3, 3))
     bad[16] = 9
@@ -117,7 +117,7 @@ def test_damage_comes_after_the_good_records_before_it() -> None:
     assert "magic 9" in str(cursor.buffer.chunks[0].damage)
 
 
-def test_a_wrong_checksum_is_noticed() -> None:
+def test_a_wrong_checksum_is_an_error() -> None:
     data = bytearray(stored(0, 3))
     data[-1] ^= 1
     [batch] = decode(data, check_crc=False)
@@ -125,7 +125,7 @@ def test_a_wrong_checksum_is_noticed() -> None:
         open_batch(batch, AT, 0, check_crcs=True)
 
 
-def test_a_seek_makes_earlier_answers_useless() -> None:
+def test_a_seek_drops_earlier_responses() -> None:
     cursor = Cursor(AT, COMMITTED)
     cursor.set_position(0)
     version = cursor.version
@@ -136,7 +136,7 @@ def test_a_seek_makes_earlier_answers_useless() -> None:
 
 
 class Desk:
-    """An assignment, and the two steps with which a consumer hands out."""
+    """An assignment, and the two steps with which a consumer returns records."""
 
     def __init__(self, *partitions: TopicPartition) -> None:
         def nothing(*_: object) -> None:
@@ -176,7 +176,7 @@ class Desk:
         return {partition.partition: position.offset for partition, position in found.items()}
 
 
-def test_the_record_in_hand_is_not_finished() -> None:
+def test_the_record_last_returned_is_not_committed_yet() -> None:
     desk = Desk(AT)
     desk.feed(AT, stored(0, 2))
     assert desk.finished() == {0: 0}
@@ -188,7 +188,7 @@ def test_the_record_in_hand_is_not_finished() -> None:
     assert desk.finished() == {0: 2}
 
 
-def test_what_is_in_hand_stays_so_across_a_seek() -> None:
+def test_records_last_returned_stay_uncommitted_across_a_seek() -> None:
     desk = Desk(AT)
     desk.feed(AT, stored(0, 5))
     desk.next()
@@ -198,7 +198,7 @@ def test_what_is_in_hand_stays_so_across_a_seek() -> None:
     assert desk.finished() == {0: 4}
 
 
-def test_a_batch_and_a_list_are_in_hand_as_a_whole() -> None:
+def test_a_batch_or_list_is_uncommitted_as_a_whole() -> None:
     other = TopicPartition("t", 1)
     desk = Desk(AT, other)
     desk.feed(AT, stored(0, 5))
@@ -222,7 +222,7 @@ def test_partitions_take_turns_batch_by_batch() -> None:
 
 
 @pytest.mark.parametrize("how", ["remove", "hold", "pause"])
-def test_nothing_is_handed_out_after_the_right_to_has_ended(how: str) -> None:
+def test_nothing_is_returned_after_the_session_is_unconfirmed(how: str) -> None:
     desk = Desk(AT)
     desk.feed(AT, stored(0, 5))
     assert desk.next() == (0, 0)

@@ -1,4 +1,4 @@
-"""Fetch sessions: a model broker that remembers must always end up with what the client wants."""
+"""Fetch sessions: a model broker's session always matches the partitions that the client wants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def wanted(offset: int, topic_id: bytes = b"1" * 16) -> FetchPosition:
 
 
 @given(steps)
-def test_the_broker_knows_what_is_wanted(script: list[tuple[dict[TopicPartition, FetchPosition | None], str]]) -> None:
+def test_the_brokers_session_matches_the_wanted_partitions(
+    script: list[tuple[dict[TopicPartition, FetchPosition | None], str]],
+) -> None:
     session = FetchSessionHandler()
     remembered: dict[tuple[TopicPartition, bytes], FetchPosition] = {}
     desired: dict[TopicPartition, FetchPosition] = {}
@@ -68,7 +70,7 @@ def test_the_broker_knows_what_is_wanted(script: list[tuple[dict[TopicPartition,
             assert again == list(desired)
 
 
-def test_only_news_is_sent() -> None:
+def test_only_changes_are_sent() -> None:
     session = FetchSessionHandler()
     before = {ONE: wanted(0), TWO: wanted(0)}
     assert session.plan(before).partitions == before
@@ -81,7 +83,7 @@ def test_only_news_is_sent() -> None:
     assert session.plan({TWO: None}).forgotten == {TWO: wanted(0)}
 
 
-def test_a_broker_without_room_gets_full_requests() -> None:
+def test_a_broker_that_refuses_a_session_gets_full_requests() -> None:
     session = FetchSessionHandler()
     for changes in ({ONE: wanted(0)}, {TWO: wanted(3)}, {}):
         plan = session.plan(changes)
@@ -91,7 +93,7 @@ def test_a_broker_without_room_gets_full_requests() -> None:
     assert session.wanted == {ONE: wanted(0), TWO: wanted(3)}
 
 
-def test_a_topic_created_again_is_another_one() -> None:
+def test_a_topic_created_again_replaces_the_old_one_in_the_session() -> None:
     session = FetchSessionHandler()
     session.plan({ONE: wanted(5)})
     session.answered(7)
@@ -100,7 +102,7 @@ def test_a_topic_created_again_is_another_one() -> None:
     assert [session.topic(topic_id * 16) for topic_id in (b"1", b"2", b"3")] == ["x", "x", ""]
 
 
-def test_topics_are_named_while_an_id_is_missing() -> None:
+def test_topics_are_sent_by_name_while_a_topic_id_is_missing() -> None:
     session = FetchSessionHandler()
     assert session.plan({ONE: wanted(0)}).by_name is False
     session.answered(7)
@@ -108,11 +110,11 @@ def test_topics_are_named_while_an_id_is_missing() -> None:
     session.answered(7)
     assert session.plan({}).by_name is True, "the session has it"
     session.answered(7)
-    assert session.plan({TWO: wanted(0)}).by_name is True, "it has to be forgotten by its name"
+    assert session.plan({TWO: wanted(0)}).by_name is True, "the session forgets it by its name"
     session.answered(7)
     assert session.plan({}).by_name is False
 
 
-def test_one_partition_outside_of_the_session() -> None:
+def test_fetching_one_partition_outside_of_the_session() -> None:
     plan = outside(ONE, wanted(4))
     assert (plan.session_id, plan.epoch, plan.partitions, plan.forgotten) == (0, -1, {ONE: wanted(4)}, {})

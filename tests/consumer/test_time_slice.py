@@ -1,4 +1,4 @@
-"""Others have their time_slice of the event loop after so much work, and not before."""
+"""Other tasks run after a time slice of work, and not before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Clock:
 
 
 async def others_ran(time_slice: TimeSlice) -> bool:
-    """Whether a callback that was due before came to run in the pause."""
+    """Return whether a callback that was due ran during the pause."""
     ran: list[bool] = []
     asyncio.get_running_loop().call_soon(ran.append, True)
     await time_slice.pause()
@@ -28,15 +28,15 @@ async def others_ran(time_slice: TimeSlice) -> bool:
 @pytest.mark.parametrize(
     ("worked", "pauses"), [(0.0, False), (LONG * 0.9, False), (LONG, True), (1.0, True), (-1.0, True)]
 )
-async def test_a_pause_is_made_after_enough_work(worked: float, pauses: bool) -> None:
-    """The clock of another thread than the time_slice was begun in may well show less."""
+async def test_the_loop_gets_a_turn_after_enough_work(worked: float, pauses: bool) -> None:
+    """The clock of another thread may be behind the one in which the time slice began."""
     clock = Clock()
     time_slice = TimeSlice(clock)
     clock.now = worked
     assert await others_ran(time_slice) is pauses
 
 
-async def test_a_pause_begins_a_new_turn() -> None:
+async def test_a_pause_starts_a_new_time_slice() -> None:
     clock = Clock()
     time_slice = TimeSlice(clock)
     clock.now = TOO_LONG

@@ -42,7 +42,7 @@ def test_every_option_of_kafka_python_is_named() -> None:
 
 
 @pytest.mark.parametrize("page", ["aiokafka", "kafka-python", "confluent-kafka"])
-def test_what_is_said_to_exist_exists_and_what_not_does_not(page: str) -> None:
+def test_options_documented_as_existing_exist_and_others_do_not(page: str) -> None:
     for names, right in rows(page):
         for name in names:
             here = name.replace(".", "_")

@@ -34,7 +34,7 @@ def check(mistake: Mistake, raised: BaseException) -> None:
 
 
 @pytest.mark.parametrize("mistake", OPTIONS + CALLS)
-def test_an_object_that_is_made_or_called_wrongly(mistake: Mistake) -> None:
+def test_wrong_constructor_and_method_calls(mistake: Mistake) -> None:
     with pytest.raises(mistake.error) as raised:
         mistake.call()
     check(mistake, raised.value)
@@ -54,7 +54,7 @@ async def outcome(call: Callable[..., Any], given: object) -> None:
 
 
 @pytest.mark.parametrize("mistake", PRODUCING)
-async def test_a_producer_that_is_called_wrongly(mistake: Mistake, servers: str) -> None:
+async def test_wrong_calls_of_a_producer(mistake: Mistake, servers: str) -> None:
     async with Producer(bootstrap_servers=servers) as producer:
         with pytest.raises(mistake.error) as raised:
             await outcome(mistake.call, producer)
@@ -62,7 +62,7 @@ async def test_a_producer_that_is_called_wrongly(mistake: Mistake, servers: str)
 
 
 @pytest.mark.parametrize("mistake", CONSUMING)
-async def test_a_consumer_that_is_called_wrongly(mistake: Mistake, servers: str) -> None:
+async def test_wrong_calls_of_a_consumer(mistake: Mistake, servers: str) -> None:
     async with Consumer("flights", bootstrap_servers=servers) as consumer:
         with pytest.raises(mistake.error) as raised:
             await outcome(mistake.call, consumer)
@@ -93,7 +93,7 @@ async def test_a_client_is_given_a_request_object(request_: Any, servers: str) -
             await client.request(request_)
 
 
-async def test_a_closed_client_says_so(servers: str) -> None:
+async def test_a_closed_client_refuses_requests(servers: str) -> None:
     async with (
         Producer(bootstrap_servers=servers) as producer,
         Consumer("flights", bootstrap_servers=servers) as consumer,
@@ -159,7 +159,7 @@ async def test_a_delivery_has_no_result_before_it_is_awaited(servers: str) -> No
             delivery.result()
 
 
-async def test_nobody_at_the_address() -> None:
+async def test_a_port_without_a_listener() -> None:
     with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1: .*connection refused; check bootstrap_servers"):
         async with Producer(bootstrap_servers="127.0.0.1:1", bootstrap_resolve_timeout_ms=0):
             pass

@@ -17,7 +17,7 @@ from tests.docs.snippets import ROOT
 SERVERS = {"bootstrap_servers": "localhost:9092"}
 
 
-def test_every_option_is_told() -> None:
+def test_every_option_is_documented() -> None:
     """Those of a constructor are compared with its docstring by `options_of` itself."""
     assert {one.name for one in connection_options()} == set(ConnectionOptions.__annotations__)
     assert options_of(Client) == []
@@ -33,7 +33,7 @@ def test_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("option", connection_options(), ids=lambda option: option.name)
-def test_told_defaults_of_connections_are_the_real_ones(option: Option) -> None:
+def test_documented_connection_defaults_are_the_real_ones(option: Option) -> None:
     """A type with its keys in text only can say anything."""
     if option.default is None:
         assert option.name == "bootstrap_servers"
@@ -42,22 +42,22 @@ def test_told_defaults_of_connections_are_the_real_ones(option: Option) -> None:
     assert ClusterConfig.parse({**SERVERS, option.name: default}) == ClusterConfig.parse(SERVERS)
 
 
-def test_the_page_has_all_of_them() -> None:
+def test_the_page_includes_all_options() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text()
     for home in ("producer.Producer", "consumer.Consumer", "config.ConnectionOptions"):
         assert f".. options:: aiokproto.{home}\n" in page
 
 
-def test_an_option_that_is_not_told_is_noticed() -> None:
+def test_an_undocumented_option_is_an_error() -> None:
     class Sample:
         """A sample.
 
         Args:
-            told: It is.
+            documented: It is.
             gone: It was.
         """
 
-        def __init__(self, *topics: str, told: int = 1024, silent_ms: float = 5, **rest: Any) -> None: ...
+        def __init__(self, *topics: str, documented: int = 1024, silent_ms: float = 5, **rest: Any) -> None: ...
 
     with pytest.raises(LookupError, match="gone, silent_ms"):
         options_of(Sample)

@@ -64,13 +64,13 @@ async def test_a_pages_snippets_run_in_their_order(page: Path, bootstrap: str) -
                 await test(broker)
 
 
-def test_pages_that_can_be_run_are() -> None:
+def test_pages_with_runnable_snippets_are_run() -> None:
     """So that an extraction that finds nothing does not pass."""
     expected = {"producing.md", "consuming.md", "errors.md", "codec.md", "records.md", "testing.md"}
     assert expected <= {page.name for page in RUN}
 
 
-def test_a_misspelt_mark_is_noticed(tmp_path: Path) -> None:
+def test_a_misspelt_mark_is_an_error(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python runs\n1\n```\n")
     with pytest.raises(ValueError, match="runs"):

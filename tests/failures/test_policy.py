@@ -72,7 +72,7 @@ AGAIN = {
     Action.FETCH_FROM_LEADER,
     Action.VALIDATE_OFFSET,
 }
-"""Actions after which the same is asked again."""
+"""Actions after which the same request is sent again."""
 
 PRODUCER_ONLY = {Action.SPLIT_BATCH, Action.RESTART_SEQUENCE, Action.NEW_PRODUCER_ID}
 READER_ONLY = {Action.RESET_OFFSET, Action.VALIDATE_OFFSET, Action.FETCH_FROM_LEADER}
@@ -107,7 +107,7 @@ def test_every_code_has_a_row_in_every_situation(situation: Situation) -> None:
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=str)
-def test_what_kafka_calls_retriable_is_tried_again_with_few_exceptions(situation: Situation) -> None:
+def test_errors_that_kafka_calls_retriable_are_retried_with_few_exceptions(situation: Situation) -> None:
     """The exceptions, all of them: what Java's client, too, does not simply send again."""
     exceptions = {
         (None, Code.ELECTION_NOT_NEEDED),
@@ -144,7 +144,7 @@ def test_a_code_of_a_later_release_falls_to_each_apis_default() -> None:
 
 
 @pytest.mark.parametrize("situation", [s for s in SITUATIONS if not s.starting], ids=str)
-def test_lost_credentials_stop_the_client_whatever_was_asked(situation: Situation) -> None:
+def test_lost_credentials_stop_the_client_after_any_request(situation: Situation) -> None:
     assert classify(AuthenticationError("refused"), situation) is Action.STOP
     assert classify(Code.SASL_AUTHENTICATION_FAILED, situation) is Action.STOP
 
@@ -251,7 +251,7 @@ def test_a_lost_connection_and_a_silent_broker_are_tried_again(situation: Situat
     ],
     ids=str,
 )
-def test_what_is_done_about(failure: Code | BaseException, situation: Situation, action: Action) -> None:
+def test_the_action_for_each_error(failure: Code | BaseException, situation: Situation, action: Action) -> None:
     assert classify(failure, situation) is action
     if isinstance(failure, Code):
         assert classify(error_for(failure), situation) is action, "an error means what its code does"

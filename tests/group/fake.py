@@ -33,12 +33,12 @@ CONFIG = GroupConfig("g", session_timeout=10.0, heartbeat_interval=3.0, max_poll
 
 
 class FakeCoordinator:
-    """A classic group with at most one member, as Kafka's coordinator answers it.
+    """A classic group with at most one member, which responds as Kafka's coordinator does.
 
     Attributes:
         member: Its id; empty while there is none.
         generation: The group's.
-        rebalancing: Whether the member is to join the next generation.
+        rebalancing: Whether the member has to rejoin.
     """
 
     def __init__(self) -> None:
@@ -50,11 +50,11 @@ class FakeCoordinator:
         self._given = ""
 
     def remove(self) -> None:
-        """The session of the member is over."""
+        """Remove the member, as when its session has expired."""
         self.member = ""
 
     def answer(self, request: Any) -> Any:
-        """The response to any request of a member."""
+        """Return the response to any request of a member."""
         if isinstance(request, JoinGroupRequest):
             return self._join(request)
         if isinstance(request, SyncGroupRequest):
@@ -133,11 +133,11 @@ class FakeCluster:
     """Stands in for :class:`aiokproto.cluster.ClusterClient`.
 
     Attributes:
-        group: Answers what no test has scripted.
-        requests: What was sent, in order.
-        next: By class of request: what is answered first. A response, a code for all of it, an error to raise, a
+        group: Responds to requests without a scripted response.
+        requests: Requests sent, in order.
+        next: By request class, the next responses: a response, a code for all of it, an error to raise, a
             function of the request, or None for silence.
-        forgotten: How often the coordinator was to be looked up again.
+        forgotten: How often the cached coordinator was dropped.
         invalidated: The reasons given.
     """
 
@@ -194,7 +194,7 @@ class FakeCluster:
         max_version: int | None = None,
         channel: str = "main",
     ) -> Any:
-        # As on the wire: what a version lacks is not seen by the other side.
+        # Encoded and decoded, as on the wire: a field that the version lacks does not arrive.
         version = await self.version(type(request), node, max_version=max_version)
         sent = type(request).decode(bytes(request.encode(version)), version)
         self.requests.append(sent)
@@ -221,10 +221,10 @@ def _refusal(request: Any, code: int) -> Any:
 
 
 class FakeOwner:
-    """Stands in for the consumer: carries changes out at once, unless it is told to take time.
+    """Stands in for the consumer: applies changes at once, or after a delay that ``takes`` sets.
 
     Attributes:
-        changes: What was carried out.
+        changes: Changes that were applied, in order.
         owned: The partitions by these changes; wrong turns are refused.
         takes: Seconds that a kind of change takes.
         losses: How often the group removed the member.

@@ -56,7 +56,7 @@ def test_range(partitions: Mapping[str, int], who: dict[str, Subscription], expe
     [
         ({}, members(a="x"), {"a": ""}),
         ({"x": 3, "y": 3}, members(a="xy", b="xy"), {"a": "x0 x2 y1", "b": "x1 y0 y2"}),
-        # The example in Kafka's documentation of what goes wrong with unequal subscriptions.
+        # The example of unequal subscriptions in Kafka's documentation.
         ({"x": 1, "y": 2, "z": 3}, members(a="x", b="xy", c="xyz"), {"a": "x0", "b": "y0", "c": "y1 z0 z1 z2"}),
         ({"x": 2}, members(b="x", a="x", c="x"), {"a": "x0", "b": "x1", "c": ""}),
         ({"x": 2, "unwanted": 5}, members(a="x"), {"a": "x0 x1"}),
@@ -102,7 +102,7 @@ def test_every_partition_goes_to_one_member_that_wants_it(
 def after(
     assignor: StickyAssignor, dealt: Assignment, topics: Mapping[str, frozenset[str]], generation: int
 ) -> dict[str, Subscription]:
-    """What members say in the rebalance after ``dealt``; new ones say nothing."""
+    """The subscriptions in the rebalance after ``dealt``; new members own nothing."""
     return {
         who: Subscription(wanted, encode_claim(dealt[who], generation) if who in dealt else None)
         for who, wanted in topics.items()
@@ -127,7 +127,7 @@ def test_sticky_is_balanced_so_that_no_single_move_helps(
 def test_sticky_moves_no_more_than_balance_needs(
     partitions: dict[str, int], count: int, joining: int, leaving: int
 ) -> None:
-    """All read the same: who stays keeps all that its new share has room for."""
+    """With equal subscriptions, a remaining member keeps as many partitions as its new share allows."""
     everything = frozenset("uvwxyz")
     names = [f"m{number}" for number in range(count + joining)]
     assignor = StickyAssignor()
@@ -143,7 +143,7 @@ def test_sticky_moves_no_more_than_balance_needs(
 
 
 def test_sticky_believes_the_latest_generation() -> None:
-    """A member that was away claims what others have been given since."""
+    """A member that was away claims partitions that were assigned to others since."""
     x = [TopicPartition("x", number) for number in range(4)]
     who = {
         "back": Subscription(frozenset("x"), encode_claim(x, 1)),
@@ -157,7 +157,7 @@ def test_sticky_believes_the_latest_generation() -> None:
 
 
 @given(partitions=sizes, counts=st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_cooperative_never_gives_what_another_still_reads_and_settles_in_two_rounds(
+def test_cooperative_never_assigns_an_owned_partition_and_ends_in_two_rebalances(
     partitions: dict[str, int], counts: list[int]
 ) -> None:
     assignor = CooperativeStickyAssignor()
@@ -187,11 +187,11 @@ def test_cooperative_never_gives_what_another_still_reads_and_settles_in_two_rou
 
 
 @given(st.lists(st.builds(TopicPartition, st.text(max_size=5), st.integers(0, 99)), unique=True), st.integers(-1, 99))
-def test_claims_survive_the_wire(claimed: list[TopicPartition], generation: int) -> None:
+def test_owned_partitions_are_decoded_as_encoded(claimed: list[TopicPartition], generation: int) -> None:
     assert decode_claim(encode_claim(sorted(claimed), generation)) == (sorted(claimed), generation)
 
 
-def test_claims_are_written_as_java_writes_them() -> None:
+def test_owned_partitions_are_encoded_as_in_java() -> None:
     claimed = [TopicPartition("ab", 1), TopicPartition("ab", 2)]
     data = bytes.fromhex("00000001 0002 6162 00000002 00000001 00000002 00000007")
     assert encode_claim(claimed, 7) == data
@@ -199,12 +199,12 @@ def test_claims_are_written_as_java_writes_them() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_garbage_claims_nothing_that_harms(data: bytes) -> None:
+def test_malformed_user_data_claims_no_partitions(data: bytes) -> None:
     claimed, _ = decode_claim(data)
     assert len(claimed) <= len(data)
 
 
-def test_strategies_are_checked() -> None:
+def test_invalid_strategies_are_refused() -> None:
     own: Assignor = RangeAssignor()
     assert [one.name for one in make_assignors(["sticky", own])] == ["sticky", "range"]
     with pytest.raises(ConfigurationError, match="'stickie' is unknown"):

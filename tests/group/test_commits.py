@@ -1,4 +1,4 @@
-"""Commits: which offsets are sent, in which generation, and what a refusal means."""
+"""Commits: which offsets are sent, in which generation, and what an error means."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import AuthorizationError, CommitError, DeadlineError, FencedError, UnknownTopicError
 from aiokproto.types import OffsetAndMetadata
 from tests.group.fake import committed, partitions, run
-from tests.group.test_rebalance import ALL, Scene, scene
+from tests.group.test_rebalance import ALL, Harness, harness
 
 FIRST, SECOND = ALL
 OFFSETS = {FIRST: OffsetAndMetadata(1), SECOND: OffsetAndMetadata(2)}
 
 
-def sent(it: Scene) -> list[tuple[int, str, list[int]]]:
+def sent(it: Harness) -> list[tuple[int, str, list[int]]]:
     """Generation, member and partitions of each commit."""
     return [
         (
@@ -34,7 +34,7 @@ def sent(it: Scene) -> list[tuple[int, str, list[int]]]:
 
 def test_a_commit_goes_as_the_member_in_its_generation() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             await it.member.commit(OFFSETS, 5.0)
             assert sent(it) == [(1, "member-1", [0, 1])]
@@ -42,9 +42,9 @@ def test_a_commit_goes_as_the_member_in_its_generation() -> None:
     run(program())
 
 
-def test_what_is_not_owned_is_not_sent_and_the_rest_is() -> None:
+def test_a_commit_leaves_out_partitions_that_are_not_owned() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             (other,) = partitions("u", 0)
             with pytest.raises(CommitError, match=r"u-0 not committed: not assigned"):
@@ -57,9 +57,9 @@ def test_what_is_not_owned_is_not_sent_and_the_rest_is() -> None:
 @pytest.mark.parametrize(
     ("code", "losses"), [(ErrorCode.UNKNOWN_MEMBER_ID, 1), (ErrorCode.ILLEGAL_GENERATION, 1)], ids=str
 )
-def test_a_refusal_says_that_the_member_was_removed(code: ErrorCode, losses: int) -> None:
+def test_a_rejected_commit_reveals_that_the_member_was_removed(code: ErrorCode, losses: int) -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [code]
             with pytest.raises(CommitError):
@@ -71,9 +71,9 @@ def test_a_refusal_says_that_the_member_was_removed(code: ErrorCode, losses: int
     run(program())
 
 
-def test_a_member_in_no_generation_does_not_commit_as_if_from_outside() -> None:
+def test_a_member_outside_of_a_generation_does_not_commit_without_its_member_id() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             it.owner.takes = dict.fromkeys(it.owner.takes, 0.0)
             it.cluster.next[HeartbeatRequest] = [ErrorCode.UNKNOWN_MEMBER_ID]
@@ -96,9 +96,9 @@ def test_a_member_in_no_generation_does_not_commit_as_if_from_outside() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_commit_that_meets_a_rebalance_is_repeated_in_the_next_generation(strategy: str) -> None:
+def test_a_commit_during_a_rebalance_is_repeated_in_the_next_generation(strategy: str) -> None:
     async def program() -> None:
-        async with scene(strategy) as it:
+        async with harness(strategy) as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
             await it.member.commit(OFFSETS, 5.0)
@@ -107,9 +107,9 @@ def test_a_commit_that_meets_a_rebalance_is_repeated_in_the_next_generation(stra
     run(program())
 
 
-def test_a_refusal_of_an_earlier_generation_says_nothing_about_this_one() -> None:
+def test_a_rejected_commit_of_an_earlier_generation_does_not_end_the_current_one() -> None:
     async def program() -> None:
-        async with scene("cooperative-sticky") as it:
+        async with harness("cooperative-sticky") as it:
             await it.subscribe("t")
 
             async def late(request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -127,7 +127,7 @@ def test_a_refusal_of_an_earlier_generation_says_nothing_about_this_one() -> Non
 
 def test_a_commit_waits_for_a_rebalance_until_its_deadline() -> None:
     async def program() -> None:
-        async with scene("cooperative-sticky") as it:
+        async with harness("cooperative-sticky") as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
             it.cluster.next[JoinGroupRequest] = [None]
@@ -141,7 +141,7 @@ def test_a_commit_waits_for_a_rebalance_until_its_deadline() -> None:
 
 def test_a_commit_that_may_not_wait_for_a_rebalance_is_refused_at_once() -> None:
     async def program() -> None:
-        async with scene("cooperative-sticky") as it:
+        async with harness("cooperative-sticky") as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
             with pytest.raises(CommitError, match="waits for the callback"):
@@ -151,9 +151,9 @@ def test_a_commit_that_may_not_wait_for_a_rebalance_is_refused_at_once() -> None
     run(program())
 
 
-def test_one_partition_that_is_refused_is_raised_after_the_others_were_committed() -> None:
+def test_the_error_of_one_partition_is_raised_after_the_others_were_committed() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [
                 lambda request: committed(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE)
@@ -166,9 +166,9 @@ def test_one_partition_that_is_refused_is_raised_after_the_others_were_committed
     run(program())
 
 
-def test_a_deleted_topic_is_raised_and_does_not_hold_up_the_others() -> None:
+def test_a_deleted_topic_is_an_error_and_the_other_topics_are_committed() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [ErrorCode.UNKNOWN_TOPIC_ID] * 100
             committing = asyncio.create_task(it.member.commit(OFFSETS, 60.0))
@@ -182,9 +182,9 @@ def test_a_deleted_topic_is_raised_and_does_not_hold_up_the_others() -> None:
     run(program())
 
 
-def test_a_partition_that_the_answer_leaves_out_is_not_committed() -> None:
+def test_a_partition_missing_from_the_response_is_not_committed() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [lambda request: OffsetCommitResponse(topics=[])]
             with pytest.raises(Exception, match="OffsetCommit"):
@@ -195,7 +195,7 @@ def test_a_partition_that_the_answer_leaves_out_is_not_committed() -> None:
 
 def test_a_fenced_commit_ends_the_member() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [ErrorCode.FENCED_INSTANCE_ID]
             with pytest.raises(FencedError):
@@ -206,9 +206,9 @@ def test_a_fenced_commit_ends_the_member() -> None:
     run(program())
 
 
-def test_commits_go_one_after_the_other_and_wait_no_longer_than_their_deadline() -> None:
+def test_commits_are_sent_one_at_a_time_and_end_at_their_deadline() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             it.cluster.next[OffsetCommitRequest] = [None]
             first: Any = asyncio.create_task(it.member.commit(OFFSETS, 60.0))
@@ -221,9 +221,9 @@ def test_commits_go_one_after_the_other_and_wait_no_longer_than_their_deadline()
     run(program())
 
 
-def test_a_commit_from_outside_has_no_member() -> None:
+def test_a_commit_outside_of_the_group_has_no_member_id() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[OffsetCommitRequest] = [lambda request: committed(request, 0)]
             await it.member.commit_from_outside(OFFSETS, 5.0)
             assert sent(it) == [(-1, "", [0, 1])]

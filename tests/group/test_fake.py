@@ -1,4 +1,4 @@
-"""The fake coordinator answers as the embedded broker does, which is held to real Kafka."""
+"""The fake coordinator responds as the embedded broker does, which is compared with real Kafka elsewhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def commit(member: Membership) -> OffsetCommitRequest:
 
 
 async def life(send: Send) -> list[tuple[str, ErrorCode | int | bytes]]:
-    """What a member is answered from its first request to its last."""
+    """The responses to a member from its first request to its last."""
     said: list[tuple[str, ErrorCode | int | bytes]] = []
 
     async def code(name: str, request: Any) -> None:

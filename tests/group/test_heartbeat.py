@@ -1,4 +1,4 @@
-"""Heartbeats: what an answer, or none, means for the member."""
+"""Heartbeats: what a response, or its absence, means for the member."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aiokproto.group.requests import GroupRequests
 from tests.group.fake import CONFIG, FakeCluster, FakeOwner, run
 
 
-class Scene:
+class Harness:
     """A member in generation 1 that has a session, and its heartbeats."""
 
     def __init__(self) -> None:
@@ -46,8 +46,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[Scene]:
-    made = Scene()
+async def harness() -> AsyncIterator[Harness]:
+    made = Harness()
     try:
         yield made
     finally:
@@ -55,9 +55,9 @@ async def scene() -> AsyncIterator[Scene]:
         await asyncio.wait([made.task])
 
 
-def test_a_heartbeat_an_interval_keeps_the_session() -> None:
+def test_one_heartbeat_per_interval_keeps_the_session() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await asyncio.sleep(31)
             assert it.beats == 10
             assert (it.taken, it.owner.sessions) == ([], [])
@@ -65,9 +65,9 @@ def test_a_heartbeat_an_interval_keeps_the_session() -> None:
     run(program())
 
 
-def test_no_heartbeat_is_sent_while_the_member_is_in_no_generation() -> None:
+def test_no_heartbeat_is_sent_outside_of_a_generation() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.member.forget()
             it.member.join({}, "test")
             await asyncio.sleep(30)
@@ -79,15 +79,15 @@ def test_no_heartbeat_is_sent_while_the_member_is_in_no_generation() -> None:
 
 def test_heartbeats_keep_the_session_while_the_next_generation_is_joined() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.member.join({}, "test")
             it.cluster.group.rebalancing = True
             await asyncio.sleep(30)
             assert it.owner.sessions == []
-            it.cluster.group.member = "somebody else"
+            it.cluster.group.member = "another-member"
             await asyncio.sleep(5)
             assert it.owner.sessions == [False]
-            assert it.taken == [], "that is for the response to JoinGroup to say"
+            assert it.taken == [], "only the response to JoinGroup decides"
 
     run(program())
 
@@ -102,9 +102,9 @@ def test_heartbeats_keep_the_session_while_the_next_generation_is_joined() -> No
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, Action.STOP),
     ],
 )
-def test_an_answer_about_the_member_is_passed_on(code: ErrorCode, action: Action) -> None:
+def test_an_error_code_for_the_member_is_passed_on(code: ErrorCode, action: Action) -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[HeartbeatRequest] = [code]
             await asyncio.sleep(4)
             assert it.taken == [action]
@@ -112,9 +112,9 @@ def test_an_answer_about_the_member_is_passed_on(code: ErrorCode, action: Action
     run(program())
 
 
-def test_an_answer_that_a_rebalance_has_overtaken_is_no_news() -> None:
+def test_a_heartbeat_response_from_before_a_rebalance_is_ignored() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.group.remove()
             await asyncio.sleep(3.005)
             it.member.join({}, "test")
@@ -127,9 +127,9 @@ def test_an_answer_that_a_rebalance_has_overtaken_is_no_news() -> None:
 
 
 @pytest.mark.parametrize("failure", [BrokerConnectionError("lost"), ErrorCode.NOT_COORDINATOR], ids=str)
-def test_a_lost_coordinator_is_looked_up_and_asked_at_once(failure: object) -> None:
+def test_after_a_lost_coordinator_the_heartbeat_is_sent_to_the_new_one_at_once(failure: object) -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[HeartbeatRequest] = [failure]
             await asyncio.sleep(3.5)
             assert it.beats == 2
@@ -141,7 +141,7 @@ def test_a_lost_coordinator_is_looked_up_and_asked_at_once(failure: object) -> N
 
 def test_a_silent_coordinator_is_tried_again_within_the_session() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[HeartbeatRequest] = [None]
             await asyncio.sleep(9)
             assert it.beats >= 2
@@ -150,9 +150,9 @@ def test_a_silent_coordinator_is_tried_again_within_the_session() -> None:
     run(program())
 
 
-def test_a_session_is_unconfirmed_after_its_timeout_and_confirmed_by_the_next_answer() -> None:
+def test_a_session_is_unconfirmed_after_its_timeout_and_confirmed_by_the_next_response() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[HeartbeatRequest] = [None] * 4
             await asyncio.sleep(9.9)
             assert it.heartbeat.confirmed
@@ -165,26 +165,26 @@ def test_a_session_is_unconfirmed_after_its_timeout_and_confirmed_by_the_next_an
     run(program())
 
 
-def test_a_suspension_is_noticed_before_the_answer_to_a_heartbeat_sent_before_it() -> None:
+def test_a_suspension_is_noticed_before_the_response_to_an_earlier_heartbeat() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             loop: Any = asyncio.get_running_loop()
             await asyncio.sleep(3.005)
-            assert it.beats == 1, "sent, and not yet answered"
+            assert it.beats == 1, "sent, without a response yet"
             loop.stall(20)
             it.heartbeat.check_session()
             assert not it.heartbeat.confirmed
             await asyncio.sleep(0.02)
-            assert it.owner.sessions == [False], "that answer is older than a session"
+            assert it.owner.sessions == [False], "that response is older than the session timeout"
             await asyncio.sleep(4)
             assert it.owner.sessions == [False, True]
 
     run(program())
 
 
-def test_what_ends_the_client_ends_the_heartbeats() -> None:
+def test_an_error_that_ends_the_client_ends_the_heartbeats() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[HeartbeatRequest] = [AuthenticationError("refused")]
             with pytest.raises(AuthenticationError):
                 await it.task

@@ -1,4 +1,4 @@
-"""The leader's work: one member's mistake is not the others' trouble."""
+"""The group leader's work: one member's malformed subscription does not affect the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_member_is_assigned_its_partitions() -> None:
     run(program())
 
 
-def test_gibberish_and_missing_topics_yield_nothing_and_the_others_theirs() -> None:
+def test_malformed_subscriptions_and_missing_topics_do_not_affect_other_members() -> None:
     async def program() -> None:
         members = {"a": subscription("t", "missing"), "b": (None, b"\xff"), "c": subscription("missing")}
         assigned = await leader(FakeCluster(t=2)).assign(RangeAssignor(), members)
@@ -45,7 +45,7 @@ def test_gibberish_and_missing_topics_yield_nothing_and_the_others_theirs() -> N
     run(program())
 
 
-def test_the_assignment_is_outdated_when_a_topic_has_changed_its_size_or_appeared() -> None:
+def test_the_assignment_is_outdated_when_partitions_or_topics_were_added() -> None:
     async def program() -> None:
         cluster = FakeCluster(t=2)
         leads = leader(cluster)

@@ -58,11 +58,11 @@ def stable(instance_id: str | None = None) -> Membership:
     return member
 
 
-def test_the_way_in() -> None:
+def test_joining_and_syncing() -> None:
     member = Membership("g", None, 45.0, 300.0)
     request = member.join({"range": b"said"}, "first join")
     assert (request.member_id, request.session_timeout_ms, request.rebalance_timeout_ms) == ("", 45_000, 300_000)
-    # The coordinator gives the member its id first (KIP-394), and is asked again under that id.
+    # The coordinator assigns the member id first (KIP-394); the member joins again with it.
     assert member.joined(answer(ErrorCode.MEMBER_ID_REQUIRED)) is Action.REJOIN
     assert member.join({"range": b"said"}, "first join").member_id == "me"
     assert member.joined(answer()) is Action.ACCEPT
@@ -89,9 +89,7 @@ MEANINGS = [
 
 
 @pytest.mark.parametrize(("code", "action", "member_id", "generation"), MEANINGS)
-def test_what_a_response_makes_of_the_member_it_concerns(
-    code: ErrorCode, action: Action, member_id: str, generation: int
-) -> None:
+def test_how_each_error_changes_the_member(code: ErrorCode, action: Action, member_id: str, generation: int) -> None:
     joins, syncs, beats = joining(), syncing(), stable()
     assert joins.joined(answer(code)) is action
     assert syncs.synced(code) is action
@@ -105,7 +103,7 @@ def test_what_a_response_makes_of_the_member_it_concerns(
 @pytest.mark.parametrize("make", [joining, syncing, stable])
 @pytest.mark.parametrize("generation", [0, 1])
 @pytest.mark.parametrize("api", [HEARTBEAT, OFFSET_COMMIT])
-def test_a_heartbeat_or_commit_is_no_news_unless_it_was_sent_in_the_generation_the_member_is_stable_in(
+def test_a_heartbeat_or_commit_response_counts_only_in_its_own_stable_generation(
     code: ErrorCode, make: Callable[[], Membership], generation: int, api: int
 ) -> None:
     member = make()
@@ -118,7 +116,7 @@ def test_a_heartbeat_or_commit_is_no_news_unless_it_was_sent_in_the_generation_t
         assert member == before
 
 
-def test_a_response_overtaken_by_a_rebalance_does_not_end_the_new_generation() -> None:
+def test_a_response_from_before_a_rebalance_does_not_end_the_new_generation() -> None:
     member = joining()
     assert member.joined(answer(generation=2)) is Action.ACCEPT
     assert member.synced(0) is Action.ACCEPT
@@ -136,7 +134,7 @@ def test_leaving() -> None:
     assert member.leave("again") is None
 
 
-def test_subscriptions_survive_the_wire() -> None:
+def test_subscriptions_are_decoded_as_encoded() -> None:
     owned = [TopicPartition("a", 1), TopicPartition("a", 3), TopicPartition("b", 0)]
     data = encode_subscription({"b", "a"}, b"data", owned, 7, "rack")
     said = decode_subscription(data, "instance")
@@ -146,7 +144,7 @@ def test_subscriptions_survive_the_wire() -> None:
     assert decode_subscription(b"\x00\x09" + data[2:] + b"more", "instance") == said
 
 
-def test_assignments_survive_the_wire() -> None:
+def test_assignments_are_decoded_as_encoded() -> None:
     given = [TopicPartition("a", 1), TopicPartition("b", 0)]
     assert decode_assignment(encode_assignment(given)) == given
     assert decode_assignment(b"") == []

@@ -1,4 +1,4 @@
-"""The membership loop: which changes the owner is given, in which order."""
+"""The membership loop: the changes it passes to the owner, in order."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from tests.group.fake import CONFIG, FakeCluster, FakeOwner, partitions, run
 ALL = partitions("t", 0, 1)
 
 
-class Scene:
-    """A member of a group of its own."""
+class Harness:
+    """The only member of a group."""
 
     def __init__(self, assignors: Sequence[Assignor], config: GroupConfig) -> None:
         cluster: Any = FakeCluster(t=2, u=1)
@@ -49,8 +49,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(*strategies: str, config: GroupConfig = CONFIG) -> AsyncIterator[Scene]:
-    made = Scene(make_assignors(strategies or ("range",)), config)
+async def harness(*strategies: str, config: GroupConfig = CONFIG) -> AsyncIterator[Harness]:
+    made = Harness(make_assignors(strategies or ("range",)), config)
     await asyncio.sleep(0.1)
     try:
         yield made
@@ -62,7 +62,7 @@ async def scene(*strategies: str, config: GroupConfig = CONFIG) -> AsyncIterator
 
 def test_a_member_joins_when_it_has_a_subscription_and_leaves_without_one() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await asyncio.sleep(1)
             assert it.member.outside
             assert it.cluster.sent(JoinGroupRequest) == []
@@ -77,9 +77,9 @@ def test_a_member_joins_when_it_has_a_subscription_and_leaves_without_one() -> N
     run(program())
 
 
-def test_an_eager_member_gives_all_up_before_it_joins_again() -> None:
+def test_an_eager_member_revokes_all_partitions_before_it_joins_again() -> None:
     async def program() -> None:
-        async with scene("range") as it:
+        async with harness("range") as it:
             await it.subscribe("t")
             it.group.rebalancing = True
             await asyncio.sleep(4)
@@ -88,9 +88,9 @@ def test_an_eager_member_gives_all_up_before_it_joins_again() -> None:
     run(program())
 
 
-def test_a_cooperative_member_gives_up_only_what_it_loses_and_then_joins_again() -> None:
+def test_a_cooperative_member_revokes_only_the_partitions_it_loses_and_then_joins_again() -> None:
     async def program() -> None:
-        async with scene("cooperative-sticky") as it:
+        async with harness("cooperative-sticky") as it:
             await it.subscribe("t", "u")
             it.group.rebalancing = True
             await asyncio.sleep(4)
@@ -104,9 +104,9 @@ def test_a_cooperative_member_gives_up_only_what_it_loses_and_then_joins_again()
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_member_that_was_removed_loses_all_and_joins_again(strategy: str) -> None:
+def test_a_removed_member_loses_all_partitions_and_joins_again(strategy: str) -> None:
     async def program() -> None:
-        async with scene(strategy) as it:
+        async with harness(strategy) as it:
             await it.subscribe("t")
             it.group.remove()
             await asyncio.sleep(4)
@@ -116,9 +116,9 @@ def test_a_member_that_was_removed_loses_all_and_joins_again(strategy: str) -> N
     run(program())
 
 
-def test_a_member_that_is_removed_while_it_gives_partitions_up_is_not_given_the_loss_again() -> None:
+def test_a_member_removed_while_it_revokes_partitions_does_not_also_lose_them() -> None:
     async def program() -> None:
-        async with scene("range") as it:
+        async with harness("range") as it:
             await it.subscribe("t")
             it.owner.takes[ChangeKind.REVOKE] = 10.0
             it.group.rebalancing = True
@@ -137,14 +137,14 @@ def test_a_member_that_is_removed_while_it_gives_partitions_up_is_not_given_the_
 @pytest.mark.parametrize("why", ["unsubscribed", "away"])
 def test_a_member_stops_joining_when_there_is_nothing_to_join_for(held: type, why: str) -> None:
     async def program() -> None:
-        async with scene("range") as it:
+        async with harness("range") as it:
             await it.subscribe("t")
             it.cluster.next[held] = [None]
             it.group.rebalancing = True
             await asyncio.sleep(4)
-            assert it.owner.kinds[1:] == ["ASSIGN", "REVOKE"], "the coordinator holds its answer back"
+            assert it.owner.kinds[1:] == ["ASSIGN", "REVOKE"], "the coordinator delays its response"
             if why == "away":
-                it.member.leave_on_poll_timeout("nobody asks for records")
+                it.member.leave_on_poll_timeout("the application does not poll")
             else:
                 it.member.set_topics(())
             await asyncio.sleep(1)
@@ -172,9 +172,9 @@ def test_a_member_stops_joining_when_there_is_nothing_to_join_for(held: type, wh
     ],
     ids=str,
 )
-def test_joining_is_tried_again_after_what_passes(api: type, failure: object, forgotten: int) -> None:
+def test_joining_is_retried_after_retriable_errors(api: type, failure: object, forgotten: int) -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[api] = [failure]
             await it.subscribe("t")
             assert it.owner.changes[-1] == ("ASSIGN", ALL)
@@ -183,9 +183,9 @@ def test_joining_is_tried_again_after_what_passes(api: type, failure: object, fo
     run(program())
 
 
-def test_a_coordinator_that_always_says_the_same_is_not_asked_without_a_pause() -> None:
+def test_repeated_error_responses_are_retried_with_a_pause() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[JoinGroupRequest] = [ErrorCode.REBALANCE_IN_PROGRESS] * 1000
             await it.subscribe("t")
             assert len(it.cluster.sent(JoinGroupRequest)) < 10
@@ -205,9 +205,9 @@ def test_a_coordinator_that_always_says_the_same_is_not_asked_without_a_pause() 
     ],
     ids=str,
 )
-def test_what_does_not_pass_ends_the_member(api: type, failure: object, error: type[KafkaError]) -> None:
+def test_a_final_error_ends_the_member(api: type, failure: object, error: type[KafkaError]) -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[api] = [failure]
             await it.subscribe("t")
             with pytest.raises(error):
@@ -221,7 +221,7 @@ def test_a_group_that_agreed_on_another_assignor_ends_the_member() -> None:
         def agree(request: JoinGroupRequest) -> JoinGroupResponse:
             return JoinGroupResponse(protocol_name="theirs", member_id="m", leader="other", generation_id=1)
 
-        async with scene() as it:
+        async with harness() as it:
             it.cluster.next[JoinGroupRequest] = [agree]
             await it.subscribe("t")
             with pytest.raises(ConfigurationError, match="theirs"):
@@ -232,7 +232,7 @@ def test_a_group_that_agreed_on_another_assignor_ends_the_member() -> None:
 
 def test_a_static_member_stays_when_it_stops() -> None:
     async def program() -> None:
-        async with scene(config=replace(CONFIG, group_instance_id="static")) as it:
+        async with harness(config=replace(CONFIG, group_instance_id="static")) as it:
             await it.subscribe("t")
             await it.member.leave("closed")
             assert it.cluster.sent(LeaveGroupRequest) == []
@@ -241,9 +241,9 @@ def test_a_static_member_stays_when_it_stops() -> None:
     run(program())
 
 
-def test_leaving_ends_in_time_though_nobody_answers() -> None:
+def test_leaving_ends_at_its_deadline_without_a_response() -> None:
     async def program() -> None:
-        async with scene() as it:
+        async with harness() as it:
             await it.subscribe("t")
             it.task.cancel()
             it.cluster.next[LeaveGroupRequest] = [None]
@@ -256,7 +256,7 @@ def test_leaving_ends_in_time_though_nobody_answers() -> None:
 
 def test_a_cooperative_member_that_cannot_reach_its_coordinator_to_join_is_unconfirmed() -> None:
     async def program() -> None:
-        async with scene("cooperative-sticky") as it:
+        async with harness("cooperative-sticky") as it:
             await it.subscribe("t")
             it.cluster.next[JoinGroupRequest] = [BrokerConnectionError("lost")] * 1000
             it.group.rebalancing = True
@@ -276,7 +276,7 @@ def test_a_cooperative_member_that_cannot_reach_its_coordinator_to_join_is_uncon
 
 def test_a_rebalance_that_takes_long_keeps_the_session() -> None:
     async def program() -> None:
-        async with scene("cooperative-sticky") as it:
+        async with harness("cooperative-sticky") as it:
             await it.subscribe("t")
 
             async def hold(request: JoinGroupRequest) -> JoinGroupResponse:

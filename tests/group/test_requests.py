@@ -1,4 +1,4 @@
-"""Requests to the coordinator: what is sent again, and what is raised."""
+"""Requests to the coordinator: retried and final errors."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def send(cluster: Any, timeout: float = 10.0) -> Any:
     ],
     ids=str,
 )
-def test_what_passes_is_sent_again(failure: object, forgotten: int) -> None:
+def test_retriable_errors_are_retried(failure: object, forgotten: int) -> None:
     async def program() -> None:
         cluster = FakeCluster()
         cluster.next[HeartbeatRequest] = [failure]
         response = await send(cluster)
-        assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID, "the second answer, which is final"
+        assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID, "the second response, which is final"
         assert len(cluster.requests) == 2
         assert cluster.forgotten == forgotten
 
@@ -60,7 +60,7 @@ def test_what_passes_is_sent_again(failure: object, forgotten: int) -> None:
 
 
 @pytest.mark.parametrize("error", [AuthenticationError("refused"), UnsupportedVersionError("old")], ids=repr)
-def test_what_does_not_pass_is_raised(error: Exception) -> None:
+def test_final_errors_are_raised(error: Exception) -> None:
     async def program() -> None:
         cluster = FakeCluster()
         cluster.next[HeartbeatRequest] = [error]

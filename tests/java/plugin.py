@@ -1,4 +1,4 @@
-"""A pytest plugin: how much Java is asked (``--java-seeds``)."""
+"""A pytest plugin: how many test vectors Java generates (``--java-seeds``)."""
 
 from __future__ import annotations
 

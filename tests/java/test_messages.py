@@ -83,7 +83,7 @@ def faults(vector: generated_vectors.Vector, seen: Seen, *, without: str | None 
 
 
 @pytest.mark.parametrize("message", all_messages(), ids=lambda message: message.__name__)
-def test_every_value_is_the_one_java_wrote(message: type[Message], vectors: Vectors) -> None:
+def test_every_value_is_decoded_as_java_wrote_it(message: type[Message], vectors: Vectors) -> None:
     """Nothing is left out: all fields of all versions were seen set, and null where they can be."""
     seen: Seen = {}
     assert not [fault for vector in vectors[message.__name__] for fault in faults(vector, seen)]
@@ -91,14 +91,14 @@ def test_every_value_is_the_one_java_wrote(message: type[Message], vectors: Vect
         assert set(to_be_seen(message, version)) - kinds == set()
 
 
-def test_java_knows_every_version_but_the_listed(vectors: Vectors) -> None:
+def test_java_has_every_version_except_the_listed_ones(vectors: Vectors) -> None:
     covered = {(name, exceptions.version_here(vector)) for name, found in vectors.items() for vector in found}
     listed = {(name, v) for name, text in exceptions.UNKNOWN_TO_JAVA.items() for v in numbers(Versions.parse(text))}
     ours = {(message.__name__, version) for message, version in all_versions()}
     assert ours - covered == listed
 
 
-def test_every_version_that_java_knows_is_here(vectors: Vectors) -> None:
+def test_every_version_of_java_is_declared(vectors: Vectors) -> None:
     covered = {(name, exceptions.version_here(vector)) for name, found in vectors.items() for vector in found}
     assert covered - {(message.__name__, version) for message, version in all_versions()} == set()
 
@@ -125,7 +125,7 @@ def test_header_versions_are_those_of_java(generated: generated_vectors.Generate
         assert ours == (row.request, row.response), row
 
 
-def test_what_is_wrong_is_named(vectors: Vectors) -> None:
+def test_differences_are_named(vectors: Vectors) -> None:
     """Each kind of difference in turn, made by changing what Java said."""
     right = next(it for it in vectors["MetadataResponse"] if it.version == 12 and it.style == "set0")
     assert faults(right, {}) == []

@@ -47,7 +47,7 @@ def test_declarations_are_those_of_kafka(kafka: list[list[definitions.Definition
 
 
 @pytest.mark.parametrize("release", MESSAGES_RELEASES)
-def test_nothing_of_a_release_is_missing(kafka: list[list[definitions.Definition]], release: str) -> None:
+def test_every_message_of_a_release_is_declared(kafka: list[list[definitions.Definition]], release: str) -> None:
     """Also where the newer release has the last word on what the older one had already."""
     defined = {
         (it.identity, version) for found in kafka for it in found if it.release == release for version in range_of(it)
@@ -124,7 +124,7 @@ CHANGES: dict[str, tuple[Callable[[Json], Any], str]] = {
 
 
 @pytest.mark.parametrize(("change", "finding"), CHANGES.values(), ids=CHANGES.keys())
-def test_a_change_is_found(
+def test_a_changed_declaration_is_reported(
     kafka: list[list[definitions.Definition]], change: Callable[[Json], Any], finding: str
 ) -> None:
     newest = next(found[0] for found in kafka if found[0].name == "MetadataRequest")

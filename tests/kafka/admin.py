@@ -1,4 +1,4 @@
-"""What the tests ask of a real cluster beside starting and stopping it: topics, and where partitions are led."""
+"""Changes to a real cluster that tests make: creating topics, moving partitions and leaders."""
 
 from __future__ import annotations
 

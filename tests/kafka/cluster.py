@@ -33,7 +33,7 @@ BROKER_PORTS = range(20_000, 32_000)
 
 
 class KafkaError(Exception):
-    """A broker did not do what it was told; the message ends with the last lines of its log."""
+    """A broker failed to start or stop; the message ends with the last lines of its log."""
 
 
 def missing() -> str | None:
@@ -106,7 +106,7 @@ class KafkaCluster:
             raise
 
     def stop(self) -> None:
-        """Kill what runs and remove the data: nobody will read it again, so no broker need close its logs."""
+        """Kill all brokers and remove the data, which is not read again: no broker needs to close its logs."""
         for node_id in list(self._processes):
             self.stop_broker(node_id, hard=True)
         if self._folder is not None:
@@ -153,7 +153,7 @@ class KafkaCluster:
 
     def _java(self, node_id: int, *arguments: str) -> subprocess.Popen[bytes]:
         java, folder = find_java(), self._node_folder(node_id)
-        assert java is not None, "asked for by missing()"
+        assert java is not None, "checked by missing()"
         command = [
             str(java),
             f"-Dlog4j2.configurationFile={folder / 'log4j2.yaml'}",
@@ -186,7 +186,7 @@ class KafkaCluster:
         self._processes[node_id] = self._java(node_id, *options, "kafka.Kafka", "server.properties")
 
     def _await_known(self, nodes: set[int]) -> None:
-        """Wait until every one of ``nodes`` serves requests and has all of them in its picture of the cluster."""
+        """Wait until every one of ``nodes`` serves requests and has all of them in its metadata."""
         for node_id in nodes:
             self._await(node_id, "come up", partial(probe.answers, self.address(node_id)))
         for node_id in nodes:

@@ -29,9 +29,9 @@ CLUSTERS: Mapping[str, Callable[[], KafkaCluster]] = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    told = getattr(config, "workerinput", None)
-    if told is not None:
-        config.stash[POOL] = RemotePool(*told["kafka_pool"])
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is not None:
+        config.stash[POOL] = RemotePool(*workerinput["kafka_pool"])
         return
     pool = LocalPool(CLUSTERS)
     config.stash[POOL] = pool

@@ -1,4 +1,4 @@
-"""Two questions a broker is asked while it starts.
+"""Two requests to a broker that is starting.
 
 Written out by hand: the harness must work also when the codec under test does not.
 """
@@ -18,7 +18,7 @@ def answers(address: tuple[str, int]) -> bool:
 
 
 def known_brokers(address: tuple[str, int]) -> set[int]:
-    """The node ids in this broker's picture of the cluster (Metadata v1 for no topics), empty while it has none."""
+    """The node ids in this broker's metadata (Metadata v1 for no topics), empty while it has none."""
     reply = _ask(address, METADATA, 1, struct.pack(">i", 0))
     if reply is None:
         return set()

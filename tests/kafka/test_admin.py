@@ -1,4 +1,4 @@
-"""What behaviour tests ask of real Kafka does happen, and is visible once the call returns."""
+"""Changes to real Kafka have happened, and are visible, once the call returns."""
 
 from __future__ import annotations
 

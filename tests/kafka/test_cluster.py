@@ -36,17 +36,17 @@ def test_a_stopped_broker_of_three_comes_back(kafka3: RunningKafka) -> None:
     assert all(probe.known_brokers(kafka3.address(node_id)) == {1, 2, 3} for node_id in kafka3.broker_ids)
 
 
-def test_a_broker_that_dies_is_told_with_its_log() -> None:
+def test_the_error_for_a_broker_that_dies_has_the_end_of_its_log() -> None:
     with pytest.raises(KafkaError, match=r"broker 1 died with exit code 1(.|\n)*heap"):
         KafkaCluster(1, heap="1k").start()
 
 
-def test_a_wrong_configuration_is_told_with_its_option() -> None:
+def test_the_error_for_a_wrong_config_names_it() -> None:
     with pytest.raises(KafkaError, match=r"formatting(.|\n)*num.network.threads"):
         KafkaCluster(1, config={"num.network.threads": "none"}).start()
 
 
-def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
+def test_brokers_and_files_are_removed_when_the_owner_is_killed(tmp_path: Path) -> None:
     """A killed test run cannot clear up: the watchdog does."""
     command = [sys.executable, "-m", "tests.kafka"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

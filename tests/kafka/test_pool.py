@@ -73,7 +73,7 @@ def pool(request: pytest.FixtureRequest, local: LocalPool) -> Iterator[KafkaPool
     server.close()
 
 
-def test_a_cluster_starts_once_and_is_used_as_if_it_were_here(pool: KafkaPool, fake: FakeCluster) -> None:
+def test_a_leased_cluster_starts_once_and_is_used_like_a_local_one(pool: KafkaPool, fake: FakeCluster) -> None:
     for _ in range(2):
         with pool.lease("one", alone=True) as kafka:
             assert (kafka.broker_ids, kafka.bootstrap_servers, kafka.running) == ((1,), "127.0.0.1:1", {1})
@@ -85,20 +85,20 @@ def test_a_cluster_starts_once_and_is_used_as_if_it_were_here(pool: KafkaPool, f
     assert fake.started == 1
 
 
-def test_who_shares_it_may_not_stop_brokers(pool: KafkaPool) -> None:
+def test_a_shared_lease_does_not_permit_to_stop_brokers(pool: KafkaPool) -> None:
     with pool.lease("one") as kafka:
         with pytest.raises(KafkaError, match="`exclusive`"):
             kafka.stop_broker(1)
         assert kafka.running == {1}
 
 
-def test_a_cluster_that_does_not_start_says_why(pool: KafkaPool) -> None:
+def test_the_error_for_a_cluster_that_does_not_start_has_the_cause(pool: KafkaPool) -> None:
     for _ in range(2):
         with pytest.raises(KafkaError, match="no Java"), pool.lease("broken"):
             pass
 
 
-def test_many_hold_it_together_and_one_alone(pool: KafkaPool) -> None:
+def test_leases_are_shared_or_exclusive(pool: KafkaPool) -> None:
     """Who wants it alone waits for those who have it, and those who come later wait for that one."""
     order: list[str] = []
 

@@ -1,4 +1,4 @@
-"""A scripted broker on a real socket: answers by a table of functions, and can misbehave in any way a test likes."""
+"""A scripted broker on a real socket: its responses, also malformed, late or missing ones, come from a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aiokproto.net.open import open_connection
 from tests.patience import PATIENCE
 
 Answer = Callable[[Any, int], Response | bytes | None]
-"""From request and version to the answer, raw bytes to send instead, or None for silence."""
+"""Maps request and version to the response, to raw bytes to send instead, or to None for no response."""
 
 
 class HangUp(Exception):
@@ -36,11 +36,11 @@ def serves(**ranges: tuple[int, int]) -> Answer:
 
 
 class Peer:
-    """What is served, and what was asked: ``(request, version)`` in order, over all connections."""
+    """A scripted broker. ``requests`` has each ``(request, version)`` it received, in order over all connections."""
 
     def __init__(self, answers: Mapping[type[Request[Any]], Answer]) -> None:
         self.answers = {request.api_key: answer for request, answer in answers.items()}
-        self.asked: list[tuple[Any, int]] = []
+        self.requests: list[tuple[Any, int]] = []
         self.connections = 0
         self.port = 0
         self.hung_up = asyncio.Event()
@@ -77,7 +77,7 @@ class Peer:
 
     def _answer(self, frame: RequestFrame, writer: asyncio.StreamWriter) -> None:
         request = registry.request(frame.api_key).decode(frame.body, frame.api_version)
-        self.asked.append((request, frame.api_version))
+        self.requests.append((request, frame.api_version))
         answer = self.answers[frame.api_key](request, frame.api_version)
         if isinstance(answer, Response):
             refusal = isinstance(answer, ApiVersionsResponse) and answer.error_code == 35
@@ -112,7 +112,7 @@ async def peer(
 async def raw_peer(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> AsyncIterator[int]:
-    """A listener that does with each connection what ``serve`` does, then closes it; its port."""
+    """Listen on a free port, call ``serve`` for each connection, then close it; yields the port."""
     tasks: set[asyncio.Task[None]] = set()
     writers: set[asyncio.StreamWriter] = set()
 
@@ -143,7 +143,7 @@ async def raw_peer(
 
 
 def config(**changes: Any) -> ClusterConfig:
-    """A configuration for tests: nobody waits long before trying again, and nobody gives up early."""
+    """A configuration for tests: short backoffs and long timeouts."""
     values: dict[str, Any] = {
         "bootstrap_servers": (("127.0.0.1", 1),),
         "request_timeout": PATIENCE,

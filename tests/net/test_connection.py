@@ -1,4 +1,4 @@
-"""One connection against a scripted peer: pipelining, deadlines, cancellation, loss, strangers."""
+"""One connection against a scripted peer: pipelining, deadlines, cancellation, lost connections, other protocols."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def beat(number: int = 0) -> HeartbeatRequest:
 
 
 def echo(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
-    """Answers with the generation as error code: tells which request an answer belongs to."""
+    """Respond with the generation as error code, which shows the request that a response belongs to."""
     return HeartbeatResponse(error_code=request.generation_id)
 
 
@@ -53,15 +53,15 @@ def hangs_up(request: object, version: int) -> None:
     raise HangUp
 
 
-async def test_requests_are_pipelined_and_each_gets_its_answer() -> None:
+async def test_requests_are_pipelined_and_each_gets_its_response() -> None:
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         answers = await asyncio.gather(*(line.send(beat(number), timeout=PATIENCE) for number in range(50)))
         assert [answer.error_code for answer in answers] == list(range(50))
-        assert [request.generation_id for request, _ in broker.asked[1:]] == list(range(50))
+        assert [request.generation_id for request, _ in broker.requests[1:]] == list(range(50))
         assert line.in_flight == 0
 
 
-async def test_a_large_answer() -> None:
+async def test_a_large_response() -> None:
     groups = [ListedGroup(group_id=f"group-{number}", protocol_type="consumer") for number in range(30_000)]
 
     def listed(request: object, version: int) -> ListGroupsResponse:
@@ -78,15 +78,15 @@ async def test_a_large_answer() -> None:
         assert small.error_code == 3
 
 
-async def test_a_silent_peer_costs_the_request_its_deadline_and_not_the_connection() -> None:
-    """…as long as the peer may still answer: patience with the connection is ``request_timeout``."""
+async def test_a_request_that_times_out_leaves_the_connection_open() -> None:
+    """The connection is kept until no response has come for ``request_timeout``."""
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker, connected(broker.port) as line:
         with pytest.raises(DeadlineError, match=rf"Heartbeat to 127.0.0.1:{broker.port}: no response in 0.01 s"):
             await line.send(beat(), timeout=0.01)
         assert not line.closed
 
 
-async def test_a_peer_silent_for_the_request_timeout_costs_the_connection() -> None:
+async def test_a_peer_silent_for_the_request_timeout_loses_the_connection() -> None:
     async with (
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker,
         connected(broker.port, request_timeout=0.02) as line,
@@ -100,7 +100,7 @@ async def test_a_peer_silent_for_the_request_timeout_costs_the_connection() -> N
         assert line.closed
 
 
-async def test_a_cancelled_request_leaves_the_connection_and_its_late_answer_is_dropped() -> None:
+async def test_a_cancelled_request_leaves_the_connection_open_and_its_late_response_is_dropped() -> None:
     held: list[HeartbeatRequest] = []
 
     def hold_first(request: HeartbeatRequest, version: int) -> HeartbeatResponse | bytes | None:
@@ -125,7 +125,7 @@ async def test_a_cancelled_request_leaves_the_connection_and_its_late_answer_is_
 
 
 @pytest.mark.parametrize("cut", [0, 3, 7])
-async def test_loss_fails_all_that_is_under_way_and_names_it(cut: int) -> None:
+async def test_a_lost_connection_fails_and_names_all_requests_in_flight(cut: int) -> None:
     """Also in the middle of a response."""
 
     def partial(request: HeartbeatRequest, version: int) -> bytes | None:
@@ -149,7 +149,7 @@ async def test_loss_fails_all_that_is_under_way_and_names_it(cut: int) -> None:
             await line.send(beat(), timeout=PATIENCE)
 
 
-async def test_an_answer_out_of_order_ends_the_connection() -> None:
+async def test_a_response_out_of_order_closes_the_connection() -> None:
     def wrong(request: HeartbeatRequest, version: int) -> bytes:
         return bytes(encode_response(HeartbeatResponse(error_code=0), version, 99))
 
@@ -159,7 +159,7 @@ async def test_an_answer_out_of_order_ends_the_connection() -> None:
         assert line.closed
 
 
-async def test_a_broken_answer_is_the_callers_error_alone() -> None:
+async def test_a_malformed_response_fails_only_its_own_request() -> None:
     def broken(request: HeartbeatRequest, version: int) -> bytes | HeartbeatResponse:
         if request.generation_id:
             return HeartbeatResponse(error_code=1)
@@ -171,28 +171,28 @@ async def test_a_broken_answer_is_the_callers_error_alone() -> None:
         assert (await line.send(beat(1), timeout=PATIENCE)).error_code == 1
 
 
-async def test_what_cannot_be_sent_is_not_sent() -> None:
+async def test_a_request_that_cannot_be_encoded_is_not_sent() -> None:
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         with pytest.raises(EncodeError):
             await line.send(beat(1 << 40), timeout=PATIENCE)
         with pytest.raises(UnsupportedVersionError):
             await line.send(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=PATIENCE, max_version=2)
         assert (await line.send(beat(4), timeout=PATIENCE)).error_code == 4
-        assert len(broker.asked) == 2
+        assert len(broker.requests) == 2
 
 
-async def test_post_expects_no_answer() -> None:
+async def test_a_oneway_request_expects_no_response() -> None:
     async with (
         peer({ApiVersionsRequest: VERSIONS, ProduceRequest: silent, HeartbeatRequest: echo}) as broker,
         connected(broker.port) as line,
     ):
         await line.send_oneway(ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), timeout=PATIENCE)
         assert (await line.send(beat(2), timeout=PATIENCE)).error_code == 2
-        assert [type(request).__name__ for request, _ in broker.asked[1:]] == ["ProduceRequest", "HeartbeatRequest"]
+        assert [type(request).__name__ for request, _ in broker.requests[1:]] == ["ProduceRequest", "HeartbeatRequest"]
 
 
-async def test_post_waits_for_room() -> None:
-    """A broker that does not read cannot make the client hold ever more bytes."""
+async def test_a_oneway_request_waits_for_the_write_buffer() -> None:
+    """A broker that stops reading cannot make the client buffer more and more bytes."""
     reads = asyncio.Event()
 
     async def lazy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -220,7 +220,7 @@ async def test_post_waits_for_room() -> None:
 
 
 def throttled(seconds: float) -> Callable[[HeartbeatRequest, int], HeartbeatResponse]:
-    """Answers as `echo`; to generation 0 with the wish for a pause."""
+    """Respond as `echo`; to generation 0 with a throttle time."""
 
     def answer(request: HeartbeatRequest, version: int) -> HeartbeatResponse:
         pause = 0 if request.generation_id else round(seconds * 1000)
@@ -229,7 +229,7 @@ def throttled(seconds: float) -> Callable[[HeartbeatRequest, int], HeartbeatResp
     return answer
 
 
-async def test_throttling_holds_back_what_follows_in_order() -> None:
+async def test_throttled_requests_wait_and_keep_their_order() -> None:
     async with (
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(MAX_THROTTLE)}) as broker,
         connected(broker.port) as line,
@@ -240,10 +240,12 @@ async def test_throttling_holds_back_what_follows_in_order() -> None:
         gone = asyncio.ensure_future(line.send(beat(9), timeout=PATIENCE, deadline=now + 0.001))
         with pytest.raises(DeadlineError):
             await gone
-        assert len(broker.asked) == 2, "nothing is sent during the pause"
+        assert len(broker.requests) == 2, "nothing is sent during the pause"
         line._flush_throttled()
         assert [(await call).error_code for call in calls] == [1, 2, 3]
-        assert [request.generation_id for request, _ in broker.asked[1:]] == [0, 1, 2, 3], "who left took its request"
+        assert [request.generation_id for request, _ in broker.requests[1:]] == [0, 1, 2, 3], (
+            "the cancelled request was not sent"
+        )
 
 
 async def test_throttling_ends() -> None:
@@ -256,8 +258,8 @@ async def test_throttling_ends() -> None:
         assert [answer.error_code for answer in answers] == [1, 2, 3]
 
 
-async def test_a_request_that_is_held_back_has_not_begun_to_wait_for_its_answer() -> None:
-    """It does not time out, and the connection is not closed, as they would be if the broker had not responded."""
+async def test_the_timeout_of_a_throttled_request_starts_when_it_is_sent() -> None:
+    """It does not time out, and the connection stays open."""
     outcomes: list[object] = []
     async with (
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(MAX_THROTTLE)}) as broker,
@@ -275,8 +277,8 @@ async def test_a_request_that_is_held_back_has_not_begun_to_wait_for_its_answer(
         assert [getattr(outcome, "error_code", outcome) for outcome in outcomes] == [1]
 
 
-async def test_an_answer_that_is_too_large_names_the_option_and_what_was_asked() -> None:
-    """The requests behind it are not to blame: they lose their connection, and may be sent again."""
+async def test_the_error_for_a_response_that_is_too_large_names_the_option_and_the_request() -> None:
+    """The requests behind it fail only with a lost connection, and may be sent again."""
     reads = asyncio.Event()
 
     def large(request: object, version: int) -> bytes:
@@ -300,21 +302,21 @@ async def test_an_answer_that_is_too_large_names_the_option_and_what_was_asked()
             await line.send(beat(2), timeout=PATIENCE)
 
 
-async def test_what_is_submitted_is_written_at_once_and_told_of_in_order() -> None:
-    told: list[int] = []
+async def test_send_nowait_writes_at_once_and_calls_back_in_order() -> None:
+    outcomes: list[int] = []
 
     def tell(outcome: HeartbeatResponse | KafkaError) -> None:
         assert isinstance(outcome, HeartbeatResponse)
-        told.append(outcome.error_code)
+        outcomes.append(outcome.error_code)
 
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         before = asyncio.all_tasks()
         for number in (1, 2, 3):
             line.send_nowait(beat(number), tell, timeout=PATIENCE)
-        assert (line.in_flight, told) == (3, [])
+        assert (line.in_flight, outcomes) == (3, [])
         assert asyncio.all_tasks() == before, "no task waits for the answers"
         assert (await line.send(beat(4), timeout=PATIENCE)).error_code == 4
-        assert told == [1, 2, 3]
+        assert outcomes == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -322,55 +324,55 @@ async def test_what_is_submitted_is_written_at_once_and_told_of_in_order() -> No
     [(silent, DeadlineError), (hangs_up, BrokerConnectionError), (lambda *_: b"\0\0\0\5\0\0\0\1\xff", DecodeError)],
     ids=["silence", "loss", "nonsense"],
 )
-async def test_who_submits_is_told_once_why_there_is_no_response(
+async def test_a_callback_gets_one_error_if_there_is_no_response(
     answer: Callable[[object, int], bytes | None], error: type[KafkaError]
 ) -> None:
-    told: list[object] = []
+    outcomes: list[object] = []
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: answer}) as broker, connected(broker.port) as line:
-        line.send_nowait(beat(), told.append, timeout=0.01 if error is DeadlineError else PATIENCE)
-        await until(lambda: bool(told))
-    assert [type(outcome) for outcome in told] == [error]
+        line.send_nowait(beat(), outcomes.append, timeout=0.01 if error is DeadlineError else PATIENCE)
+        await until(lambda: bool(outcomes))
+    assert [type(outcome) for outcome in outcomes] == [error]
 
 
-async def test_submitting_what_cannot_be_sent_raises_and_tells_nothing() -> None:
-    told: list[object] = []
+async def test_send_nowait_raises_without_a_callback_if_the_request_cannot_be_sent() -> None:
+    outcomes: list[object] = []
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
         with pytest.raises(EncodeError):
-            line.send_nowait(beat(1 << 40), told.append, timeout=PATIENCE)
+            line.send_nowait(beat(1 << 40), outcomes.append, timeout=PATIENCE)
         with pytest.raises(UnsupportedVersionError):
             line.send_nowait(
-                ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), told.append, timeout=PATIENCE, max_version=2
+                ProduceRequest(acks=0, timeout_ms=1, topic_data=[]), outcomes.append, timeout=PATIENCE, max_version=2
             )
         line.close()
         with pytest.raises(ClientClosedError):
-            line.send_nowait(beat(), told.append, timeout=PATIENCE)
+            line.send_nowait(beat(), outcomes.append, timeout=PATIENCE)
         await line.wait_closed()
-    assert told == []
-    assert len(broker.asked) == 1
+    assert outcomes == []
+    assert len(broker.requests) == 1
 
 
-async def test_a_wish_for_a_pause_is_granted_whoever_asked() -> None:
-    told: list[object] = []
+async def test_a_throttle_time_in_the_response_to_send_nowait_pauses_the_connection() -> None:
+    outcomes: list[object] = []
     async with (
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: throttled(MAX_THROTTLE)}) as broker,
         connected(broker.port) as line,
     ):
-        line.send_nowait(beat(0), told.append, timeout=PATIENCE)
-        await until(lambda: bool(told))
-        line.send_nowait(beat(1), told.append, timeout=PATIENCE)
+        line.send_nowait(beat(0), outcomes.append, timeout=PATIENCE)
+        await until(lambda: bool(outcomes))
+        line.send_nowait(beat(1), outcomes.append, timeout=PATIENCE)
         now = asyncio.get_running_loop().time()
         late = asyncio.ensure_future(line.send(beat(2), timeout=PATIENCE, deadline=now + 0.001))
         with pytest.raises(DeadlineError):
             await late
-        assert len(broker.asked) == 2, "nothing is sent during the pause"
+        assert len(broker.requests) == 2, "nothing is sent during the pause"
         line._flush_throttled()
-        await until(lambda: len(told) == 2)
+        await until(lambda: len(outcomes) == 2)
 
 
-async def test_close_fails_what_is_under_way() -> None:
+async def test_close_fails_requests_in_flight() -> None:
     async with peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker, connected(broker.port) as line:
         call = asyncio.ensure_future(line.send(beat(), timeout=PATIENCE))
-        await until(lambda: len(broker.asked) == 2)
+        await until(lambda: len(broker.requests) == 2)
         line.close()
         with pytest.raises(ClientClosedError, match="Heartbeat was in flight"):
             await call
@@ -386,8 +388,8 @@ async def test_an_idle_connection_is_closed() -> None:
         assert "idle" in str(line.failure)
 
 
-async def test_idleness_is_looked_for_while_answers_are_awaited() -> None:
-    """They may come long before their deadlines."""
+async def test_an_idle_timeout_is_checked_while_responses_are_awaited() -> None:
+    """Responses may come long before their deadlines."""
     async with (
         peer({ApiVersionsRequest: VERSIONS, HeartbeatRequest: silent}) as broker,
         connected(broker.port, connections_max_idle=100.0) as line,
@@ -399,7 +401,7 @@ async def test_idleness_is_looked_for_while_answers_are_awaited() -> None:
         assert line._timer._when <= now + 100
 
 
-async def test_versions_are_asked_for_again_in_the_form_the_broker_has() -> None:
+async def test_api_versions_is_sent_again_in_the_version_the_broker_supports() -> None:
     """KIP-511: the newest form is refused in the form of version 0, which names the newest the broker has."""
 
     def old(request: object, version: int) -> ApiVersionsResponse:
@@ -410,25 +412,25 @@ async def test_versions_are_asked_for_again_in_the_form_the_broker_has() -> None
         return ApiVersionsResponse(error_code=35 if version > 2 else 0, api_keys=keys)
 
     async with peer({ApiVersionsRequest: old, HeartbeatRequest: echo}) as broker, connected(broker.port) as line:
-        assert [version for _, version in broker.asked] == [ApiVersionsRequest.versions.highest, 2]
+        assert [version for _, version in broker.requests] == [ApiVersionsRequest.versions.highest, 2]
         await line.send(beat(1), timeout=PATIENCE)
-        assert broker.asked[-1][1] == 1
+        assert broker.requests[-1][1] == 1
         assert broker.connections == 1
 
 
-async def test_a_broker_before_0_10_hangs_up_on_version_questions() -> None:
-    """It is asked once more in the plainest form, and then taken for what it is."""
+async def test_a_broker_before_0_10_closes_the_connection_on_api_versions() -> None:
+    """ApiVersions is sent once more in version 0; then the client assumes a broker before 0.10."""
     async with (
         peer({ApiVersionsRequest: hangs_up, HeartbeatRequest: echo}) as broker,
         connected(broker.port) as line,
     ):
-        assert [version for _, version in broker.asked] == [ApiVersionsRequest.versions.highest, 0]
+        assert [version for _, version in broker.requests] == [ApiVersionsRequest.versions.highest, 0]
         assert line.versions.assumed
         assert (await line.send(beat(5), timeout=PATIENCE)).error_code == 5
-        assert broker.asked[-1][1] == 0
+        assert broker.requests[-1][1] == 0
 
 
-async def test_a_proxy_that_hangs_up_once_is_not_taken_for_an_old_broker() -> None:
+async def test_a_proxy_that_closes_one_connection_is_not_taken_for_an_old_broker() -> None:
     turns: list[int] = []
 
     def once(request: ApiVersionsRequest, version: int) -> Response | bytes | None:
@@ -453,13 +455,13 @@ async def test_an_http_server_is_recognised() -> None:
                 pass
 
 
-async def test_a_peer_that_says_nothing_costs_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connecting_to_a_silent_peer_ends_at_the_connect_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1000)
         await reader.read(1000)
 
     async def connects(*given: Any, **options: Any) -> Any:
-        """However long that takes: it is the answer that is not to come in time."""
+        """However long connecting takes: only the response is too late."""
         return await dial(*given, **{**options, "deadline": asyncio.get_running_loop().time() + PATIENCE})
 
     monkeypatch.setattr("aiokproto.net.open.dial", connects)
@@ -469,7 +471,7 @@ async def test_a_peer_that_says_nothing_costs_the_connect_timeout(monkeypatch: p
                 pass
 
 
-async def test_nobody_listens() -> None:
+async def test_a_port_without_a_listener_refuses_the_connection() -> None:
     with (
         held_port() as port,
         pytest.raises(BrokerConnectionError, match=rf"cannot connect to 127.0.0.1:{port}: .*connection refused"),

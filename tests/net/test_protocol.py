@@ -1,4 +1,4 @@
-"""The sans-I/O client protocol: frames out of any cut of the stream, answers matched in order, strangers recognised."""
+"""The sans-I/O client protocol: frames from a stream cut anywhere, responses in order, other protocols recognised."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_any_cut_of_the_stream_gives_the_same_frames(bodies: list[bytes], sizes:
 
 @settings(deadline=None)
 @given(st.binary(min_size=1, max_size=400), st.integers(1, 50))
-def test_garbage_raises_or_is_waited_for_but_never_anything_else(data: bytes, size: int) -> None:
+def test_random_bytes_raise_a_protocol_error_or_wait_for_more(data: bytes, size: int) -> None:
     reading = protocol(expecting=3)
     try:
         feed(reading, data, [size])
@@ -77,7 +77,7 @@ def test_garbage_raises_or_is_waited_for_but_never_anything_else(data: bytes, si
         pass
 
 
-def test_a_frame_cut_short_is_seen() -> None:
+def test_the_end_of_the_stream_within_a_frame_is_an_error() -> None:
     reading = protocol(expecting=1)
     assert feed(reading, framed(0, b"abc")[:-1], [100]) == []
     assert reading.mid_frame
@@ -85,7 +85,7 @@ def test_a_frame_cut_short_is_seen() -> None:
 
 
 def test_a_large_frame_is_read_into_a_buffer_of_its_own() -> None:
-    """What was read ahead is copied once; the rest goes straight to its place."""
+    """Bytes already read are copied once; the rest is read directly into the frame's buffer."""
     reading = protocol(expecting=2)
     body = bytes(range(256)) * 1024
     assert feed(reading, framed(0, body)[:1000], [1000]) == []
@@ -111,7 +111,7 @@ def test_a_turn_reads_no_more_than_its_share_of_a_large_frame() -> None:
     assert answers == [bytes(4) + body]
 
 
-def test_answers_before_a_broken_one_are_delivered() -> None:
+def test_responses_before_a_malformed_one_are_delivered() -> None:
     reading = protocol(expecting=2)
     got: list[int] = []
     data = framed(0, b"") + framed(7, b"")
@@ -147,7 +147,7 @@ def test_a_response_without_a_request_is_an_error() -> None:
         (b"\x00\x00\x00\x03abc", "does not speak Kafka"),
     ],
 )
-def test_strangers_are_recognised_by_their_first_bytes(seen: bytes, named: str) -> None:
+def test_other_protocols_are_recognised_by_their_first_bytes(seen: bytes, named: str) -> None:
     with pytest.raises(NotKafkaError, match=named):
         feed(protocol(expecting=1), seen, [1000])
 
@@ -159,7 +159,7 @@ def test_a_tls_alert_is_recognised_whatever_the_limit() -> None:
 
 @pytest.mark.parametrize(("size", "fits"), [(LIMIT, True), (LIMIT + 1, False)])
 def test_the_limit_of_a_later_frame(size: int, fits: bool) -> None:
-    """A broker that has answered before is one: too much is then too much, not a stranger."""
+    """A peer that has responded before is a broker: a frame is then too large, not another protocol."""
     reading = protocol(expecting=2)
     feed(reading, framed(0, b""), [100])
     announcement = struct.pack(">ii", size, 1)
@@ -171,7 +171,7 @@ def test_the_limit_of_a_later_frame(size: int, fits: bool) -> None:
             feed(reading, announcement, [100])
 
 
-def test_a_too_large_frame_that_nobody_asked_for() -> None:
+def test_a_frame_that_is_too_large_with_no_request_in_flight() -> None:
     reading = protocol(expecting=1)
     feed(reading, framed(0, b""), [100])
     with pytest.raises(BrokerConnectionError, match="without a request in flight"):
@@ -179,7 +179,7 @@ def test_a_too_large_frame_that_nobody_asked_for() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the memory of a process is read from /proc")
-def test_an_announced_frame_takes_no_memory_before_it_comes() -> None:
+def test_a_frame_length_alone_allocates_little_memory() -> None:
     """A frame length alone allocates little memory, both in the scratch buffer and in a frame's own buffer."""
 
     def resident() -> int:

@@ -1,4 +1,4 @@
-"""Connections over TLS, and what is said when one side does not speak it or is not trusted."""
+"""Connections over TLS, and the errors when one side does not speak it or is not trusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiokproto.net.transport import tls_error
 from tests.net.peer import Answer, connected, peer, raw_peer, serves
 from tests.patience import PATIENCE
 
-# A certificate for localhost and 127.0.0.1 that signs itself and runs out in a hundred years; it secures nothing.
+# A self-signed certificate for localhost and 127.0.0.1 that expires in a hundred years; used in tests only.
 CERTIFICATE = """\
 -----BEGIN CERTIFICATE-----
 MIIBmzCCAUGgAwIBAgIUKhMmqep5tGIvTnjcZgja4ln9jHcwCgYIKoZIzj0EAwIw
@@ -48,7 +48,7 @@ ANSWERS: dict[type[Request[Any]], Answer] = {
 
 @pytest.fixture
 def server(tmp_path: Path) -> ssl.SSLContext:
-    """What a broker with that certificate uses."""
+    """The SSL context of a broker with that certificate."""
     (tmp_path / "both.pem").write_text(KEY + CERTIFICATE)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "both.pem")
@@ -57,7 +57,7 @@ def server(tmp_path: Path) -> ssl.SSLContext:
 
 @pytest.fixture
 def trusting() -> ssl.SSLContext:
-    """What a client uses that trusts it."""
+    """The SSL context of a client that trusts it."""
     return ssl.create_default_context(cadata=CERTIFICATE)
 
 
@@ -105,8 +105,8 @@ async def test_plain_to_a_tls_listener(server: ssl.SSLContext) -> None:
         ("WRONG_VERSION_NUMBER", NotKafkaError),
     ],
 )
-def test_what_an_alert_means(reason: str, kind: type[BrokerConnectionError]) -> None:
-    """Only what says who may connect ends the client: a broker may send an alert because it has troubles of its own."""
+def test_which_tls_alerts_end_the_client(reason: str, kind: type[BrokerConnectionError]) -> None:
+    """Only alerts about certificates and access end the client: a broker may send others for problems of its own."""
     error = ssl.SSLError(1, reason)
     error.reason = reason
     assert type(tls_error("b:1", error)) is kind

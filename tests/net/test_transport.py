@@ -1,4 +1,4 @@
-"""Dialling: every address of a name is tried, and failures say where and why."""
+"""Connecting: every address of a name is tried, and each failure is reported with its address."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch)
         assert broker.connections == 1
 
 
-async def test_the_failure_of_each_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_error_lists_the_failure_of_each_address(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
     refused = "127.0.0.2: connection refused; 127.0.0.1: connection refused"
     with held_port() as port, pytest.raises(BrokerConnectionError, match=f"cannot connect to broker 1: {refused}"):
@@ -51,8 +51,8 @@ async def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> No
         await open_connection("no.such", 9092, "no.such:9092", config(), PATIENCE)
 
 
-async def test_a_name_that_cannot_be_one() -> None:
-    """The standard library reports it by an error of its own kind."""
+async def test_an_invalid_host_name() -> None:
+    """The standard library reports it with a different exception."""
     with pytest.raises(BrokerConnectionError, match="cannot be resolved"):
         await open_connection("a" * 64 + ".x", 9092, "x", config(), PATIENCE)
 
@@ -74,7 +74,7 @@ async def test_an_address_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_connections_are_kept_alive() -> None:
-    """A firewall that forgets a connection in silence is noticed before the next request has timed out on it."""
+    """A connection that a firewall dropped is noticed before the next request times out on it."""
     async with peer(ANSWERS) as broker, connected(broker.port) as line:
         assert line._transport is not None
         opened = line._transport.get_extra_info("socket")

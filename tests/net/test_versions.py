@@ -1,4 +1,4 @@
-"""Which version is used, and how both sides come to know it (KIP-35, KIP-511)."""
+"""Version negotiation: which version of each API is used (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_version_that_may_still_change_is_not_picked() -> None:
     assert BrokerVersions({22: Versions(0, 99)}, "b").pick(InitProducerIdRequest) == unstable - 1
 
 
-def test_assumed_versions_are_named_as_such() -> None:
+def test_the_error_says_that_versions_were_assumed() -> None:
     versions = BrokerVersions(BEFORE_0_10, "old", assumed=True)
     assert versions.pick(HeartbeatRequest) == 0
     with pytest.raises(UnsupportedVersionError, match=r"assumed to be a broker before 0\.10"):
@@ -84,7 +84,7 @@ def test_negotiation_at_first_try() -> None:
     ],
 )
 def test_a_refusal_leads_to_the_highest_version_the_broker_names(answer: bytes, then: int) -> None:
-    """…or to version 0, where it names none, as brokers before 2.4; and always to a lower one than refused."""
+    """To version 0 if the broker names none (before 2.4), and always to a lower one than the refused one."""
     negotiation = Negotiation("b")
     assert negotiation.handle_response(answer) is None
     assert negotiation.version == then
@@ -96,13 +96,13 @@ def test_a_broker_that_refuses_everything_ends_the_negotiation() -> None:
         negotiation.handle_response(refusal())
 
 
-def test_another_error_is_the_brokers() -> None:
+def test_another_error_code_is_raised_as_the_brokers_error() -> None:
     with pytest.raises(BrokerError, match=f"ApiVersions v{NEWEST} to b: CLUSTER_AUTHORIZATION_FAILED"):
         Negotiation("b").handle_response(frame(ApiVersionsResponse(error_code=31, api_keys=[]), NEWEST))
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0\1", b"\0\0\0\1\0\0\xff\xff\xff\xff\xff\xff"])
-def test_a_broken_answer(data: bytes) -> None:
+def test_a_malformed_response(data: bytes) -> None:
     with pytest.raises(DecodeError):
         Negotiation("b").handle_response(data)
 
@@ -111,7 +111,9 @@ def test_a_broken_answer(data: bytes) -> None:
     ("milliseconds", "version", "pause"),
     [(500, 6, 0.5), (500, 5, 0.0), (0, 6, 0.0), (-1, 6, 0.0), (10**9, 6, MAX_THROTTLE)],
 )
-def test_throttling_is_the_clients_part_from_a_version_on(milliseconds: int, version: int, pause: float) -> None:
-    """Before Metadata v6 the broker itself has waited (KIP-219)."""
+def test_the_client_delays_requests_only_in_versions_that_leave_it_to_the_client(
+    milliseconds: int, version: int, pause: float
+) -> None:
+    """Before Metadata v6 the broker itself delays the response (KIP-219)."""
     answer = MetadataResponse(throttle_time_ms=milliseconds, brokers=[], topics=[])
     assert throttle(answer, version) == pause

@@ -1,4 +1,4 @@
-"""What tests wait for, and where nobody answers."""
+"""Waiting for conditions, ports without a listener, and timers that run early."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REST = 0.001
 async def until(condition: Callable[[], object]) -> None:
     """Wait until the condition holds.
 
-    The loop rests between two looks: one that spins keeps threads and other processes from what it waits for.
+    The loop sleeps between two checks: busy waiting would slow down the threads and processes it waits for.
     """
     loop = asyncio.get_running_loop()
     while not condition():
@@ -39,7 +39,7 @@ def held_port() -> Iterator[int]:
 
 @contextmanager
 def early_timers(seconds: float) -> Iterator[None]:
-    """The running loop's timers run so long before their time, as all do that are due within a step of the clock."""
+    """Make the running loop's timers run up to ``seconds`` early, as with a clock of that resolution."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, asyncio.BaseEventLoop):
         pytest.skip("timers run early on asyncio's own loops alone")

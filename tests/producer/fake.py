@@ -1,4 +1,4 @@
-"""A cluster in memory: what the producer needs of one, the broker's side of idempotence, and failures on demand."""
+"""An in-memory cluster for the producer, with the broker's side of idempotence and injected failures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class PartitionLog:
-    """A partition at the broker: values in order, and what it knows of idempotent producers (KIP-98)."""
+    """A partition at the broker: its values in order, and its state of idempotent producers (KIP-98)."""
 
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
@@ -44,7 +44,7 @@ class PartitionLog:
         self.known: dict[tuple[int, int, int, int], int] = {}
 
     def append(self, data: bytes | bytearray | memoryview) -> int | ErrorCode:
-        """The offset, or why the batch is refused."""
+        """Return the offset, or the error code with which the batch is rejected."""
         batch = RecordBatch(data)
         batch.validate()
         offset = len(self.values)
@@ -58,7 +58,7 @@ class PartitionLog:
             if producer[0] == self.producer[0]:
                 expected = self.next if producer == self.producer else 0
             else:
-                # From a producer that the log knows nothing of, any first sequence is taken.
+                # A producer without state in the log may start with any sequence number.
                 expected = batch.base_sequence
             if batch.base_sequence != expected:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -75,14 +75,14 @@ class FakeCluster:
     """Stands in for :class:`aiokproto.cluster.ClusterClient`.
 
     Attributes:
-        logs: Partition → what is stored.
-        requests: What arrived, node first.
-        answer: How a Produce request is answered; tests put their own in front of :meth:`append`.
+        logs: Partition → its log.
+        requests: Requests received, as ``(node, request)``.
+        answer: How a Produce request is answered; tests replace it.
         down: Nodes that cannot be reached.
         invalidated: Reasons given.
-        producer_id: Who asks next becomes this, with ``producer_epoch``; an error is raised.
-        idle: Whether connections are closed, so that nothing can be sent at once before the next :meth:`send`.
-        sent_nowait: How many requests came by :meth:`send_nowait`.
+        producer_id: What the next InitProducerId returns, with ``producer_epoch``; an error is raised.
+        idle: Whether connections are closed: :meth:`send_nowait` refuses until the next :meth:`send`.
+        sent_nowait: Number of requests sent by :meth:`send_nowait`.
     """
 
     def __init__(self, partitions: int = 1, nodes: int = 1) -> None:
@@ -127,7 +127,7 @@ class FakeCluster:
         return self.snapshot.topics[name]
 
     def show(self, partitions: tuple[PartitionInfo, ...]) -> None:
-        """The next picture of the cluster."""
+        """Replace the cluster snapshot by its next generation."""
         self.snapshot = ClusterSnapshot(
             brokers=self.snapshot.brokers,
             topics={"flights": TopicInfo("flights", self.topic_id, partitions)},
@@ -137,7 +137,7 @@ class FakeCluster:
         news.set()
 
     def lead(self, node: int, partition: int = 0) -> None:
-        """Move a partition's leader, and let everybody know."""
+        """Move a partition's leader, and update the metadata."""
         changed = list(self.partitions)
         changed[partition] = PartitionInfo(node, changed[partition].leader_epoch + 1)
         self.partitions = tuple(changed)
@@ -179,7 +179,7 @@ class FakeCluster:
     def _write(self, request: ProduceRequest, node: int) -> ProduceRequest:
         if self.closed:
             raise ClientClosedError("closed")
-        # As on the wire: what is sent is not changed by what happens to the batch later.
+        # A copy, as on the wire: later changes to the batch do not change what was sent.
         sent = ProduceRequest.decode(request.encode(12), 12)
         self.requests.append((node, sent))
         return sent
@@ -243,7 +243,7 @@ class FakeCluster:
     def respond(
         self, request: ProduceRequest, each: Callable[[PartitionProduceData], PartitionProduceResponse]
     ) -> ProduceResponse:
-        """A response with what ``each`` says of every partition."""
+        """Return a response with the result of ``each`` for every partition."""
         return ProduceResponse(
             responses=[
                 TopicProduceResponse(name=topic.name, partition_responses=[each(data) for data in topic.partition_data])
@@ -286,7 +286,7 @@ async def producer_on(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch, **opti
 
 
 def grow_old(producer: Producer) -> None:
-    """All that has no outcome yet is as if it had been buffered long ago; nobody waits for time to pass."""
+    """Make all records without an outcome expire, without waiting for the delivery timeout."""
     for batch in producer._accumulator.incomplete:
         batch.created -= 1e6
     assert producer._sender is not None

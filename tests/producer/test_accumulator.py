@@ -1,4 +1,4 @@
-"""The accumulator: batching, budget, linger, backoff, expiry, splitting. Time is a number here."""
+"""The accumulator: batching, budget, linger, backoff, expiry, splitting. The clock is a number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def accumulator(leaders: Sequence[int | None] = (1, 2, 1), **changes: Any) -> Ac
 def append(
     to: Accumulator, value: bytes, partition: int | None = 0, now: float = 0.0
 ) -> tuple[ProducerBatch, int] | None:
-    """What the producer does with every record."""
+    """Append one record, as the producer does."""
     topic = to.topics["flights"]
     batch = (topic.sticky if partition is None else topic.queues[partition]).open
     index = batch.append(1000, None, value) if batch is not None else None
@@ -79,7 +79,7 @@ def test_a_batch_goes_out_when_it_has_lingered() -> None:
     put(acc, b"b", now=5.95)
     drained = drain(acc, 6.0)
     assert [values(batch) for batch in drained.requests[1]] == [[b"a", b"b"]]
-    assert drained.wake_at == 35.0, "what is left is to see whether it expires"
+    assert drained.wake_at == 35.0, "the only remaining deadline is that of the delivery timeout"
 
 
 def test_without_linger_a_batch_is_due_as_soon_as_it_is_opened_and_takes_records_until_it_goes_out() -> None:
@@ -137,7 +137,7 @@ def test_a_partition_without_leader_waits_and_is_reported() -> None:
     drained = drain(acc, 1.0)
     assert (drained.requests, [str(where) for where in drained.leaderless]) == ({}, ["flights-0"])
     acc.update("flights", (2, 2))
-    assert drain(acc, 1.0).requests == {2: [batch]}, "the batch goes where the leader is now"
+    assert drain(acc, 1.0).requests == {2: [batch]}, "the batch goes to the current leader"
 
 
 def test_records_without_key_stay_until_a_batch_is_full_and_then_go_elsewhere() -> None:
@@ -157,7 +157,7 @@ def test_a_lingered_batch_does_not_move_the_sticky_partition_before_its_share() 
     assert where == [0, 0, 0, 1, 1]
 
 
-def test_the_budget_is_reserved_as_a_batch_fills() -> None:
+def test_buffer_memory_is_reserved_as_a_batch_fills() -> None:
     acc = accumulator(batch_size=100_000, buffer_memory=20_000, max_request_size=20_000)
     put(acc, b"x")
     assert acc.used == 4096
@@ -166,7 +166,7 @@ def test_the_budget_is_reserved_as_a_batch_fills() -> None:
     assert acc.used == 8192
 
 
-def test_the_next_batch_reserves_what_the_last_one_came_to_if_half_of_the_room_is_left() -> None:
+def test_the_next_batch_reserves_the_size_of_the_last_one_if_half_of_the_buffer_is_free() -> None:
     acc = accumulator(batch_size=100_000, buffer_memory=20_000, max_request_size=20_000)
     for _ in range(50):
         put(acc, b"x" * 100)
@@ -180,7 +180,7 @@ def test_the_next_batch_reserves_what_the_last_one_came_to_if_half_of_the_room_i
     assert acc.used == size + size + size // 4 + 4096
 
 
-def test_a_full_budget_takes_nothing_and_makes_all_due() -> None:
+def test_a_full_buffer_takes_no_record_and_makes_all_batches_due() -> None:
     acc = accumulator(buffer_memory=2000)
     batches = [put(acc, b"x" * 800, 0), put(acc, b"x" * 800, 1)]
     assert append(acc, b"x" * 800, 2) is None
@@ -202,7 +202,7 @@ def test_a_record_that_can_never_be_sent_is_refused(option: str) -> None:
     assert values(drain(acc, 1.0).requests[1][0]) == [b"small"]
 
 
-def test_a_record_larger_than_a_batch_has_one_of_its_own() -> None:
+def test_a_record_larger_than_batch_size_has_a_batch_of_its_own() -> None:
     acc = accumulator()
     first_batch, large = put(acc, b"a"), put(acc, b"x" * 3000)
     assert first_batch is not large
@@ -221,7 +221,7 @@ def test_a_retry_waits_and_comes_first() -> None:
     assert one.attempts == 2
 
 
-def test_no_later_batch_is_sent_beside_a_retry() -> None:
+def test_no_later_batch_is_in_flight_with_a_retried_one() -> None:
     acc = accumulator()
     confirm(acc, 0)
     one = put(acc, b"1")
@@ -248,8 +248,8 @@ def test_no_more_batches_of_a_partition_are_in_flight_than_allowed() -> None:
     assert drain(acc, 0.0).requests == {1: [batches[2]]}
 
 
-def test_nothing_is_sent_beside_a_batch_before_the_broker_has_acknowledged_one() -> None:
-    """A broker that does not know the producer takes any first sequence number, also that of the second batch."""
+def test_one_batch_is_in_flight_until_the_broker_has_acknowledged_one() -> None:
+    """A broker without state for the producer accepts any first sequence number, also that of the second batch."""
     acc = accumulator()
     batches = [put(acc, bytes([i]) * 900) for i in range(3)]
     acc.end_linger()
@@ -263,7 +263,7 @@ def test_nothing_is_sent_beside_a_batch_before_the_broker_has_acknowledged_one()
     assert drain(acc, 0.0).requests == {1: [batches[2]]}
 
 
-def test_nothing_is_sent_to_a_new_leader_before_the_old_one_has_answered() -> None:
+def test_nothing_is_sent_to_a_new_leader_before_the_old_one_has_responded() -> None:
     acc = accumulator()
     confirm(acc, 0)
     one, two, three = (put(acc, bytes([i]) * 900) for i in range(3))
@@ -317,15 +317,15 @@ def test_delivery_timeout_without_an_error_says_what_is_missing(
     assert reason in str(outcome)
 
 
-def test_outcomes_are_told_for_each_record() -> None:
+def test_each_record_has_its_own_outcome() -> None:
     acc = accumulator()
     batch = put(acc, b"1")
     put(acc, b"2")
     drain(acc, 1.0)
-    told: list[bool] = []
-    batch.outcome.add_done_callback(lambda: told.append(batch.done))
+    called: list[bool] = []
+    batch.outcome.add_done_callback(lambda: called.append(batch.done))
     acc.complete(batch, 40)
-    assert told == [True]
+    assert called == [True]
     assert batch.outcome.record_result(1, 1000) == RecordMetadata("flights", 0, 41, 1000)
     acc2 = accumulator()
     stamped = put(acc2, b"1")
@@ -334,7 +334,7 @@ def test_outcomes_are_told_for_each_record() -> None:
     assert stamped.outcome.record_result(0, 1000) == RecordMetadata("flights", 0, 7, 5000), "LogAppendTime"
 
 
-def test_a_batch_that_is_too_large_comes_back_in_halves() -> None:
+def test_a_batch_that_is_too_large_is_split_in_halves() -> None:
     acc = accumulator()
     batch = put(acc, b"0")
     for i in range(1, 5):
@@ -361,7 +361,7 @@ def test_a_batch_that_is_too_large_comes_back_in_halves() -> None:
     assert (acc.used, list(acc.incomplete)) == (0, [])
 
 
-def test_batches_split_down_to_single_records_take_no_more_of_the_budget() -> None:
+def test_batches_split_down_to_single_records_take_no_more_buffer_memory() -> None:
     acc = accumulator()
     for number in range(8):
         put(acc, b"%d" % number)
@@ -419,7 +419,7 @@ def test_an_observed_failure_is_not_logged(caplog: pytest.LogCaptureFixture) -> 
     assert (acc.delivery_context.unobserved_failures, caplog.records) == (0, [])
 
 
-def test_partitions_can_become_more() -> None:
+def test_partitions_can_be_added_to_a_topic() -> None:
     acc = accumulator((1,))
     acc.update("flights", (1, 2))
     assert put(acc, b"x", 1).where.partition == 1
@@ -427,5 +427,5 @@ def test_partitions_can_become_more() -> None:
     assert drain(acc, 1.0).leaderless, "a topic that is gone keeps its records until they expire"
 
 
-def test_nothing_to_do_is_no_alarm() -> None:
+def test_an_idle_accumulator_has_no_deadline() -> None:
     assert drain(accumulator(), 0.0).wake_at == math.inf

@@ -32,7 +32,7 @@ REFUSED = error_for(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "Produce")
 
 
 class ProducerMachine(RuleBasedStateMachine):
-    """Every rule is something that may happen to a producer."""
+    """Every rule is an event that may happen to a producer."""
 
     @initialize()
     def begin(self) -> None:
@@ -59,7 +59,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     @rule(partition=st.integers(0, PARTITIONS - 1), count=st.integers(1, 4))
     def post_stored(self, partition: int, count: int) -> None:
-        """A batch that is sent as it is."""
+        """Add a batch that is sent unchanged."""
         values = [b"%d." % (len(self.posted[partition]) + place) for place in range(count)]
         stored = RecordBatch(encode([BatchRecord(0, 1, None, value) for value in values]))
         added = self.acc.append_encoded(self.topic.queues[partition], stored, self.now)
@@ -94,7 +94,7 @@ class ProducerMachine(RuleBasedStateMachine):
     def settle(self, batch: ProducerBatch, data: bytes, fate: str) -> None:
         later = self.now + 0.5
         if batch.done:
-            # Expired here, but what was written to the socket arrives nevertheless.
+            # Expired in the client, but the request that was written to the socket still arrives.
             if fate.startswith("answer"):
                 self.logs[batch.where.partition].append(data)
         elif fate == "request lost" or fate == "refuse":
@@ -139,7 +139,7 @@ class ProducerMachine(RuleBasedStateMachine):
             self.check(partition)
 
     def check(self, partition: int) -> None:
-        """Acknowledged is in the log where it was said to be; nothing is there twice; all is in order."""
+        """Acknowledged records are in the log at the reported offset, exactly once and in order."""
         log = self.logs[partition].values
         assert max(Counter(log).values(), default=1) == 1
         for value, batch, index in self.posted[partition]:

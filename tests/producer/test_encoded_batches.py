@@ -1,4 +1,4 @@
-"""Which stored batches can be produced again as they are; the others are refused, and it is said what to do."""
+"""Which stored batches can be produced again unchanged; the error for each other one says what to do."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_one_batch(form: Callable[[bytes], Any], codec: str) -> None:
     assert batch.raw == data
 
 
-def test_all_batches_of_what_a_consumer_hands_out() -> None:
+def test_all_batches_of_a_consumer_batch() -> None:
     batches = record_batches(fetched(5, stored(base=5), stored(base=8)))
     assert [batch.base_offset for batch in batches] == [5, 8]
 
@@ -90,24 +90,24 @@ def test_offsets_may_be_missing_before_the_first_batch() -> None:
         ([b"value"], "expected .*, got list"),
     ],
 )
-def test_what_cannot_be_sent_as_it_is(given: Any, why: str) -> None:
+def test_batches_that_cannot_be_sent_unchanged_are_refused(given: Any, why: str) -> None:
     with pytest.raises(InvalidRecordError, match=why):
         record_batches(given)
 
 
 @pytest.mark.parametrize("data", [b"", b"short", stored()[:-1], memoryview(b"")])
-def test_bytes_that_are_no_batch(data: bytes) -> None:
+def test_bytes_that_are_not_a_batch_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptRecordError, match=f"{len(data)} bytes are not one whole record batch"):
         record_batches(data)
 
 
-def test_bytes_that_were_damaged() -> None:
+def test_damaged_bytes_are_refused() -> None:
     data = bytearray(stored())
     data[-1] ^= 1
     with pytest.raises(CorruptRecordError, match="checksum"):
         record_batches(data)
 
 
-def test_a_codec_that_nobody_knows() -> None:
+def test_an_unknown_compression_type_is_refused() -> None:
     with pytest.raises(UnsupportedCompressionError, match="codec 5"):
         record_batches(unknown_codec())

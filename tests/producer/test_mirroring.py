@@ -1,4 +1,4 @@
-"""Batches that are sent as they were stored: what goes out, in which order, and what becomes of it."""
+"""Batches sent unchanged with `send_batch`: their bytes, their order, and their outcomes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
 
 
 def stored(*values: bytes, base: int = 40, codec: str = "none") -> bytes:
-    """As a broker has it that another producer wrote to in a transaction."""
+    """A batch as a broker stores it when another producer wrote it in a transaction."""
     records = [BatchRecord(0, 1000 + number, None, value) for number, value in enumerate(values)]
     return encode(
         records,
@@ -78,7 +78,7 @@ def sent(fake: FakeCluster) -> list[RecordBatch]:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_the_records_go_out_as_they_are_under_a_header_of_this_producer(
+async def test_records_are_sent_unchanged_under_a_header_of_this_producer(
     make: Make, codec: str, idempotent: bool
 ) -> None:
     fake = FakeCluster(partitions=2)
@@ -98,7 +98,7 @@ async def test_the_records_go_out_as_they_are_under_a_header_of_this_producer(
     assert stamp == ((7, 0, 1) if idempotent else (-1, -1, -1))
 
 
-async def test_all_that_a_consumer_hands_out_is_under_way_at_once(make: Make) -> None:
+async def test_all_batches_of_a_consumer_batch_are_in_flight_at_once(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake) as producer:
         await producer.send("flights", b"0")
@@ -133,7 +133,7 @@ async def test_order_is_kept_with_records_that_linger(make: Make) -> None:
 
 
 async def test_a_batch_is_copied_and_not_held(make: Make) -> None:
-    """Its bytes are a view of all that a fetch brought."""
+    """Its bytes are a view of a whole fetch response."""
     fake = FakeCluster()
     async with make(fake) as producer:
         buffer = bytearray(stored(b"v"))
@@ -145,7 +145,7 @@ async def test_a_batch_is_copied_and_not_held(make: Make) -> None:
     assert fake.logs[0].values == [b"v"]
 
 
-async def test_retries_keep_the_number_and_the_records(make: Make) -> None:
+async def test_retries_keep_the_sequence_number_and_the_records(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake) as producer:
         fake.fail_next(ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -176,8 +176,8 @@ async def test_sequence_numbers_count_the_records_of_a_batch(make: Make) -> None
     assert [batch.base_sequence for batch in sent(fake)] == [0, 7]
 
 
-class Strict:
-    """A leader that refuses some batches."""
+class RejectingLeader:
+    """A leader that rejects some batches."""
 
     def __init__(self, fake: FakeCluster, verdict: Callable[[RecordBatch], ErrorCode]) -> None:
         self.fake = fake
@@ -185,9 +185,9 @@ class Strict:
         fake.answer = self.answer
 
     async def answer(self, node: int, request: ProduceRequest) -> ProduceResponse:
-        return self.fake.respond(request, lambda data: self.judge(node, data))
+        return self.fake.respond(request, lambda data: self._answer_partition(node, data))
 
-    def judge(self, node: int, data: PartitionProduceData) -> PartitionProduceResponse:
+    def _answer_partition(self, node: int, data: PartitionProduceData) -> PartitionProduceResponse:
         assert data.records is not None
         code = self.verdict(RecordBatch(data.records))
         if code is ErrorCode.NONE:
@@ -201,7 +201,7 @@ def too_large(batch: RecordBatch) -> ErrorCode:
 
 async def test_a_batch_too_large_for_the_topic_is_split_and_stays_compressed(make: Make) -> None:
     fake = FakeCluster()
-    Strict(fake, too_large)
+    RejectingLeader(fake, too_large)
     values = [b"%d" % number * 100 for number in range(5)]
     async with make(fake, compression_type="zstd", compression_level=15) as producer:
         (where,) = await producer.send_batch("flights", stored(*values, codec="gzip"), partition=0)
@@ -210,7 +210,7 @@ async def test_a_batch_too_large_for_the_topic_is_split_and_stays_compressed(mak
     assert {batch.compression.name for batch in sent(fake)} == {"GZIP"}
 
 
-def test_parts_of_a_compressed_batch_count_as_what_they_take() -> None:
+def test_parts_of_a_compressed_batch_count_with_their_own_size() -> None:
     limits = BufferLimits(
         batch_size=1000, buffer_memory=1000, max_request_size=5000, linger=1.0, delivery_timeout=30.0, in_flight=5
     )
@@ -224,20 +224,20 @@ def test_parts_of_a_compressed_batch_count_as_what_they_take() -> None:
     accumulator.split(batch)
     parts = list(accumulator.incomplete)
     assert accumulator.used == sum(part.reserved for part in parts) > 2000
-    assert accumulator.append(topic, 0, 1, None, b"v", (), 0.0) is None, "no room, not even for less"
+    assert accumulator.append(topic, 0, 1, None, b"v", (), 0.0) is None, "the buffer is full, also for a smaller batch"
     for part in parts:
         accumulator.drain(0.0, lambda _: True)
         accumulator.complete(part, 0)
     assert (accumulator.used, batch.done) == (0, True)
 
 
-async def test_where_a_part_fails_the_batch_has_failed(make: Make) -> None:
+async def test_a_batch_fails_if_one_part_of_it_fails(make: Make) -> None:
     def verdict(batch: RecordBatch) -> ErrorCode:
         has_last = any(record.value == b"3" for record in batch)
         return too_large(batch) or (ErrorCode.TOPIC_AUTHORIZATION_FAILED if has_last else ErrorCode.NONE)
 
     fake = FakeCluster()
-    Strict(fake, verdict)
+    RejectingLeader(fake, verdict)
     async with make(fake) as producer:
         with pytest.raises(AuthorizationError):
             await producer.send_batch("flights", stored(b"1", b"2", b"3"), partition=0)
@@ -245,13 +245,13 @@ async def test_where_a_part_fails_the_batch_has_failed(make: Make) -> None:
 
 
 async def test_a_batch_too_large_for_the_topic_that_cannot_be_split_fails_alone(make: Make) -> None:
-    """Nobody has looked into it before."""
+    """The records are damaged, which is noticed only when the batch is split."""
     fake = FakeCluster()
     damaged = bytearray(stored(b"1", b"2", b"3", codec="gzip"))
     damaged[HEADER.size :] = bytes(len(damaged) - HEADER.size)
     update_crc(damaged)
     async with make(fake) as producer:
-        Strict(fake, too_large)
+        RejectingLeader(fake, too_large)
         with pytest.raises(MessageTooLargeError) as caught:
             await producer.send_batch("flights", damaged, partition=0)
         assert isinstance(caught.value.__cause__, CorruptRecordError)
@@ -263,7 +263,7 @@ async def test_a_batch_too_large_for_the_topic_that_cannot_be_split_fails_alone(
     ("options", "option"),
     [({"max_request_size": 2000}, "max_request_size is 2000"), ({"buffer_memory": 1000}, "buffer_memory is 1000")],
 )
-async def test_a_batch_larger_than_the_limits_is_refused_with_all_that_came_with_it(
+async def test_a_batch_larger_than_the_limits_is_refused_with_all_batches_of_the_call(
     make: Make, options: dict[str, int], option: str
 ) -> None:
     fake = FakeCluster()
@@ -284,7 +284,7 @@ async def test_a_batch_larger_than_the_limits_is_refused_with_all_that_came_with
         ({"batch": b"text"}, CorruptRecordError, "not one whole"),
     ],
 )
-async def test_what_cannot_be_sent_says_why(
+async def test_the_error_says_why_a_batch_cannot_be_sent(
     make: Make, call: dict[str, Any], error: type[KafkaError], text: str
 ) -> None:
     fake = FakeCluster(partitions=3)
@@ -298,7 +298,7 @@ async def test_what_cannot_be_sent_says_why(
     assert fake.requests == []
 
 
-async def test_it_waits_for_room_in_turn(make: Make) -> None:
+async def test_batches_wait_for_buffer_memory_in_order(make: Make) -> None:
     fake = FakeCluster()
     gate = Gate(fake)
     first, second = stored(b"1" * 1500), stored(b"2" * 1500)
@@ -309,14 +309,14 @@ async def test_it_waits_for_room_in_turn(make: Make) -> None:
         small = asyncio.ensure_future(producer.post("flights", b"3"))
         await settle()
         assert not waiting.done()
-        assert not small.done(), "there is room for it, and it has to wait for its turn"
+        assert not small.done(), "there is buffer memory for it, but an earlier call waits"
         gate.opened.set()
         await (await waiting)
         await (await small)
     assert fake.logs[0].values == [b"1" * 1500, b"2" * 1500, b"3"]
 
 
-async def test_what_lingers_goes_out_to_make_room(make: Make) -> None:
+async def test_lingering_batches_are_sent_to_free_buffer_memory(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake, buffer_memory=2000, linger_ms=110_000) as producer:
         await producer.post("flights", b"1" * 1000, partition=0)
@@ -335,7 +335,7 @@ async def test_a_task_that_never_waits_lets_others_run(make: Make, monkeypatch: 
         assert ran
 
 
-async def test_no_room_in_time_is_an_error(make: Make) -> None:
+async def test_buffer_memory_not_free_in_time_is_an_error(make: Make) -> None:
     fake = FakeCluster()
     Gate(fake)
     async with make(fake, buffer_memory=2000, max_block_ms=0) as producer:
@@ -345,7 +345,7 @@ async def test_no_room_in_time_is_an_error(make: Make) -> None:
             await producer.post_batch("flights", stored(b"x" * 1500), partition=0)
 
 
-async def test_cancelled_while_it_waits_for_room_a_batch_is_never_sent(make: Make) -> None:
+async def test_a_batch_cancelled_while_it_waits_for_buffer_memory_is_never_sent(make: Make) -> None:
     fake = FakeCluster()
     gate = Gate(fake)
     async with make(fake, buffer_memory=2000) as producer:
@@ -362,7 +362,7 @@ async def test_cancelled_while_it_waits_for_room_a_batch_is_never_sent(make: Mak
     assert fake.logs[0].values == [b"1" * 1500]
 
 
-async def test_close_tells_those_who_wait_for_room(make: Make) -> None:
+async def test_close_fails_calls_that_wait_for_buffer_memory(make: Make) -> None:
     fake = FakeCluster()
     Gate(fake)
     async with make(fake, buffer_memory=2000) as producer:
@@ -388,14 +388,14 @@ async def test_an_unobserved_failure_is_counted_in_records(make: Make, caplog: p
     assert "2 records for flights-0 were not delivered, and their deliveries were never awaited" in caplog.text
 
 
-async def test_with_acks_0_nothing_is_known(make: Make) -> None:
+async def test_with_acks_0_no_offset_is_known(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake, acks=0) as producer:
         (where,) = await producer.send_batch("flights", stored(b"1"), partition=0)
         assert where.offset == -1
 
 
-def test_nothing_to_deliver_is_delivered() -> None:
+def test_an_empty_list_of_batches_is_delivered() -> None:
     delivery = BatchDelivery([])
     assert delivery.done()
     assert delivery.result() == []

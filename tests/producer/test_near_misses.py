@@ -24,7 +24,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Make:
 
 
 @pytest.mark.parametrize("topic", [b"flights", None, 7, ("flights",)])
-async def test_a_topic_that_is_no_str_is_an_error(make: Make, topic: Any) -> None:
+async def test_a_topic_that_is_not_a_str_is_an_error(make: Make, topic: Any) -> None:
     async with make(FakeCluster()) as producer:
         for call in (
             producer.send(topic, b"value"),

@@ -29,7 +29,7 @@ def where(partition: int, offset: int, timestamp: int = 5) -> RecordMetadata:
     return RecordMetadata("flights", partition, offset, timestamp)
 
 
-def test_items_are_those_of_the_parts_in_order() -> None:
+def test_items_are_in_the_order_of_the_parts() -> None:
     context, full = DeliveryContext(), KafkaError("full")
     outcomes = Outcomes(
         [
@@ -52,12 +52,12 @@ def test_items_are_those_of_the_parts_in_order() -> None:
             outcomes[place]
 
 
-def test_of_none_there_is_none() -> None:
+def test_without_records_there_are_no_outcomes() -> None:
     outcomes = Outcomes([])
     assert (len(outcomes), list(outcomes), outcomes.errors) == (0, [], {})
 
 
-def test_rows_are_found_where_they_went() -> None:
+def test_each_row_has_the_partition_and_offset_it_was_stored_at() -> None:
     context, special, full = DeliveryContext(), KafkaError("special"), KafkaError("full")
     batches: list[Outcome | KafkaError] = [
         written(context, 0, 2, 10),
@@ -70,7 +70,7 @@ def test_rows_are_found_where_they_went() -> None:
 
 
 @pytest.mark.parametrize("look", [True, False])
-def test_errors_that_nobody_looks_at_are_counted(look: bool) -> None:
+def test_unobserved_errors_are_counted(look: bool) -> None:
     context = DeliveryContext()
     outcomes = Outcomes([BatchSlice(failed(context, KafkaError("why")), 0, 3, 5)])
     if look:

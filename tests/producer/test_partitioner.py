@@ -20,7 +20,7 @@ VECTORS = {
 
 
 @pytest.mark.parametrize("key", VECTORS)
-def test_murmur2_is_that_of_java(key: bytes) -> None:
+def test_murmur2_computes_the_same_as_java(key: bytes) -> None:
     assert murmur2(key) == VECTORS[key]
 
 
@@ -80,6 +80,6 @@ def test_the_sticky_choice_is_another_partition_with_a_leader() -> None:
         (None, "must be an int, got None"),
     ],
 )
-def test_a_partition_that_is_none_is_refused(chosen: object, text: str) -> None:
+def test_a_partitioner_that_returns_no_valid_partition_is_refused(chosen: object, text: str) -> None:
     with pytest.raises(InvalidRecordError, match=text):
         check_partition(chosen, "flights", 3, "the partitioner's ")

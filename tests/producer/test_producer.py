@@ -1,4 +1,4 @@
-"""The face: what each call waits for, what it checks, and what cancelling, flushing and closing do."""
+"""The producer's public API: what each call waits for and checks; cancelling, flushing and closing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Gate:
 
 
 async def settle() -> None:
-    """Let everything that can happen now happen."""
+    """Run the loop until no more callbacks are ready."""
     for _ in range(30):
         await asyncio.sleep(0)
 
@@ -94,9 +94,9 @@ def test_a_bad_option_is_named(options: dict[str, Any], text: str) -> None:
         Producer(**given)
 
 
-async def test_idempotence_gives_way_to_acks_unless_asked_for(make: Make) -> None:
+async def test_acks_other_than_all_disable_idempotence_that_is_on_by_default(make: Make) -> None:
     fake = FakeCluster()
-    fake.producer_id = AssertionError("nobody asks for one")
+    fake.producer_id = AssertionError("InitProducerId must not be sent")
     async with make(fake, acks=1) as producer:
         assert (await producer.send("flights", b"v")).offset == 0
 
@@ -153,26 +153,26 @@ async def test_keys_are_placed_by_murmur2(make: Make) -> None:
             assert (await producer.send("flights", b"", key=key)).partition == key_hash(key) % 7
 
 
-async def test_a_partitioner_of_ones_own_is_asked_once_a_record(make: Make) -> None:
-    asked: list[tuple[object, ...]] = []
+async def test_a_custom_partitioner_is_called_once_per_record(make: Make) -> None:
+    calls: list[tuple[object, ...]] = []
 
     def mine(
         topic: str, key: bytes | None, value: bytes | None, partitions: Sequence[int], available: Sequence[int]
     ) -> int:
-        asked.append((topic, key, value, list(partitions), list(available)))
+        calls.append((topic, key, value, list(partitions), list(available)))
         return int(value or b"0")
 
     fake = FakeCluster(partitions=3)
     async with make(fake, partitioner=mine) as producer:
         assert (await producer.send("flights", b"2", key=b"k")).partition == 2
-        assert asked == [("flights", b"k", b"2", [0, 1, 2], [0, 1, 2])]
+        assert calls == [("flights", b"k", b"2", [0, 1, 2], [0, 1, 2])]
         with pytest.raises(InvalidRecordError, match="the partitioner's partition 5 is not one of its 3"):
             await producer.send("flights", b"5")
         assert (await producer.send("flights", b"5", partition=1)).partition == 1
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
-async def test_a_record_too_large_is_refused_here(make: Make) -> None:
+async def test_a_record_that_is_too_large_is_refused_before_it_is_buffered(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake, max_request_size=1000) as producer:
         with pytest.raises(MessageTooLargeError, match="max_request_size is 1000"):
@@ -180,7 +180,7 @@ async def test_a_record_too_large_is_refused_here(make: Make) -> None:
     assert fake.requests == []
 
 
-async def test_an_unknown_topic_is_an_error_of_the_call(make: Make) -> None:
+async def test_an_unknown_topic_raises_from_the_call(make: Make) -> None:
     async with make(FakeCluster()) as producer:
         with pytest.raises(UnknownTopicError):
             await producer.post("trains", b"v")
@@ -190,7 +190,7 @@ async def test_an_unknown_topic_is_an_error_of_the_call(make: Make) -> None:
 # -- deliveries
 
 
-async def test_a_delivery_can_be_awaited_by_many_and_again(make: Make) -> None:
+async def test_a_delivery_can_be_awaited_by_many_tasks_and_repeatedly(make: Make) -> None:
     fake = FakeCluster()
     gate = Gate(fake)
     async with make(fake) as producer:
@@ -213,7 +213,7 @@ async def test_a_delivery_can_be_awaited_by_many_and_again(make: Make) -> None:
         assert delivery.exception() is None
 
 
-async def test_a_delivery_is_for_all_that_takes_awaitables(make: Make) -> None:
+async def test_a_delivery_works_wherever_asyncio_takes_awaitables(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake) as producer:
         for done in (False, True):
@@ -250,7 +250,7 @@ async def test_send_many_gives_one_outcome_for_each_in_order(make: Make) -> None
     assert fake.logs[0].values == [b"a", None]
 
 
-async def test_a_failure_nobody_asks_about_is_counted(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unobserved_failure_is_counted(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     fake = FakeCluster()
     fake.fail_next(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     async with make(fake) as producer:
@@ -279,7 +279,7 @@ USES: dict[str, Use] = {
 async def test_another_event_loop_is_refused_at_once(make: Make, name: str) -> None:
     fake = FakeCluster()
     async with make(fake, linger_ms=60_000) as producer:
-        # There is an open batch, to which a record could be appended at once.
+        # The open batch would take another record at once.
         pending = await producer.post("flights", b"first")
 
         async def use() -> None:
@@ -304,7 +304,7 @@ async def test_another_event_loop_is_refused_at_once(make: Make, name: str) -> N
 # -- room
 
 
-async def test_post_waits_for_room_in_turn(make: Make) -> None:
+async def test_posts_wait_for_buffer_memory_in_order(make: Make) -> None:
     fake = FakeCluster()
     gate = Gate(fake)
     async with make(fake, buffer_memory=5000, batch_size=0) as producer:
@@ -321,7 +321,7 @@ async def test_post_waits_for_room_in_turn(make: Make) -> None:
     assert [(value or b"")[:1] for value in fake.logs[0].values[4:]] == [b"0", b"1", b"2"]
 
 
-async def test_no_room_in_time_is_an_error(make: Make) -> None:
+async def test_buffer_memory_not_free_in_time_is_an_error(make: Make) -> None:
     fake = FakeCluster()
     Gate(fake)
     async with make(fake, buffer_memory=2000, max_block_ms=20) as producer:
@@ -357,7 +357,7 @@ async def test_a_task_that_never_waits_lets_others_run(make: Make, monkeypatch: 
 # -- cancelling
 
 
-async def test_cancelled_before_it_is_buffered_a_record_is_never_sent(make: Make) -> None:
+async def test_a_record_cancelled_before_it_is_buffered_is_never_sent(make: Make) -> None:
     fake = FakeCluster()
     gate = Gate(fake)
     async with make(fake, buffer_memory=2000) as producer:
@@ -373,7 +373,7 @@ async def test_cancelled_before_it_is_buffered_a_record_is_never_sent(make: Make
     assert fake.logs[0].values[1:] == [b"z"]
 
 
-async def test_cancelled_after_it_is_buffered_a_record_is_delivered(make: Make) -> None:
+async def test_a_record_cancelled_after_it_is_buffered_is_delivered(make: Make) -> None:
     fake = FakeCluster()
     gate = Gate(fake)
     async with make(fake) as producer:
@@ -424,7 +424,7 @@ async def test_flush_keeps_its_deadline(make: Make) -> None:
         with pytest.raises(DeadlineError, match=r"flush: 1 records \(flights-0: 1\) without outcome after 10 ms"):
             await producer.flush(timeout_ms=10)
         gate.opened.set()
-        assert (await delivery).offset == 0, "a flush that gave up loses nothing"
+        assert (await delivery).offset == 0, "a flush that timed out loses no record"
 
 
 async def test_close_delivers_what_is_buffered(make: Make) -> None:
@@ -441,7 +441,7 @@ async def test_close_delivers_what_is_buffered(make: Make) -> None:
         await producer.close()
 
 
-async def test_close_with_everything_dead_ends_and_reports(make: Make) -> None:
+async def test_close_without_a_live_broker_ends_and_reports_lost_records(make: Make) -> None:
     fake = FakeCluster(partitions=2)
     async with make(fake) as producer:
         await producer.send("flights", b"v", partition=0)
@@ -457,7 +457,7 @@ async def test_close_with_everything_dead_ends_and_reports(make: Make) -> None:
                 await delivery
 
 
-async def test_close_tells_those_who_wait_for_room(make: Make) -> None:
+async def test_close_fails_calls_that_wait_for_buffer_memory(make: Make) -> None:
     fake = FakeCluster()
     gate = Gate(fake)
     async with make(fake, buffer_memory=2000) as producer:
@@ -485,7 +485,7 @@ async def test_cancelling_close_still_closes(make: Make) -> None:
         assert isinstance(delivery.exception(), ClientClosedError)
 
 
-async def test_an_error_of_the_block_is_not_hidden_by_what_is_lost(
+async def test_an_error_inside_the_with_block_is_not_hidden_by_lost_records(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake = FakeCluster()
@@ -509,12 +509,12 @@ async def test_a_start_that_fails_leaves_nothing_open(monkeypatch: pytest.Monkey
     fake = FakeCluster()
 
     async def fail() -> None:
-        raise DeadlineError("nobody there")
+        raise DeadlineError("no broker reachable")
 
     monkeypatch.setattr(fake, "start", fail)
     monkeypatch.setattr("aiokproto.producer.producer.ClusterClient", lambda config, last_used: fake)
     producer = Producer(bootstrap_servers="127.0.0.1:9")
-    with pytest.raises(DeadlineError, match="nobody there"):
+    with pytest.raises(DeadlineError, match="no broker reachable"):
         await producer.start()
     assert fake.closed
     with pytest.raises(ClientClosedError):

@@ -1,4 +1,4 @@
-"""A producer that waits for its id."""
+"""A producer that waits for its producer id."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ TURNS = 50
 
 
 class SlowCluster(FakeCluster):
-    """Keeps who asks for an id waiting."""
+    """Delays the response to InitProducerId."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.go_on = asyncio.Event()
 
     async def request(self, request: InitProducerIdRequest, *, timeout: float, hedged: bool) -> InitProducerIdResponse:
-        self.asked.set()
+        self.requested.set()
         await self.go_on.wait()
         return await super().request(request, timeout=timeout, hedged=hedged)
 
 
-async def test_it_leaves_the_loop_alone_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_sender_does_not_run_while_the_producer_id_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = 0
     real = Sender._run_once
 
@@ -40,7 +40,7 @@ async def test_it_leaves_the_loop_alone_meanwhile(monkeypatch: pytest.MonkeyPatc
     fake = SlowCluster()
     async with producer_on(fake, monkeypatch, linger_ms=1) as producer:
         sending = asyncio.ensure_future(producer.send("flights", b"v"))
-        await fake.asked.wait()
+        await fake.requested.wait()
         before = rounds
         for _ in range(TURNS):
             await asyncio.sleep(0)

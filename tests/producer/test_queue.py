@@ -1,4 +1,4 @@
-"""Sequence numbers of a partition: where they wrap, and what a restart needs."""
+"""Sequence numbers of a partition: wrapping, and new numbers after a restart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WHERE = TopicPartition("flights", 0)
 
 
 def queue_with(*counts: int) -> PartitionQueue:
-    """A queue with a closed batch of each count."""
+    """Return a queue with one closed batch for each count."""
     queue = PartitionQueue(WHERE, 1)
     for count in counts:
         batch = ProducerBatch(WHERE, queue.number(), 0.0, DeliveryContext(), max_bytes=10_000)
@@ -28,7 +28,7 @@ def header(batch: ProducerBatch) -> tuple[int, int, int]:
     return wire.producer_id, wire.producer_epoch, wire.base_sequence
 
 
-def test_numbers_follow_and_wrap() -> None:
+def test_sequence_numbers_increase_and_wrap() -> None:
     queue = queue_with(3, 2, 1)
     one, two, three = (queue.take(0.0) for _ in range(3))
     queue.next_sequence = 0x7FFFFFFF - 2
@@ -49,7 +49,7 @@ def test_a_restart_gives_waiting_batches_new_numbers_under_the_next_epoch() -> N
     queue.require_restart(SequenceRestart.NOW)
     for batch in (queue.take(0.0), queue.take(0.0)):
         queue.assign(batch, (7, 0))
-    assert (header(one), header(two)) == ((7, 1, 0), (7, 1, 3)), "headers of sealed batches are written anew"
+    assert (header(one), header(two)) == ((7, 1, 0), (7, 1, 3)), "headers of closed batches are rewritten"
 
 
 def test_the_stricter_restart_wins() -> None:

@@ -1,4 +1,4 @@
-"""What the sender makes of answers, failures and leader moves, seen through the producer's face."""
+"""How the sender handles responses, failures and new leaders, tested through the producer's public API."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_send_returns_where_the_record_is(make: Make) -> None:
         ErrorCode.KAFKA_STORAGE_ERROR,
     ],
 )
-async def test_retriable_codes_are_retried_under_the_same_number(make: Make, code: ErrorCode) -> None:
+async def test_a_batch_retried_after_a_retriable_error_keeps_its_sequence_number(make: Make, code: ErrorCode) -> None:
     fake = FakeCluster()
     fake.fail_next(code, code)
     async with make(fake) as producer:
@@ -92,7 +92,9 @@ async def test_retriable_codes_are_retried_under_the_same_number(make: Make, cod
         (ErrorCode.INVALID_REQUIRED_ACKS, BrokerError),
     ],
 )
-async def test_other_codes_are_the_callers(make: Make, code: ErrorCode, error: type[BrokerError]) -> None:
+async def test_other_error_codes_are_raised_to_the_caller(
+    make: Make, code: ErrorCode, error: type[BrokerError]
+) -> None:
     fake = FakeCluster()
     fake.fail_next(code, message="says the broker")
     async with make(fake) as producer:
@@ -103,7 +105,7 @@ async def test_other_codes_are_the_callers(make: Make, code: ErrorCode, error: t
     assert [(batch.producer_epoch, batch.base_sequence) for batch in batches(fake)] == [(0, 0), (1, 0)]
 
 
-async def test_an_answer_that_got_lost_does_not_write_twice(make: Make) -> None:
+async def test_a_batch_whose_response_was_lost_is_stored_once(make: Make) -> None:
     fake = FakeCluster()
 
     async def lost(node: int, request: ProduceRequest) -> ProduceResponse:
@@ -119,7 +121,7 @@ async def test_an_answer_that_got_lost_does_not_write_twice(make: Make) -> None:
     assert len(fake.requests) == 3
 
 
-async def test_a_timed_out_request_is_asked_again(make: Make) -> None:
+async def test_a_timed_out_request_is_sent_again(make: Make) -> None:
     fake = FakeCluster()
 
     async def silent(node: int, request: ProduceRequest) -> ProduceResponse:
@@ -169,7 +171,9 @@ async def test_without_idempotence_one_in_flight_keeps_order(make: Make) -> None
     async with make(fake, batch_size=0, **options) as producer:
         outcomes = await producer.send_many("flights", [b"%d" % number for number in range(6)])
     assert all(isinstance(outcome, RecordMetadata) for outcome in outcomes)
-    assert fake.logs[0].values == [b"%d" % number for number in range(1, 6)], "the first was only said to be stored"
+    assert fake.logs[0].values == [b"%d" % number for number in range(1, 6)], (
+        "the broker acknowledged the first batch without storing it"
+    )
     assert {batch.producer_id for batch in batches(fake)} == {-1}
 
 
@@ -205,7 +209,7 @@ async def test_batches_move_with_the_leader(make: Make) -> None:
     assert fake.requests[-1][0] == 1
 
 
-async def test_a_leader_named_in_the_answer_is_used_at_once(make: Make) -> None:
+async def test_a_leader_named_in_the_response_is_used_at_once(make: Make) -> None:
     fake = FakeCluster(nodes=2)
     fake.backoff = lambda attempt: 3600.0  # type: ignore[method-assign]
 
@@ -246,7 +250,7 @@ async def test_the_delivery_timeout_names_partition_attempts_and_cause(make: Mak
             await sending
 
 
-async def test_the_delivery_timeout_ends_what_nothing_else_ends(make: Make) -> None:
+async def test_the_delivery_timeout_ends_retries_that_nothing_else_ends(make: Make) -> None:
     fake = FakeCluster()
     fake.down = {0}
     async with make(fake, delivery_timeout_ms=50) as producer:
@@ -336,14 +340,14 @@ async def test_without_the_right_to_a_producer_id_the_error_says_what_to_do(make
         assert (await producer.send("flights", b"0")).offset == 0
 
 
-async def test_a_producer_id_is_asked_for_until_there_is_one(make: Make) -> None:
+async def test_init_producer_id_is_retried_until_it_succeeds(make: Make) -> None:
     fake = FakeCluster()
-    fake.producer_id = BrokerConnectionError("nobody there")
+    fake.producer_id = BrokerConnectionError("no broker reachable")
     async with make(fake) as producer:
         sending = asyncio.ensure_future(producer.send("flights", b"0"))
         await until(lambda: any(batch.last_error for batch in producer._accumulator.incomplete))
         grow_old(producer)
-        with pytest.raises(DeadlineError, match="0 attempts, last: nobody there"):
+        with pytest.raises(DeadlineError, match="0 attempts, last: no broker reachable"):
             await sending
         fake.producer_id = 7
         assert (await producer.send("flights", b"0")).offset == 0
@@ -374,7 +378,7 @@ async def test_a_broker_too_old_for_the_format_is_an_error(make: Make, version: 
             await producer.send("flights", b"0")
 
 
-async def test_acks_0_needs_no_answer(make: Make) -> None:
+async def test_acks_0_needs_no_response(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake, acks=0) as producer:
         assert await producer.send("flights", b"0", timestamp=1) == RecordMetadata("flights", 0, -1, 1)
@@ -421,7 +425,7 @@ async def test_once_a_broker_has_answered_a_request_takes_no_task(make: Make) ->
     assert (len(fake.requests), fake.sent_nowait) == (5, 4)
 
 
-async def test_what_is_sent_on_learning_of_an_outcome_goes_out_in_the_same_turn_of_the_loop(
+async def test_a_record_sent_when_an_outcome_is_known_goes_out_in_the_same_loop_iteration(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiokproto.producer.buffer.MAX_LOOP_HOLD", float("inf"))
@@ -430,22 +434,24 @@ async def test_what_is_sent_on_learning_of_an_outcome_goes_out_in_the_same_turn_
     seen: list[int] = []
 
     def watched(request: ProduceRequest, node: int, tell: Callable[[Any], None], **options: Any) -> bool:
-        def told(outcome: object) -> None:
+        def observed(outcome: object) -> None:
             tell(outcome)
             asyncio.get_running_loop().call_soon(lambda: seen.append(len(fake.requests)))
 
-        return send_nowait(request, node, told, **options)
+        return send_nowait(request, node, observed, **options)
 
     monkeypatch.setattr(fake, "send_nowait", watched)
     async with make(fake) as producer:
         for _ in range(5):
             await producer.send("flights", b"v")
         await until(lambda: len(seen) == 4)
-    assert seen == [3, 4, 5, 5], "when the second was answered, the third was written; after the last there is none"
+    assert seen == [3, 4, 5, 5], (
+        "the response to the second is followed by the third request; nothing follows the last one"
+    )
 
 
 @pytest.mark.parametrize("down", [False, True])
-async def test_a_connection_closed_meanwhile_is_made_again(make: Make, down: bool) -> None:
+async def test_a_connection_closed_meanwhile_is_opened_again(make: Make, down: bool) -> None:
     fake = FakeCluster()
     async with make(fake) as producer:
         assert [(await producer.send("flights", b"v")).offset for _ in range(2)] == [0, 1]
@@ -458,10 +464,12 @@ async def test_a_connection_closed_meanwhile_is_made_again(make: Make, down: boo
         assert (await sending).offset == 2
         assert (await producer.send("flights", b"v")).offset == 3
     assert len(fake.logs[0].values) == 4
-    assert fake.sent_nowait == 2, "the second and the last: until a broker has answered again, requests wait in tasks"
+    assert fake.sent_nowait == 2, (
+        "the second and the last: until a broker has responded again, each request waits in a task"
+    )
 
 
-async def test_a_connection_lost_as_it_is_written_to_costs_no_record(make: Make) -> None:
+async def test_no_record_is_lost_with_a_connection_that_breaks_while_it_is_written_to(make: Make) -> None:
     fake = FakeCluster()
     async with make(fake) as producer:
         await producer.send("flights", b"0")
@@ -473,10 +481,10 @@ async def test_a_connection_lost_as_it_is_written_to_costs_no_record(make: Make)
     assert fake.logs[0].values == [b"0", b"1", b"2", b"3"]
 
 
-async def test_an_id_given_up_between_two_requests_of_a_round_holds_back_the_second(
+async def test_a_producer_id_given_up_between_two_requests_of_a_drain_holds_back_the_second(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or it would go out without a sequence number, and could be written twice."""
+    """Otherwise it would be sent without a sequence number, and could be stored twice."""
     fake = FakeCluster()
     fake.producer_epoch = 0x7FFF
     send_nowait = fake.send_nowait
@@ -497,7 +505,7 @@ async def test_an_id_given_up_between_two_requests_of_a_round_holds_back_the_sec
     assert numbers == [(7, 0x7FFF, 0), (8, 0, 0)]
 
 
-async def test_an_answer_that_leaves_out_a_partition_is_asked_again(make: Make) -> None:
+async def test_a_partition_missing_from_the_response_is_sent_again(make: Make) -> None:
     fake = FakeCluster()
 
     async def empty(node: int, request: ProduceRequest) -> ProduceResponse:

@@ -1,4 +1,4 @@
-"""Requests to one broker: what is compressed, and what goes on meanwhile."""
+"""Requests to one broker: large batches are compressed in threads while others are sent."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def batches(fake: FakeCluster) -> list[RecordBatch]:
     ]
 
 
-async def test_big_batches_are_compressed_beside_the_loop_and_stay_in_order(
+async def test_large_batches_are_compressed_in_threads_and_stay_in_order(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Batches fill up as far as they can, however slowly.
+    # Batches fill up to their size limit, however slowly.
     monkeypatch.setattr("aiokproto.producer.buffer.MAX_LOOP_HOLD", float("inf"))
     fake = FakeCluster()
     values = [b"%06d" % number * 20 for number in range(3000)]
@@ -66,7 +66,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 
 class Gate:
-    """Batches that are compressed in threads wait here until it is open."""
+    """Blocks the compression of batches in threads until it is opened."""
 
     def __init__(self) -> None:
         self.reached, self.open = threading.Event(), threading.Event()

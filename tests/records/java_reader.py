@@ -39,7 +39,7 @@ class JavaRecords:
         java = find_java()
         assert java is not None
         self._java = java
-        # Compression libraries are the same for all; the release asked for comes before the other one there.
+        # Both releases use the same compression libraries; the requested release comes first in the class path.
         self._path = f"{folder}:{jar}:{kafka_jars()}/*"
         source = folder / SOURCE.name
         source.write_text(for_release(SOURCE.read_text(), jar))

@@ -111,7 +111,7 @@ def test_errors_name_the_offset() -> None:
         list(decode(damaged))
 
 
-def test_batches_before_a_damaged_one_are_given_out() -> None:
+def test_batches_before_a_damaged_one_are_returned() -> None:
     good = encode(simple_records(3))
     found = decode(good + good[:-1] + b"\x07")
     assert list(next(found)) == simple_records(3)
@@ -199,7 +199,7 @@ def test_the_decompression_limit_names_itself_and_the_offset() -> None:
         list(batch)
 
 
-def test_a_header_key_that_is_no_utf8_gets_replacement_characters() -> None:
+def test_a_header_key_that_is_not_utf8_gets_replacement_characters() -> None:
     record = b"\x00\x00\x00\x01\x01\x02\x02\xff\x01"
     batch = RecordBatch(raw_batch(bytes([2 * len(record)]) + record, 1))
     assert [read.headers for read in batch] == [(("\N{REPLACEMENT CHARACTER}", None),)]

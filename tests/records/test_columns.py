@@ -78,7 +78,7 @@ def test_damage_raises_our_errors_or_reads_the_same(stored: bytes, changes: list
         assert found == objects(damaged)
 
 
-def test_bytes_where_there_is_no_record_are_damage() -> None:
+def test_trailing_bytes_are_damage() -> None:
     stored = bytearray(encode(simple_records(1)))
     stored[57:61] = bytes(4)
     with pytest.raises(CorruptRecordError, match="record batch at offset 0"):
@@ -107,7 +107,7 @@ def test_damage_names_the_batch() -> None:
         to_columns(decode(good + bytes(bad), check_crc=False))
 
 
-def test_damage_in_headers_is_found_when_they_are_asked_for() -> None:
+def test_damaged_headers_are_found_when_they_are_read() -> None:
     data = bytearray(encode([BatchRecord(0, 1, None, b"v", (("name", b"content"),))], base_offset=66))
     data[data.index(b"name") - 1] = 0x7E
     columns = to_columns(decode(data, check_crc=False))
@@ -179,7 +179,7 @@ def test_no_work_is_done_for_a_column_that_is_not_named() -> None:
         columns.to_arrow("t", 0, columns=["value", "headers"])
 
 
-def test_columns_that_there_are_not() -> None:
+def test_unknown_columns() -> None:
     columns = to_columns(decode(encode(simple_records(1))))
     with pytest.raises(ValueError, match="no column vaule: the columns are key, value, topic"):
         columns.to_arrow("t", 0, columns=["key", "vaule"])

@@ -42,7 +42,7 @@ def test_large_incompressible_data(codec: Compression) -> None:
 
 
 @pytest.mark.parametrize("codec", PACKING)
-def test_a_bomb_is_refused_before_it_is_unpacked(codec: Compression) -> None:
+def test_a_decompression_bomb_is_refused_before_it_is_decompressed(codec: Compression) -> None:
     """256 MiB of zeros in a few bytes must cost little more than the limit."""
     size = 256 * MIB if codec is not Compression.SNAPPY else 16 * MIB
     bomb = bytes(compress(codec, bytes(size)))
@@ -106,7 +106,7 @@ def test_snappy_without_frame_is_read() -> None:
     assert decompress(Compression.SNAPPY, snappy.compress(data)) == data
 
 
-def test_a_snappy_block_that_lies_about_its_size_is_refused_unread() -> None:
+def test_a_snappy_block_with_a_wrong_size_is_refused() -> None:
     with pytest.raises(CorruptRecordError, match="declare a decompressed size of"):
         decompress(Compression.SNAPPY, b"\xff\xff\xff\xff\x03" + bytes(20))
 

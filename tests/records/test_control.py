@@ -49,7 +49,7 @@ def test_marker_round_trip(committed: bool) -> None:
     assert batch_control_type(batch) is (ControlType.COMMIT if committed else ControlType.ABORT)
 
 
-def test_other_types_are_no_marker() -> None:
+def test_other_types_are_not_markers() -> None:
     assert parse_end_transaction(struct.pack(">hh", 0, 2), b"anything") is None
 
 
@@ -98,7 +98,7 @@ def test_records_are_parsed_by_type() -> None:
     assert parse(control(2, change.encode(1))) == ControlRecord(ControlType.LEADER_CHANGE, 1, change)
 
 
-def test_versions_and_types_to_come_are_parsed_as_far_as_known() -> None:
+def test_future_versions_and_types_are_parsed_as_far_as_known() -> None:
     footer = SnapshotFooterRecord(version=7)
     assert parse(control(4, footer.encode(0) + b"more")) == ControlRecord(ControlType.SNAPSHOT_FOOTER, 7, footer)
     assert parse(control(99, b"\0\x02more")) == ControlRecord(ControlType.UNKNOWN, 2, None)
@@ -165,9 +165,7 @@ def test_a_marker_is_one_of_the_control_records() -> None:
         ([ControlRecord(ControlType.LEADER_CHANGE, 0, ELECTED)], (-1, -1), "another version than its control record"),
     ],
 )
-def test_control_records_that_make_no_sense_are_refused(
-    records: list[ControlRecord], producer: tuple[int, int], why: str
-) -> None:
+def test_invalid_control_records_are_refused(records: list[ControlRecord], producer: tuple[int, int], why: str) -> None:
     with pytest.raises(InvalidRecordError, match=why):
         encode_control(*records, timestamp=1, producer_id=producer[0], producer_epoch=producer[1])
 
@@ -188,7 +186,7 @@ def test_damage_in_a_control_batch_names_its_offset_and_record() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 2])
-def test_records_of_users_are_no_control_records(magic: int) -> None:
+def test_records_of_users_are_not_control_records(magic: int) -> None:
     (batch,) = decode(encode([BatchRecord(0, 1, b"\0\0\0\0", b"\0\0")], magic=magic, base_offset=8))
     with pytest.raises(InvalidRecordError, match="offset 8 is not a control batch"):
         control_records(batch)

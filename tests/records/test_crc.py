@@ -30,7 +30,7 @@ def test_the_library_is_loaded_without_its_package() -> None:
     assert done.stdout.split() == [str(0xE3069283), "False"]
 
 
-def test_a_library_that_is_laid_out_otherwise_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_with_another_layout_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Nowhere:
         @staticmethod
         def find_spec(name: str, path: object = None) -> None:
@@ -55,7 +55,7 @@ def test_joined_checksums_of_much(join: Join, length: int) -> None:
 @each_join
 @given(parts=st.tuples(*[st.integers(0, 2**32 - 1)] * 3), lengths=st.tuples(*[st.integers(0, 2**50)] * 2))
 def test_joining_is_associative(join: Join, parts: tuple[int, int, int], lengths: tuple[int, int]) -> None:
-    """Holds for lengths that nobody could compute the checksum of."""
+    """Also for lengths that are too large to compute the checksum directly."""
     first, second, third = parts
     middle, last = lengths
     left = join(join(first, second, middle), third, last)

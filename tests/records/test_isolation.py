@@ -90,7 +90,9 @@ def offsets(batches: Iterable[RecordBatch]) -> list[int]:
 
 
 @given(st.lists(actions, max_size=30), st.data())
-def test_read_committed_leaves_out_exactly_what_was_aborted(script: list[tuple[int, str]], data: st.DataObject) -> None:
+def test_read_committed_leaves_out_exactly_the_aborted_records(
+    script: list[tuple[int, str]], data: st.DataObject
+) -> None:
     """From whatever offset it is read: a response may begin in the middle of a transaction."""
     log = written(script)
     start = data.draw(st.integers(0, log.offset))

@@ -79,21 +79,21 @@ def written(java: JavaRecords) -> dict[str, tuple[bytes, list[str]]]:
     return java.written()
 
 
-def test_what_java_writes_is_read(written: dict[str, tuple[bytes, list[str]]]) -> None:
+def test_records_written_by_java_are_read(written: dict[str, tuple[bytes, list[str]]]) -> None:
     javas = {name: lines for name, (_, lines) in written.items()}
     ours = {name: described(data) for name, (data, _) in written.items()}
     assert len(written) > 80
     assert same(written, ours, javas) == {}
 
 
-def test_what_we_write_is_read_by_java(java: JavaRecords) -> None:
+def test_java_reads_our_records(java: JavaRecords) -> None:
     sets = {**plain_sets(), **producer_sets()}
     javas = java.read(sets)
     assert all(any(line.startswith("record ") for line in lines) for lines in javas.values())
     assert same(sets, {name: described(data) for name, data in sets.items()}, javas) == {}
 
 
-def test_columns_of_what_java_writes(written: dict[str, tuple[bytes, list[str]]]) -> None:
+def test_columns_of_records_written_by_java(written: dict[str, tuple[bytes, list[str]]]) -> None:
     """All formats in one set of columns: offsets, timestamps, keys, values and headers as iteration has them."""
     columns = pytest.importorskip("aiokproto.records.columns")
     batches = [batch for data, _ in written.values() for batch in decode(data)]
@@ -130,7 +130,7 @@ def test_control_records_that_java_reads(java: JavaRecords) -> None:
 
 
 def test_batches_with_a_delete_horizon(java: JavaRecords, written: dict[str, tuple[bytes, list[str]]]) -> None:
-    """Timestamps are kept, told relative to the horizon; uncompressed, the bytes are those of Java."""
+    """Timestamps are kept, relative to the horizon; uncompressed, the bytes are those of Java."""
     horizon = BASE_TIMESTAMP + 86_400_000
     sets: dict[str, bytes] = {}
     for codec in CODECS:

@@ -284,12 +284,12 @@ def test_damage_names_itself_and_the_offset(data: bytes, why: str) -> None:
         read(data)
 
 
-def test_codecs_that_never_were_are_unknown() -> None:
+def test_undefined_codecs_are_unknown() -> None:
     with pytest.raises(UnsupportedCompressionError, match="codec 5"):
         read(message(b"a", attributes=5))
 
 
-def test_checksums_are_compared_unless_told_otherwise() -> None:
+def test_checksums_are_compared_by_default() -> None:
     data = message(b"a", crc=7) + wrapped(message(b"b", crc=8), offset=0)
     with pytest.raises(CorruptRecordError, match="0x00000007"):
         read(data)
@@ -304,7 +304,7 @@ def test_checksums_are_compared_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_first_batch_that_was_cut_says_how_much_it_needs(magic: int) -> None:
+def test_a_truncated_first_batch_reports_its_size(magic: int) -> None:
     data = encode(simple_records(1), magic=magic, compression="gzip")
     for cut in range(12, len(data)):
         assert list(decode(data[:cut])) == []
@@ -349,7 +349,7 @@ def test_the_builder_stops_at_its_limit(magic: int, codec: Compression) -> None:
         builder.close()
 
 
-def test_what_the_formats_cannot_carry_is_refused() -> None:
+def test_values_that_the_format_lacks_are_refused() -> None:
     for magic in (0, 1):
         with pytest.raises(UnsupportedCompressionError, match="zstd"):
             encode(simple_records(1), magic=magic, compression="zstd")
@@ -367,7 +367,7 @@ def test_what_the_formats_cannot_carry_is_refused() -> None:
         LegacyBuilder(2)
 
 
-def test_nothing_is_written_of_a_record_of_the_wrong_type() -> None:
+def test_a_record_of_the_wrong_type_leaves_the_buffer_unchanged() -> None:
     builder = LegacyBuilder(1)
     with pytest.raises(TypeError):
         builder.append(1, b"key", "value")  # type: ignore[arg-type]

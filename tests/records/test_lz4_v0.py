@@ -41,7 +41,7 @@ def test_only_the_checksum_differs_from_the_format() -> None:
         decompress(Compression.LZ4, old)
 
 
-def test_magic_0_alone_has_them() -> None:
+def test_only_magic_0_has_the_old_hashes() -> None:
     records = [BatchRecord(0, 1, None, b"abc" * 100)]
     frames = []
     for magic in (0, 1):

@@ -91,7 +91,7 @@ def test_a_batch_whose_origin_is_forgotten_has_its_records_and_nothing_else(
     assert bytes(before.raw) == bytes(after.raw) == BEFORE
 
 
-def test_damage_is_not_blessed_by_a_new_header(stored: tuple[bytearray, int]) -> None:
+def test_a_new_header_does_not_hide_damage(stored: tuple[bytearray, int]) -> None:
     buffer, pos = stored
     buffer[pos + 70] ^= 1
     clear_producer(buffer, pos)

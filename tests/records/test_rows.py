@@ -109,7 +109,7 @@ def test_timestamps_of_any_unit(append_rows: Any, unit: str, factor: float) -> N
 
 
 @each_form_of_append
-def test_what_was_read_can_be_written(append_rows: Any) -> None:
+def test_rows_that_were_read_can_be_written(append_rows: Any) -> None:
     builder = BatchBuilder()
     builder.append(NOW, b"key", b"value", [("name", b"content")])
     builder.append(NOW + 1, None, None)
@@ -141,7 +141,7 @@ def test_chosen_rows_are_written_in_the_order_they_are_named_in(append_rows: Any
 
 @each_form_of_append
 @pytest.mark.parametrize("place", [-1, 2, 2**62])
-def test_a_row_that_is_not_there(append_rows: Any, place: int) -> None:
+def test_a_row_out_of_range(append_rows: Any, place: int) -> None:
     rows = only(pa.table({"value": ["a", "b"]}))
     builder = BatchBuilder()
     with pytest.raises(IndexError, match=f"row {place} of 2 does not exist"):
@@ -151,7 +151,7 @@ def test_a_row_that_is_not_there(append_rows: Any, place: int) -> None:
 
 @each_form_of_append
 @pytest.mark.parametrize("place", [(2, 4), (-1, 1), (2, 1), (2**40, 2**40)])
-def test_content_that_is_not_there(append_rows: Any, place: tuple[int, int]) -> None:
+def test_null_content(append_rows: Any, place: tuple[int, int]) -> None:
     start, end = (np.array([edge]) for edge in place)
     sound = BytesColumn(b"abc", np.array([0]), np.array([1]), np.array([True]))
     builder = BatchBuilder()
@@ -207,7 +207,7 @@ def test_a_record_batch_is_taken_too() -> None:
         ({"value": ["a"] * 2, "headers": pa.array([[], [{"key": None}]], HEADERS)}, "a header of row 1 has no key"),
     ],
 )
-def test_what_cannot_be_written_is_refused(columns: Any, message: str) -> None:
+def test_invalid_rows_are_refused(columns: Any, message: str) -> None:
     with pytest.raises(InvalidRecordError, match=message):
         from_arrow(pa.table(columns), NOW)
 
@@ -232,7 +232,7 @@ def test_headers_are_encoded_as_in_records(encode_lists: Any, lists: list[tuple[
 
 @each_form_of_encode
 @pytest.mark.parametrize("place", [(0, 2), (-1, 1), (1, 0), (2**62, 2**62)])
-def test_headers_that_are_not_there(encode_lists: Any, place: tuple[int, int]) -> None:
+def test_null_headers(encode_lists: Any, place: tuple[int, int]) -> None:
     start, end = (np.array([0, edge]) for edge in place)
     end[0] = 0
     with pytest.raises(IndexError, match=f"row 1 has headers {place[0]} to {place[1]} of 1"):
@@ -245,7 +245,7 @@ def column(items: list[bytes | None]) -> BytesColumn:
     return BytesColumn(b"".join(item or b"" for item in items), edges[:-1], edges[1:], valid)
 
 
-def test_header_keys_that_are_no_utf8_are_refused() -> None:
+def test_header_keys_that_are_not_utf8_are_refused() -> None:
     text = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     pairs = pa.StructArray.from_arrays([text, pa.array([b"value"])], ["key", "value"])
     lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), pairs)

@@ -82,7 +82,7 @@ def test_lengths_that_no_message_has_are_damage(length: int, magic: int) -> None
 
 
 def test_a_length_beyond_the_end_is_a_cut_message_in_a_log_and_damage_inside_another() -> None:
-    """How long the log will be, nobody knows; what is compressed is complete. Neither takes memory for it."""
+    """A log may still grow, compressed data is complete. Neither allocates memory by a length alone."""
     data = MAGIC_0 + struct.pack(">iB", 2**31 - 1, 1) + bytes(40)
     assert [message.payload for message in decode_v07(data)] == [b"abc"]
     with pytest.raises(

@@ -31,7 +31,7 @@ def accelerator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Machine:
-    """Stands for pip and the compiler: notes what it is asked, and makes `reading` and `writing` if it can."""
+    """Stands for pip and the compiler: records its arguments, and makes `reading` and `writing` if it can."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -106,7 +106,7 @@ def test_newer_sources_are_compiled_and_their_old_module_is_gone_before(machine:
     assert machine.found == [set(), {READING_AND_WRITING[1]}]
 
 
-def test_without_a_compiler_that_is_said_until_there_is_one(
+def test_a_missing_compiler_is_reported_until_there_is_one(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(project, "lacks_compiler", lambda python: "no compiler")
@@ -119,7 +119,7 @@ def test_without_a_compiler_that_is_said_until_there_is_one(
     assert len(machine.commands) == 1
 
 
-def test_what_does_not_compile_is_named(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_module_that_does_not_compile_is_named(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.compiles = False
     project.compile_accelerator()
     assert "going on without what does not compile (reading, writing)" in capsys.readouterr().err

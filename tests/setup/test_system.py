@@ -22,7 +22,7 @@ def fake_java(folder: Path, version: str) -> Path:
 
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """No Java, no Maven, and nobody who may install them."""
+    """No Java, no Maven, and no permission to install them."""
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr(system, "_java_candidates", lambda: iter(()))
     monkeypatch.setattr(shutil, "which", lambda program: None)
@@ -33,11 +33,11 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 @pytest.mark.parametrize(
     ("version", "feature"), [("17.0.15", 17), ("21", 21), ("25-ea", 25), ("1.8.0_402", 8), ("nonsense", 0)]
 )
-def test_a_java_is_known_by_its_feature_release(tmp_path: Path, version: str, feature: int) -> None:
+def test_a_java_is_identified_by_its_feature_release(tmp_path: Path, version: str, feature: int) -> None:
     assert system.java_version(fake_java(tmp_path, version)) == feature
 
 
-def test_a_program_that_does_not_run_is_no_java(tmp_path: Path) -> None:
+def test_a_program_that_does_not_run_is_not_a_java(tmp_path: Path) -> None:
     assert system.java_version(tmp_path / "java") == 0
 
 
@@ -50,18 +50,18 @@ def test_an_old_java_first_in_line_is_passed_over(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_what_must_be_there_is_named_with_the_way_to_get_it() -> None:
+def test_a_missing_requirement_is_named_with_the_way_to_get_it() -> None:
     with pytest.raises(system.MissingError, match=r"Java 17 or later .* apt-get install openjdk-17-jre-headless"):
         prepare(Needs(None, java=Want.MUST))
 
 
 @pytest.mark.usefixtures("bare_machine")
-def test_what_is_only_wanted_is_gone_without(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_optional_program_is_tolerated(capsys: pytest.CaptureFixture[str]) -> None:
     assert prepare(Needs(None, java=Want.IF_POSSIBLE, kafka=Want.IF_POSSIBLE)) is None
     assert "going on without: Java 17 or later" in capsys.readouterr().err
 
 
-def test_under_ci_nothing_wanted_is_gone_without(bare_machine: pytest.MonkeyPatch) -> None:
+def test_under_ci_a_missing_optional_program_is_an_error(bare_machine: pytest.MonkeyPatch) -> None:
     bare_machine.setenv("CI", "true")
     with pytest.raises(system.MissingError):
         prepare(Needs(None, java=Want.IF_POSSIBLE))
@@ -75,7 +75,9 @@ def fake_python(folder: Path, compiler: str, headers: Path) -> Path:
     return python
 
 
-def test_what_compiling_takes_is_named_with_the_way_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_build_requirements_are_named_with_the_way_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("CC", raising=False)
     absent = system.lacks_compiler(fake_python(tmp_path, "no-such-compiler", tmp_path))
     assert absent == "there is no C compiler. On Debian, as root: apt-get install gcc libc6-dev python3-dev"

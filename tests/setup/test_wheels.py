@@ -37,7 +37,7 @@ def built(project: Path) -> dict[Kind, Path]:
 
 
 @pytest.mark.parametrize("kind", [Kind.SOURCE, Kind.PURE])
-def test_a_distribution_holds_what_it_should(project: Path, built: dict[Kind, Path], kind: Kind) -> None:
+def test_a_distribution_has_all_files(project: Path, built: dict[Kind, Path], kind: Kind) -> None:
     assert set(built) == {Kind.SOURCE, Kind.PURE}
     assert faults(kind, names_in(built[kind]), project) == []
 
@@ -81,9 +81,7 @@ SOURCE = {f"src/{name}" for name in (*WHEEL, "aiokproto/records/_record.pyx")} |
         (Kind.SOURCE, {*SOURCE, "src/a/_record.so"}, ["src/a/_record.so does not belong there"]),
     ],
 )
-def test_what_is_wrong_with_a_distribution_is_named(
-    tmp_path: Path, kind: Kind, names: set[str], expected: list[str]
-) -> None:
+def test_defects_of_a_distribution_are_named(tmp_path: Path, kind: Kind, names: set[str], expected: list[str]) -> None:
     assert faults(kind, names, small_project(tmp_path)) == expected
 
 

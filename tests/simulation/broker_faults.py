@@ -1,4 +1,4 @@
-"""What brokers do wrong by themselves: they die, hand over, lose what they had, and know of no leaders."""
+"""Faults of brokers: they die, hand over leadership, lose records, and know no leaders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def move_leader(world: World, seconds: float, partition: int) -> None:
 
 
 async def move_coordinator(world: World, seconds: float, loads: bool) -> None:
-    """To another broker, which at first may be busy reading what the last one has written."""
+    """Move the coordinator to another broker, which may still be loading at first."""
     if len(world.running()) > 1 and world.cluster.coordinator("g") >= 0:
         to = await world.cluster.move_coordinator("g")
         if loads:
@@ -61,7 +61,7 @@ async def grow(world: World, seconds: float, partitions: int) -> None:
 
 
 async def forget_brokers(world: World, seconds: float) -> None:
-    """Metadata as of a broker that has just started: it has heard of nobody else yet."""
+    """Metadata of a broker that has just started and does not know the others yet."""
 
     async def empty(call: RequestInfo, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)
@@ -107,10 +107,10 @@ async def lose_tail(world: World, seconds: float, partition: int, before: int) -
         await asyncio.sleep(seconds)
     now = cluster.partition(world.topic, partition)
     if now.leader_epoch != epoch:
-        # Another has taken over in order, and has it all.
+        # Another replica took over in order, and has all records.
         return
     tail = now.end_offset
-    # What got past, as it was under way already, is acknowledged: nothing before it may go.
+    # Batches that were in flight are acknowledged: nothing before them may be lost.
     for base_offset, _ in reversed(stored_batches(cluster, world.topic, partition)):
         if base_offset not in withheld:
             break

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Suspensions:
-    """How often the last call suspended."""
+    """The number of suspensions of the last call."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -34,18 +34,18 @@ class Suspensions:
                 return result
             self.count += 1
             if self.count == cancel_at:
-                # It takes effect where the task suspends next: on what is yielded below.
+                # It takes effect at the task's next suspension: the yield below.
                 task = asyncio.current_task()
                 assert task is not None
                 task.cancel()
             try:
                 given, step = (yield waiting), steps.send
-            except BaseException as error:  # noqa: BLE001 - it is the call's to handle
+            except BaseException as error:  # noqa: BLE001 - the call handles it
                 given, step = error, steps.throw
 
 
 async def cancelled(suspensions: Suspensions, call: Awaitable[object], at: int) -> bool:
-    """Run a call in a task of its own, and cancel it at a suspension; whether it came that far, and was cancelled."""
+    """Run a call in a task of its own, and cancel it at a suspension; whether it got that far, and was cancelled."""
 
     async def run() -> None:
         await suspensions.run(call, at)

@@ -1,4 +1,4 @@
-"""Consumers in a group under faults, and what they have promised."""
+"""Consumers in a group under faults, and their guarantees."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Consume under these faults; raises AssertionError where a promise is broken."""
+    """Consume under these faults; raises AssertionError if a guarantee is violated."""
     simulation = Simulation(seed)
     simulation.run(_program(simulation, faults))
     turns = simulation.loop.turns / simulation.time()
@@ -102,7 +102,7 @@ async def _produce(cluster: Cluster, random: Random) -> None:
 
 
 async def _read_the_rest(simulation: Simulation, cluster: Cluster, ledger: Ledger, last: Member) -> None:
-    """One more member reads what the others have left."""
+    """One more member reads the remaining records."""
     deadline = simulation.time() + ALL_READ_WITHIN
     living = asyncio.create_task(last.live(deadline, 0))
     try:
@@ -126,7 +126,7 @@ def _missing(cluster: Cluster, ledger: Ledger) -> list[tuple[int, int]]:
 
 
 def _check_commits(cluster: Cluster, ledger: Ledger) -> None:
-    """What is committed, is processed."""
+    """Assert that committed records were processed."""
     group = cluster._running.groups.entry("g")
     for (_, partition), committed in (group.offsets if group else {}).items():
         unprocessed = set(range(committed.offset)) - ledger.processed[partition]

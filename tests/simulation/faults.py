@@ -1,4 +1,4 @@
-"""What goes wrong in a simulation, and when: a schedule from a seed, which can be printed, repeated and shortened."""
+"""Faults of a simulation: a schedule from a seed, which can be printed, repeated and shortened."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.simulation.world import World
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that goes wrong.
+    """One fault.
 
     Attributes:
         at: When, in virtual seconds since the workload began.
-        kind: What; a function of one of the modules of faults.
-        seconds: For how long.
-        options: What else it is about.
+        kind: The name of a function in one of the modules of faults.
+        seconds: Its duration.
+        options: Further parameters.
     """
 
     at: float
@@ -63,8 +63,8 @@ KINDS: dict[str, Callable[..., Awaitable[None]]] = {
 
 
 def draw(random: Random, until: float, brokers: int, partitions: int, apis: tuple[str, ...]) -> Fault:
-    """A fault at some time before ``until``. The first API is what the workload is about."""
-    # Many come with the first request, and most early: what has only just begun is the most fragile.
+    """A fault at some time before ``until``. The first API is the one that the workload tests."""
+    # Many come with the first request, and most early: most defects are in the beginning of a session.
     at = 0.0 if random.random() < 0.3 else until * random.random() ** 3
     seconds = random.choice((0.05, 0.5, 2.0, 8.0)) * random.uniform(0.5, 1.5)
     broker, api = random.randrange(brokers), random.choices(apis, [2 * len(apis), *[1] * (len(apis) - 1)])[0]
@@ -96,7 +96,7 @@ def draw(random: Random, until: float, brokers: int, partitions: int, apis: tupl
 
 
 async def carry_out(world: World, schedule: list[Fault]) -> None:
-    """Have all of a schedule happen, and end."""
+    """Inject all faults of a schedule, and wait for their end."""
 
     async def happen(fault: Fault) -> None:
         await asyncio.sleep(fault.at)

@@ -95,7 +95,7 @@ MUTANTS = (
         "expired = list[Batch]()",
     ),
     Mutant(
-        "a lost answer is asked for again under the same number",
+        "a batch whose response was lost is sent again under the same sequence number",
         "producer/queue.py",
         "        if batch.sequence < 0:\n            batch.stamp",
         "        if True:\n            batch.stamp",
@@ -137,7 +137,7 @@ MUTANTS = (
         "        return queue",
     ),
     Mutant(
-        "an answer to what was asked before a seek is dropped",
+        "a response to a fetch from before a seek is dropped",
         "consumer/fetch_response.py",
         "return cursor.version == wanted.version and cursor.fetch.offset == wanted.offset",
         "return True",
@@ -155,7 +155,7 @@ MUTANTS = (
         "        if not known:",
     ),
     Mutant(
-        "a broker that failed is asked again after a pause",
+        "a broker that failed gets the next request after a pause",
         "consumer/broker_fetcher.py",
         "            self.retry_at = asyncio.get_running_loop().time() + self._cluster.backoff(self._failures)\n",
         "            self.retry_at = 0.0\n",
@@ -179,13 +179,13 @@ MUTANTS = (
         "            self._handler.place(cursor)\n",
     ),
     Mutant(
-        "a broker that has filled its share is asked for no more",
+        "a broker whose buffered responses reach the limit gets no more fetches",
         "consumer/broker_fetcher.py",
         "elif self._buffered.waiting >= self._config.max_partition_bytes:",
         "elif False:",
     ),
     Mutant(
-        "what moves on is asked for at its new offset",
+        "a partition whose position moved is fetched from its new offset",
         "consumer/broker_fetcher.py",
         "        for partition in moved:\n            self._changed[partition] = None\n",
         "        for partition in moved:\n",

@@ -1,4 +1,4 @@
-"""What happens on the client's own machine."""
+"""Faults of the client's own machine."""
 
 from __future__ import annotations
 

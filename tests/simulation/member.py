@@ -1,4 +1,4 @@
-"""A member of a group, from its start to its end, and the books that all members keep together."""
+"""A member of a group, from its start to its end, and a record of what all members received."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Offsets = dict[tuple[str, int], int | OffsetAndMetadata]
 
 
 class Ledger:
-    """What the members of a group were given, and what they did with it.
+    """The records that the members of a group received and processed.
 
     Attributes:
         processed: Offsets that some member has finished, by partition.
-        deliveries: How often each record was handed out.
+        deliveries: How often each record was returned.
         owners: Who reads a partition, by the callbacks: assigned, and not yet revoked or lost.
     """
 
@@ -39,8 +39,8 @@ class Member:
     """One consumer, from its start to its end.
 
     Attributes:
-        held: What its callbacks say that it reads.
-        next: The offset that has to come next of each partition in ``held``, once one has come.
+        held: Its partitions, according to its callbacks.
+        next: The next expected offset of each partition in ``held``, after the first record.
     """
 
     def __init__(self, simulation: Simulation, ledger: Ledger, faults: list[Fault], options: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ class Member:
             return await call
         finally:
             took = self._simulation.time() - began
-            # What a callback takes is the user's own.
+            # Errors in a callback are the user's own.
             allowed = seconds + self._slack + 2 * self._callback_seconds
             assert took <= allowed, f"{name} took {took:.1f} s, {seconds:g} were given"
 

@@ -43,7 +43,7 @@ def run(program: Program, release: str | None = None) -> None:
 
 
 class Events:
-    """What rebalance callbacks were called with, in their order."""
+    """The arguments of the rebalance callbacks, in order."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
-"""Guards of the client, removed one by one: the simulation must notice each. Run by hand, as it takes minutes::
+"""Guards of the client, removed one by one: the simulation must detect each removal. Run by hand, as it takes minutes::
 
 python -m tests.simulation.mutants [NAME ...]
 """

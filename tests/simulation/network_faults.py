@@ -1,4 +1,4 @@
-"""What networks do to clients."""
+"""Faults of the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers under faults, and what they have promised."""
+"""Producers under faults, and their guarantees."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ APIS = ("Produce", "InitProducerId", "Metadata")
 
 
 class Ledger:
-    """What producers were given, and what they have answered.
+    """The values that producers were given, and their outcomes.
 
     Attributes:
         calls: Of each partition the values, in the order in which the calls were made.
-        written: Values that were acknowledged, and where: partition and offset.
-        failed: Values that were reported as failed, and why.
+        written: Acknowledged values, with partition and offset.
+        failed: Values that failed, with the error.
         slowest: The most seconds that a call took.
     """
 
@@ -41,7 +41,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Produce under these faults; raises AssertionError where a promise is broken."""
+    """Produce under these faults; raises AssertionError if a guarantee is violated."""
     simulation = Simulation(seed)
     simulation.run(_program(simulation, faults))
     return simulation
@@ -51,11 +51,11 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
     random, ledger = simulation.random, Ledger()
     async with Cluster(BROKERS, auto_create_topics=False) as cluster:
         await cluster.create_topic("t", PARTITIONS, replication=BROKERS)
-        # With acks=1 a leader that dies takes with it what it has acknowledged, and only what is sent one by one keeps
+        # With acks=1 acknowledged records are lost with a leader that dies, and only requests sent one by one keep
         # its order.
         acks = random.choice((-1, -1, -1, -1, 1))
         world = World(simulation, cluster, "t", acks, unclean=random.random() < 0.3)
-        # With the short one, answers come after batches have expired.
+        # With the short one, responses come after batches have expired.
         delivery_timeout = random.choice((1.5, 60.0, 60.0))
         options = {"linger_ms": random.choice((0, 5)), "batch_size": random.choice((100, 200, 16384))}
         producers = [
@@ -112,7 +112,7 @@ async def _produce(simulation: Simulation, which: int, producer: Producer, ledge
     # Large enough to be compressed in a thread.
     large = random.random() < 0.3
     for number in range(count):
-        # Some partitions get their first record from a producer that has long been at work.
+        # Some partitions get their first record from a producer that has been running for long.
         partition = random.randrange(1 + PARTITIONS * number // count)
         value = b"%d/%d/%d" % (which, partition, number)
         if large and random.random() < 0.2:
@@ -148,7 +148,7 @@ def _check_calls(
     *,
     idempotent: bool,
 ) -> None:
-    """What one producer was asked to write to a partition, and what of it is in the log."""
+    """The records that one producer had to write to a partition, and those in the log."""
     found = list(dict.fromkeys(stored))
     twice = sorted({value for value in found if stored.count(value) > 1})
     assert not twice or not idempotent, f"written twice: {twice}"

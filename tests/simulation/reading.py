@@ -21,7 +21,7 @@ BROKERS, PARTITIONS, UNTIL = 3, 4, 8.0
 APIS = ("Fetch", "ListOffsets", "Metadata")
 SLACK = 0.5
 TIMEOUT = 2.0
-"""Virtual seconds that calls are given; they may take the slack beyond."""
+"""Timeout of calls in virtual seconds; they may take ``SLACK`` longer."""
 ALL_READ_WITHIN = 60.0
 """Virtual seconds after the last fault within which everything can be read."""
 LARGEST_BATCH = 10_000
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """The consumer, what has to come next of each partition, and what came."""
+    """The consumer, the next expected offset of each partition, and the records received."""
 
     def __init__(
         self, simulation: Simulation, writer: Writer, consumer: Consumer, faults: list[Fault], *, committed: bool
@@ -44,13 +44,13 @@ class Reader:
         self._calm = not faults
         self._slack = SLACK + sum(fault.seconds for fault in faults if fault.kind == "stall")
         self._committed = committed
-        # None: unknown, since it depends on when somebody has looked where the log ends.
+        # None: unknown, since it depends on when the end of the log was looked up.
         self._next: dict[int, int | None] = dict.fromkeys(range(PARTITIONS), 0)
         self._least = dict.fromkeys(range(PARTITIONS), 0)
         self._paused: set[int] = set()
 
     async def act(self) -> None:
-        """Do something."""
+        """Perform one random action."""
         partition = self._random.randrange(PARTITIONS)
         where = TopicPartition("t", partition)
         match self._random.choice(("read", "read", "read", "seek", "pause", "resume", "ask")):
@@ -89,7 +89,7 @@ class Reader:
             assert not self._calm, "without a fault, the topic is known"
 
     def everything(self) -> None:
-        """Begin again from the beginning, with nothing paused."""
+        """Seek to the beginning, and resume all partitions."""
         self._consumer.resume()
         self._paused.clear()
         self._consumer.seek_to_beginning()
@@ -113,7 +113,7 @@ class Reader:
                     self._least[where.partition] = last + 1
                 self._consumer.seek_to_end(where)
             case _:
-                # What is not stable yet does not count: later than all that does is "at the end".
+                # Records beyond the last stable offset do not count: a later time means "at the end".
                 offsets = self._writer.stable(where.partition) or [0]
                 time = self._random.randint(0, offsets[-1])
                 offset = offsets[bisect_left(offsets, time)]
@@ -137,7 +137,7 @@ class Reader:
         expected = self._next[where.partition]
         if name == "position" and expected is not None:
             assert isinstance(found, int)
-            # What is not for users may have been passed already.
+            # Control records may have been skipped already.
             self.passed.append((where.partition, min(expected, found), found))
             assert found >= expected, f"position {found}, and {expected} is next"
         elif name == "beginning_offsets":
@@ -173,7 +173,7 @@ def schedule(seed: int) -> list[Fault]:
 
 
 def run(seed: int, faults: list[Fault]) -> Simulation:
-    """Read under these faults; raises AssertionError where a promise is broken."""
+    """Read under these faults; raises AssertionError if a guarantee is violated."""
     simulation = Simulation(seed)
     simulation.run(_program(simulation, faults))
     turns = simulation.loop.turns / simulation.time()
@@ -193,7 +193,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
         partition_bytes, buffer = random.choice((1000, 10_000)), random.choice((5000, 50_000))
         consumer = Consumer(
             bootstrap_servers=cluster.bootstrap_servers,
-            # Nothing here is outside a log: whoever thinks so says it.
+            # No offset here is out of range: such an error would be a defect.
             auto_offset_reset="none",
             isolation_level="read_committed" if committed else "read_uncommitted",
             request_timeout_ms=2000,
@@ -217,7 +217,7 @@ async def _program(simulation: Simulation, faults: list[Fault]) -> None:
                 await reader.act()
                 await asyncio.sleep(random.choice((0, 0, 0.01, 0.1)))
                 held = sum(cursor.buffer.size for cursor in consumer._engine.assignment.cursors.values())
-                # A broker that has less than a partition's worth is asked for as much again.
+                # A broker with less than one partition's limit buffered gets another fetch of that size.
                 assert held <= buffer + 2 * BROKERS * max(partition_bytes, LARGEST_BATCH), f"{held} bytes are buffered"
             await asyncio.gather(happening, writing)
             await _read_all(simulation, writer, reader, committed=committed)

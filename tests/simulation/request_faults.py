@@ -1,4 +1,4 @@
-"""What becomes of single requests: refused, lost, late, served twice."""
+"""Faults of single requests: rejected, lost, late, served twice."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ GENERAL: dict[str, tuple[ErrorCode, ...]] = {
 
 IMPOSSIBLE = {
     ErrorCode.STALE_MEMBER_EPOCH,  # of the consumer protocol alone (KIP-848)
-    # Nobody but the producer itself begins its next epoch: a batch that may be in the log is never refused so.
+    # Only the producer itself begins its next epoch: a batch that may be in the log never gets this error.
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 }
@@ -96,7 +96,7 @@ def request_class(api: str) -> type[Request[Any]]:
 def _transient(api: str) -> tuple[ErrorCode, ...]:
     key = request_class(api).api_key
     table = TABLES[key]
-    # The member's id is in commits, and not in questions for offsets.
+    # The member id is in OffsetCommit, and not in OffsetFetch.
     situation = Situation(key, idempotent=True, member=api != "OffsetFetch")
     layers = [table.rows, *(rows for flag, rows in table.when if getattr(situation, flag))]
     named = {kind for rows in layers for kind in rows if isinstance(kind, ErrorCode)}
@@ -105,10 +105,10 @@ def _transient(api: str) -> tuple[ErrorCode, ...]:
 
 
 SPLITTING = {"Produce": (ErrorCode.MESSAGE_TOO_LARGE,)}
-"""Codes that have a batch divided. One that holds a single record fails."""
+"""Codes after which a batch is split. A batch with a single record fails."""
 
 REFUSALS = {api: _transient(api) for api in APIS}
-"""The error codes that brokers answer an API with though nothing is wrong with the request."""
+"""The error codes that brokers return for an API although the request is valid."""
 
 
 async def refuse(world: World, seconds: float, api: str, code: ErrorCode, times: int) -> None:
@@ -127,7 +127,7 @@ async def delay_answers(world: World, seconds: float, api: str, by: float) -> No
 
 
 async def serve_twice(world: World, seconds: float, api: str) -> None:
-    """As when a request arrives again after its answer got lost."""
+    """Serve a request twice, as when it is sent again after its response was lost."""
 
     async def twice(call: RequestInfo, serve: Serve) -> Response | None:
         await serve(call.request)

@@ -1,4 +1,4 @@
-"""A schedule that breaks a promise, made as short as it can be."""
+"""Minimizes a schedule that violates a guarantee."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.simulation.faults import Fault
 
 
 def shrunk(schedule: Sequence[Fault], fails: Callable[[list[Fault]], bool]) -> list[Fault]:
-    """A part of a schedule that still fails, none of whose faults can be left out."""
+    """Return a part of a schedule that still fails, and of which no fault can be left out."""
     left = list(schedule)
     place = 0
     while place < len(left):

@@ -1,4 +1,4 @@
-"""Partitions that are assigned by name, under a group's name: what is committed of them, and who takes them away."""
+"""Partitions assigned by `assign()` in a consumer with a group id: commits, and changes of the assignment."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_partitions_are_assigned_only_once_the_group_is_left() -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_what_is_finished_of_a_partition_is_committed_after_another_was_assigned(answered: bool) -> None:
+def test_finished_records_are_committed_after_another_partition_was_assigned(answered: bool) -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer(**options) as consumer:
             consumer.assign(ZERO)
@@ -53,7 +53,7 @@ def test_what_is_finished_of_a_partition_is_committed_after_another_was_assigned
             await read(consumer, 2)
             if answered:
                 await asyncio.sleep(6)
-                # The third was in hand.
+                # The third was still being processed.
                 found = await consumer.committed(ZERO, ONE)
                 assert [each and each.offset for each in found.values()] == [2, 1]
             else:
@@ -65,7 +65,7 @@ def test_what_is_finished_of_a_partition_is_committed_after_another_was_assigned
     run(program)
 
 
-def test_what_is_finished_is_committed_when_nothing_is_assigned_any_more() -> None:
+def test_finished_records_are_committed_after_the_last_partition_was_unassigned() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer(**options) as consumer:
             consumer.assign(ZERO)
@@ -78,7 +78,7 @@ def test_what_is_finished_is_committed_when_nothing_is_assigned_any_more() -> No
     run(program)
 
 
-def test_a_partition_that_is_assigned_again_goes_on_after_what_is_finished() -> None:
+def test_a_partition_that_is_assigned_again_continues_after_its_finished_records() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer(**options) as consumer:
             consumer.assign(ZERO)
@@ -90,7 +90,7 @@ def test_a_partition_that_is_assigned_again_goes_on_after_what_is_finished() -> 
     run(program)
 
 
-def test_nothing_is_committed_by_itself_that_is_not_to_be() -> None:
+def test_nothing_is_committed_automatically_if_that_is_disabled() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with Consumer(**options, enable_auto_commit=False) as consumer:
             consumer.assign(ZERO)

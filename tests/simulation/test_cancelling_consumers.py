@@ -28,10 +28,10 @@ PATIENCE = 20.0
 
 
 class Reader:
-    """A consumer and what it has handed out.
+    """A consumer and the records it has returned.
 
     Attributes:
-        given: Of each partition, offsets in the order in which they came.
+        given: Partition → offsets, in the order in which they were returned.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -40,7 +40,7 @@ class Reader:
         self.consumer.subscribe("t")
 
     async def next(self) -> None:
-        """One record. What is cancelled has handed out nothing."""
+        """Read one record. A cancelled call has returned nothing."""
         self._receive([await anext(self.consumer)])
 
     async def many(self) -> None:
@@ -167,7 +167,7 @@ def at_every_suspension(run: Callable[[Simulation, int], Awaitable[bool]], *, le
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("when", ["new", "at work", "rebalance"])
-def test_cancelled_wherever_it_suspends(name: str, when: str) -> None:
+def test_a_call_cancelled_wherever_it_suspends(name: str, when: str) -> None:
     least = 0 if name in AT_ONCE or when != "new" else 1
     at_every_suspension(lambda simulation, at: once(simulation, name, at, when), least=least)
 

@@ -84,7 +84,7 @@ async def once(name: str, at: int, *, new_topic: bool, full: bool) -> bool:
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("new_topic", [False, True], ids=["known topic", "new topic"])
 @pytest.mark.parametrize("full", [False, True], ids=["room", "full buffer"])
-def test_cancelled_wherever_it_suspends(name: str, new_topic: bool, full: bool) -> None:
+def test_a_call_cancelled_wherever_it_suspends(name: str, new_topic: bool, full: bool) -> None:
     """What it had buffered is delivered, what it had not is not; other calls do not notice; nothing is left behind."""
     points = 0
     for at in range(1, MOST):

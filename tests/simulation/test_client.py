@@ -26,11 +26,11 @@ from aiokproto.errors import DeadlineError, UnknownTopicError
 from aiokproto.simulation import Simulation
 
 SLACK = 0.1
-"""Seconds by which a call may be late."""
+"""Seconds that a call may exceed its deadline."""
 
 
 def silence(simulation: Simulation, kafka: Cluster, *nodes: int) -> None:
-    """Nothing that is sent to these brokers arrives any more, nor do their answers."""
+    """Drop all requests to these brokers, and their responses."""
     servers = kafka.bootstrap_servers.split(",")
     for node in nodes:
         host, port = servers[node].split(":")
@@ -38,8 +38,8 @@ def silence(simulation: Simulation, kafka: Cluster, *nodes: int) -> None:
 
 
 @pytest.mark.parametrize("node", range(3))
-def test_one_silent_broker_does_not_hold_back_what_others_can_answer(node: int) -> None:
-    """Whichever it is: metadata, and who coordinates what, is asked of another one after a second."""
+def test_a_silent_broker_does_not_delay_requests_that_others_can_answer(node: int) -> None:
+    """Whichever broker it is: requests for metadata and coordinators go to another one after a second."""
     simulation = Simulation(node)
 
     async def main() -> list[float]:
@@ -65,7 +65,7 @@ def test_one_silent_broker_does_not_hold_back_what_others_can_answer(node: int) 
     assert max(simulation.run(main())) < 3
 
 
-def test_a_silent_broker_is_the_last_to_be_asked() -> None:
+def test_a_silent_broker_is_tried_last() -> None:
     """Also by many at once, though the others then have more to do than it."""
     simulation = Simulation(5)
 
@@ -166,8 +166,8 @@ def test_a_full_socket_delays_neither_a_call_nor_closing() -> None:
     assert close <= 1 + SLACK
 
 
-def test_topics_that_nobody_uses_are_forgotten() -> None:
-    """Those that were only asked about; a consumer's stay, and what is in use does."""
+def test_unused_topics_leave_the_metadata() -> None:
+    """Topics that were only looked up; a consumer's topics stay, and topics in use."""
     simulation = Simulation(2)
     names = {f"t{number}" for number in range(50)}
 
@@ -196,22 +196,22 @@ def test_topics_that_nobody_uses_are_forgotten() -> None:
                 assert cluster.snapshot.topics.keys() == {"used", "kept"}
                 assert (await cluster.topic("t1", keep=False)).name == "t1"
                 await cluster.request(DeleteTopicsRequest(topic_names=["t1"], timeout_ms=1), max_version=5)
-                asked: list[set[str | None]] = []
+                requested: list[set[str | None]] = []
 
                 async def look(call: Any, serve: Any) -> Any:
-                    asked.append({topic.name for topic in call.request.topics})
+                    requested.append({topic.name for topic in call.request.topics})
                     return await serve(call.request)
 
                 kafka.faults.intercept(MetadataRequest, look)
                 await asyncio.sleep(180)
-                assert asked[-1] == cluster.snapshot.topics.keys() == {"kept"}
-                assert {"kept", "t1", "used"} in asked, "a deleted one may come back as long as it is in use"
+                assert requested[-1] == cluster.snapshot.topics.keys() == {"kept"}
+                assert {"kept", "t1", "used"} in requested, "a deleted one may come back as long as it is in use"
 
     simulation.run(main())
 
 
-def test_a_cluster_that_is_gone_is_warned_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    """Once would be overlooked, and every attempt would fill the log."""
+def test_an_unreachable_cluster_is_logged_periodically(caplog: pytest.LogCaptureFixture) -> None:
+    """A single line would be overlooked, one per attempt would fill the log."""
     simulation = Simulation(1)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Single guards of the consumer, each in the schedule that it is there for."""
+"""Single guards of the consumer, each in the schedule that needs it."""
 
 from __future__ import annotations
 
@@ -47,28 +47,28 @@ def run(program: Program, *, partitions: int = 1, records: int = 20, size: int =
     simulation.run(main())
 
 
-def test_what_a_fetch_says_of_an_offset_from_before_a_seek_does_not_count() -> None:
+def test_an_error_of_a_fetch_from_before_a_seek_is_ignored() -> None:
     async def program(world: World, consumer: Consumer) -> None:
-        asked = asyncio.Event()
+        received = asyncio.Event()
 
         async def slow(call: RequestInfo, serve: Serve) -> Response | None:
             request: Any = call.request
             if any(part.fetch_offset == 1000 for topic in request.topics for part in topic.partitions):
-                asked.set()
+                received.set()
                 await asyncio.sleep(1.0)
             return await serve(request)
 
         assert (await anext(consumer)).offset == 0
         world.cluster.faults.intercept(FetchRequest, slow)
         consumer.seek(WHERE, 1000)
-        await asked.wait()
+        await received.wait()
         consumer.seek(WHERE, 5)
         assert [(await asyncio.wait_for(anext(consumer), 10)).offset for _ in range(3)] == [5, 6, 7]
 
     run(program)
 
 
-def test_a_broker_that_refuses_every_session_is_not_asked_without_a_pause() -> None:
+def test_fetches_to_a_broker_that_refuses_every_session_have_a_backoff() -> None:
     async def program(world: World, consumer: Consumer) -> None:
         assert (await anext(consumer)).offset == 0
         with world.cluster.faults.fail(FetchRequest, ErrorCode.FETCH_SESSION_ID_NOT_FOUND) as refused:
@@ -96,7 +96,7 @@ def test_an_offset_that_was_looked_up_before_a_seek_does_not_count() -> None:
     run(program)
 
 
-def test_a_log_is_not_fetched_beyond_the_buffer_while_nobody_reads() -> None:
+def test_fetching_stops_at_the_buffer_limit_while_the_consumer_is_not_polled() -> None:
     fetched = 0
 
     async def count(call: RequestInfo, serve: Serve) -> Response | None:
@@ -109,7 +109,7 @@ def test_a_log_is_not_fetched_beyond_the_buffer_while_nobody_reads() -> None:
         world.cluster.faults.intercept(FetchRequest, count)
         assert (await anext(consumer)).offset == 0
         await asyncio.sleep(20)
-        # What is asked for before the limit is reached comes on top: a partition's worth, and a batch.
+        # Fetches sent before the limit is reached come on top: one partition's limit, and a batch.
         assert fetched < 50_000 + 2 * 20_000 + 5000
         assert [(await asyncio.wait_for(anext(consumer), 5)).offset for _ in range(199)] == list(range(1, 200))
 
@@ -130,8 +130,8 @@ def test_records_that_were_fetched_before_the_log_lost_its_end_come_before_the_r
     run(program, auto_offset_reset="earliest")
 
 
-def test_what_a_lost_fetch_has_asked_for_is_asked_for_again() -> None:
-    """The broker has not counted it, and its session knows nothing of what was new in it."""
+def test_partitions_of_a_lost_fetch_are_requested_again() -> None:
+    """The broker has not received it, and its session lacks the changes in it."""
 
     async def program(world: World, consumer: Consumer) -> None:
         consumer.pause(("t", 1))
@@ -147,7 +147,7 @@ def test_what_a_lost_fetch_has_asked_for_is_asked_for_again() -> None:
     run(program, partitions=2, request_timeout_ms=1000)
 
 
-def test_committed_offsets_that_cannot_be_had_are_no_reason_to_begin_again() -> None:
+def test_a_failure_to_fetch_committed_offsets_does_not_reset_the_position() -> None:
     async def program(world: World, consumer: Consumer) -> None:
         options: dict[str, Any] = {
             "bootstrap_servers": world.cluster.bootstrap_servers,
@@ -169,7 +169,7 @@ def test_committed_offsets_that_cannot_be_had_are_no_reason_to_begin_again() -> 
     run(program)
 
 
-def test_a_commit_that_is_tried_again_does_not_undo_a_later_one() -> None:
+def test_a_retried_commit_does_not_undo_a_later_one() -> None:
     async def program(world: World, consumer: Consumer) -> None:
         options: dict[str, Any] = {"bootstrap_servers": world.cluster.bootstrap_servers, "group_id": "g"}
         async with Consumer("t", auto_offset_reset="earliest", enable_auto_commit=False, **options) as member:
@@ -183,7 +183,7 @@ def test_a_commit_that_is_tried_again_does_not_undo_a_later_one() -> None:
     run(program)
 
 
-def test_where_to_begin_can_be_said_in_on_assigned() -> None:
+def test_on_assigned_can_set_the_first_position() -> None:
     async def program(world: World, consumer: Consumer) -> None:
         options: dict[str, Any] = {"bootstrap_servers": world.cluster.bootstrap_servers, "group_id": "g"}
         member = Consumer(auto_offset_reset="earliest", **options)
@@ -199,7 +199,7 @@ def test_where_to_begin_can_be_said_in_on_assigned() -> None:
     run(program)
 
 
-def test_a_member_commits_nothing_for_others() -> None:
+def test_a_member_commits_only_its_own_partitions() -> None:
     async def program(world: World, consumer: Consumer) -> None:
         options: dict[str, Any] = {
             "bootstrap_servers": world.cluster.bootstrap_servers,

@@ -1,4 +1,4 @@
-"""Leaders that move while a response is taken in, and followers that they name but that do not serve."""
+"""Leaders that move while a response is processed, and preferred replicas that do not serve."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def run(program: Program) -> None:
     simulation.run(main())
 
 
-def test_a_leader_that_moves_while_a_response_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Others have their turn after each part of the response, as on a slow processor.
+def test_a_leader_that_moves_while_a_response_is_processed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other tasks run after each part of the response, as on a slow processor.
     monkeypatch.setattr("aiokproto.consumer.time_slice.LONG", 0.0)
     count = 8000
 
@@ -57,13 +57,13 @@ def test_a_leader_that_moves_while_a_response_is_taken_in(monkeypatch: pytest.Mo
             assert await consumer.poll(2000) == []
             world.append(0, b"last")
             assert [record.offset for record in await consumer.poll(2000)] == [count]
-            assert fetches.count < 30, "what is not wanted any more is not asked for again and again"
+            assert fetches.count < 30, "partitions that are no longer wanted are not requested again and again"
 
     run(program)
 
 
 def point_to(cluster: Cluster, follower: int) -> None:
-    """Have the leader send whoever says where it is to a follower."""
+    """Let the leader redirect consumers with a rack to a follower."""
 
     async def point(call: RequestInfo, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)

@@ -1,4 +1,4 @@
-"""Consumers under the faults of many seeds, in groups and without: what they promise holds in all of them.
+"""Consumers under the faults of many seeds, in groups and without: their guarantees hold in all of them.
 
 ``SIMULATION_SEEDS`` and ``SIMULATION_FIRST`` choose the seeds, as for producers; fewer of them, since runs are longer.
 """

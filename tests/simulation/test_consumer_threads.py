@@ -13,7 +13,7 @@ from aiokproto.simulation import Simulation
 LARGE = random.Random(1).randbytes(2 * OFF_LOOP)
 
 
-def test_busy_threads_hold_up_neither_deadlines_nor_other_partitions() -> None:
+def test_busy_threads_delay_neither_deadlines_nor_other_partitions() -> None:
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -38,7 +38,7 @@ def test_busy_threads_hold_up_neither_deadlines_nor_other_partitions() -> None:
     simulation.run(main())
 
 
-def test_a_cancelled_call_leaves_what_it_was_opening_to_the_next() -> None:
+def test_the_batch_of_a_cancelled_call_is_returned_by_the_next_one() -> None:
     simulation = Simulation(1)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Topics that are deleted or created again, and brokers that do not answer: what the other partitions' readers see."""
+"""Topics that are deleted or created again, and brokers that do not answer: effects on readers of other partitions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_deleted_topic_does_not_starve_another(group_id: str | None) -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "none"])
 @pytest.mark.parametrize("count", [5, 20])
-def test_a_topic_created_again_is_read_as_the_reset_policy_says(reset: Any, count: int) -> None:
+def test_a_topic_created_again_is_read_by_auto_offset_reset(reset: Any, count: int) -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         await cluster.create_topic("t", 1)
         partition = TopicPartition("t", 0)
@@ -168,7 +168,7 @@ def test_a_group_waits_for_offsets_that_are_part_of_an_open_transaction() -> Non
     run(program)
 
 
-def test_a_silent_broker_holds_up_no_start_on_another() -> None:
+def test_a_silent_broker_does_not_delay_the_first_record_of_another() -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         await cluster.create_topic("t", 3, replication=1)
         for number in range(3):
@@ -230,7 +230,7 @@ def test_a_preferred_follower_that_does_not_serve_is_left_for_the_leader(trouble
     run(program, brokers=2)
 
 
-def test_a_topic_whose_committed_offset_is_refused_holds_up_no_other() -> None:
+def test_a_topic_whose_committed_offset_is_refused_does_not_delay_others() -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         for name in ("allowed", "denied"):
             await cluster.create_topic(name, 1)

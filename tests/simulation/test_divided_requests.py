@@ -1,4 +1,4 @@
-"""Requests that concern several brokers: every item asked for is answered, whatever one broker does."""
+"""Requests to several brokers: every item is in the response, whatever one broker does."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_broker_that_lists_nothing_does_not_hide_the_others() -> None:
     simulate(program)
 
 
-def test_where_all_brokers_fail_the_call_does() -> None:
+def test_the_call_fails_if_all_brokers_fail() -> None:
     async def program(cluster: Cluster, client: Client) -> None:
         cluster.faults.drop(ListOffsetsRequest, "response")
         with pytest.raises(DeadlineError, match="ListOffsets"):
@@ -169,7 +169,7 @@ def test_the_others_do_not_wait_for_a_silent_broker() -> None:
     assert simulate(program) < 1.5
 
 
-def test_a_partition_that_has_moved_is_asked_for_again() -> None:
+def test_a_partition_that_has_moved_is_requested_again() -> None:
     """Of two partitions that a broker was known to lead, it answers for one; the other is found at its new leader."""
 
     async def program(cluster: Cluster, client: Client) -> None:
@@ -180,7 +180,7 @@ def test_a_partition_that_has_moved_is_asked_for_again() -> None:
     simulate(program)
 
 
-def test_a_group_that_has_moved_is_asked_for_again() -> None:
+def test_a_group_that_has_moved_is_requested_again() -> None:
     async def program(cluster: Cluster, client: Client) -> None:
         await coordinators(client)
         with cluster.faults.fail(DescribeGroupsRequest, ErrorCode.NOT_COORDINATOR, group=GROUPS[3], times=1):
@@ -192,9 +192,9 @@ def test_a_group_that_has_moved_is_asked_for_again() -> None:
 
 def test_an_unknown_topic_has_a_code_and_the_known_ones_their_offsets() -> None:
     async def program(cluster: Cluster, client: Client) -> None:
-        asked = offsets()
-        asked.topics.append(ListOffsetsTopic(name="no-such", partitions=[ListOffsetsPartition(partition_index=0)]))
-        answer = await client.request(asked, timeout_ms=TIMEOUT)
+        request = offsets()
+        request.topics.append(ListOffsetsTopic(name="no-such", partitions=[ListOffsetsPartition(partition_index=0)]))
+        answer = await client.request(request, timeout_ms=TIMEOUT)
         found = {
             (topic.name, each.partition_index): each.error_code for topic in answer.topics for each in topic.partitions
         }
@@ -230,10 +230,10 @@ def test_configurations_of_several_brokers() -> None:
 def test_topics_by_name_go_in_a_version_that_has_names(groups: int) -> None:
     """OffsetFetch has ids only from version 10 on: with nothing but a name, it would ask for nothing."""
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
-    asked = [OffsetFetchRequestGroup(group_id=group, topics=topics) for group in GROUPS[:groups]]
+    requested_groups = [OffsetFetchRequestGroup(group_id=group, topics=topics) for group in GROUPS[:groups]]
 
     async def program(cluster: Cluster, client: Client) -> None:
-        answer = await client.request(OffsetFetchRequest(groups=asked))
+        answer = await client.request(OffsetFetchRequest(groups=requested_groups))
         found = [partition.committed_offset for group in answer.groups for partition in group.topics[0].partitions]
         assert found == [5] * groups
 
@@ -241,7 +241,7 @@ def test_topics_by_name_go_in_a_version_that_has_names(groups: int) -> None:
 
 
 @pytest.mark.parametrize("topics", [[], [DeleteTopicState(name="t")]], ids=["names alone", "both forms"])
-def test_topics_are_deleted_by_name_in_a_version_that_can_say_all(topics: list[DeleteTopicState]) -> None:
+def test_topics_are_deleted_by_name_in_a_version_that_has_all_fields(topics: list[DeleteTopicState]) -> None:
     async def program(cluster: Cluster, client: Client) -> None:
         answer = await client.request(DeleteTopicsRequest(topics=topics, topic_names=["t"], timeout_ms=1000))
         assert [(each.name, each.error_code) for each in answer.responses] == [("t", 0)]

@@ -1,4 +1,4 @@
-"""The page's example does what it says. It has an event loop of its own, so it is run outside of any."""
+"""The example of the page runs. It has its own event loop, so it is run outside of one."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def test_a_close_that_is_cancelled_ends_at_once(after: float) -> None:
     run(program)
 
 
-def test_closing_leaves_the_group_though_its_commit_is_never_taken() -> None:
+def test_closing_leaves_the_group_although_its_commit_never_succeeds() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         left, events = cluster.faults.watch(LeaveGroupRequest), Events()
         cluster.faults.fail(OffsetCommitRequest, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -208,7 +208,7 @@ def test_closing_leaves_the_group_though_its_commit_is_never_taken() -> None:
     run(program)
 
 
-def test_finished_records_are_committed_by_closing_though_a_callback_hangs() -> None:
+def test_closing_commits_finished_records_although_a_callback_hangs() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         consumer = Consumer(**options)
         consumer.subscribe("t", on_revoked=_sleep_for_ever)

@@ -1,4 +1,4 @@
-"""Single schedules for groups: what is healthy goes on, topics that come again are read again, and closing is quick."""
+"""Single schedules for groups: healthy partitions are read on, and so are topics created again; closing is quick."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ async def produce(world: World, count: int, seconds: float) -> None:
 
 @pytest.mark.parametrize("silent", range(BROKERS))
 @pytest.mark.parametrize("group_id", [None, "g"])
-def test_healthy_partitions_go_on_while_one_broker_is_silent(silent: int, group_id: str | None) -> None:
+def test_other_partitions_are_read_while_one_broker_is_silent(silent: int, group_id: str | None) -> None:
     async def program(world: World, options: dict[str, Any]) -> None:
-        # Whatever is said to a silent coordinator takes that long to fail.
+        # A request to a silent coordinator takes that long to fail.
         options |= {"group_id": group_id, "request_timeout_ms": 2000, "session_timeout_ms": 60_000}
         if silent == world.cluster.coordinator("g"):
             await world.cluster.move_coordinator("g", (silent + 1) % BROKERS)
@@ -91,7 +91,7 @@ async def seen(consumer: Consumer, seconds: float) -> set[int]:
 
 @pytest.mark.parametrize("partitions", [BROKERS, 1])
 @pytest.mark.parametrize("pause", [0.0, 8.0])
-def test_a_topic_that_comes_again_under_a_group_is_read_again(partitions: int, pause: float) -> None:
+def test_a_group_reads_a_topic_that_was_created_again(partitions: int, pause: float) -> None:
     """Also with fewer partitions, and where offsets of the one before are committed."""
 
     async def program(world: World, options: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ def test_a_topic_that_comes_again_under_a_group_is_read_again(partitions: int, p
     run(program)
 
 
-def test_closing_while_it_joins_does_not_wait() -> None:
+def test_closing_does_not_wait_for_a_join() -> None:
     """The coordinator has begun the next generation: nothing of this one can be committed any more."""
 
     async def program(world: World, options: dict[str, Any]) -> None:
@@ -144,7 +144,7 @@ def test_closing_while_it_joins_does_not_wait() -> None:
     run(program)
 
 
-def test_a_stall_of_twice_the_session_loses_partitions_once_and_reads_on() -> None:
+def test_after_a_stall_of_twice_the_session_timeout_partitions_are_lost_once() -> None:
     async def program(world: World, options: dict[str, Any]) -> None:
         events: list[str] = []
         consumer = Consumer(**options)
@@ -203,7 +203,7 @@ def test_a_callback_that_raises_ends_its_member_alone(which: str) -> None:
 
 
 def test_a_coordinator_that_moves_is_found_again() -> None:
-    """Without a lost connection: the former one says that it is none."""
+    """Without a lost connection: the former one returns NOT_COORDINATOR."""
 
     async def program(world: World, options: dict[str, Any]) -> None:
         world.append(0, b"x")
@@ -239,7 +239,7 @@ def test_a_group_is_left_whose_coordinator_has_just_moved() -> None:
     simulation.run(program(simulation))
 
 
-def test_a_commit_whose_answer_leaves_a_partition_out_is_no_success() -> None:
+def test_a_commit_response_without_a_partition_is_a_failure() -> None:
     async def forgetful(call: RequestInfo, serve: Serve) -> Response | None:
         answer: Any = await serve(call.request)
         answer.topics[0].partitions.pop()

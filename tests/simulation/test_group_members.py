@@ -1,4 +1,4 @@
-"""What a member of a group promises when something goes wrong at the worst moment, in virtual time."""
+"""Guarantees of a group member when a fault happens at the worst moment, in virtual time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiokproto.types import TopicPartition
 from tests.simulation.members import Events, member_of, run, subscribed
 
 
-def test_a_commit_under_way_during_a_rebalance_is_repeated_for_what_is_still_owned() -> None:
+def test_a_commit_in_flight_during_a_rebalance_is_repeated_for_partitions_still_owned() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         options |= {"enable_auto_commit": False, "partition_assignment_strategy": "cooperative-sticky"}
         async with subscribed(options) as consumer:
@@ -38,7 +38,7 @@ def test_a_commit_under_way_during_a_rebalance_is_repeated_for_what_is_still_own
     run(program)
 
 
-def test_partitions_of_a_member_that_was_expelled_while_a_record_is_in_hand_are_lost() -> None:
+def test_partitions_of_a_member_removed_while_it_processes_a_record_are_lost() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         options |= {"partition_assignment_strategy": "range"}
         events = Events()
@@ -89,7 +89,7 @@ def test_partitions_are_revoked_though_the_last_commit_fails() -> None:
     run(program)
 
 
-def test_a_commit_ends_by_its_deadline_behind_another_that_is_not_answered() -> None:
+def test_a_commit_behind_one_without_a_response_ends_at_its_deadline() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with subscribed({**options, "auto_commit_interval_ms": 300}) as consumer:
             silence = cluster.faults.drop(OffsetCommitRequest)
@@ -149,7 +149,7 @@ def test_a_cancelled_task_of_the_consumer_is_raised_from_every_call(name: str) -
     run(program)
 
 
-def test_a_join_that_was_given_up_fences_no_later_one() -> None:
+def test_an_abandoned_join_does_not_fence_a_later_one() -> None:
     """A coordinator that holds a JoinGroup back reads nothing more from its connection, and may do so after its end."""
 
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
@@ -180,7 +180,7 @@ def test_a_join_that_was_given_up_fences_no_later_one() -> None:
     run(program)
 
 
-def test_a_join_is_given_up_while_a_heartbeat_is_under_way() -> None:
+def test_a_join_is_abandoned_while_a_heartbeat_is_in_flight() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with subscribed({**options, "session_timeout_ms": 9000}) as consumer:
             while await consumer.poll(500):

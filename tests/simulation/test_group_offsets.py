@@ -42,7 +42,7 @@ def test_a_commit_is_refused_for_a_topic_that_was_created_again() -> None:
     run(program)
 
 
-def test_a_coordinator_that_has_not_heard_of_a_topic_yet_is_asked_again() -> None:
+def test_a_commit_is_retried_while_the_coordinator_does_not_know_the_topic() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with subscribed({**options, "enable_auto_commit": False}) as consumer:
             await consumer.poll(5000)
@@ -57,7 +57,7 @@ def test_a_coordinator_that_has_not_heard_of_a_topic_yet_is_asked_again() -> Non
 
 
 @pytest.mark.parametrize(("release", "form"), [(None, ("", True)), ("4.1", ("t", False)), ("2.4", ("t", False))])
-def test_topics_go_by_id_where_the_coordinator_takes_ids(release: str | None, form: tuple[str, bool]) -> None:
+def test_topics_are_sent_by_id_if_the_coordinator_supports_ids(release: str | None, form: tuple[str, bool]) -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         forms: set[tuple[str, bool]] = set()
 
@@ -78,7 +78,7 @@ def test_topics_go_by_id_where_the_coordinator_takes_ids(release: str | None, fo
     run(program, release)
 
 
-def test_one_topic_that_is_not_known_has_all_go_by_name() -> None:
+def test_all_topics_are_sent_by_name_if_one_id_is_unknown() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with subscribed({**options, "enable_auto_commit": False}) as consumer:
             await consumer.poll(5000)

@@ -31,7 +31,7 @@ def test_after_a_stall_nothing_is_delivered_before_the_coordinator_has_confirmed
             await consumer.poll(5000, max_records=1)
             heartbeats = cluster.faults.delay(HeartbeatRequest, 0.5)
             member = member_of(cluster)
-            # The session ends while this process is suspended; then the answers are slow.
+            # The session ends while this process is suspended; then the responses are slow.
             await asyncio.sleep(0.1)
             simulation.loop.stall(6)
             cluster.expire_session("g", member)
@@ -45,7 +45,7 @@ def test_after_a_stall_nothing_is_delivered_before_the_coordinator_has_confirmed
     run(program)
 
 
-def test_after_a_stall_the_loops_next_turn_takes_opened_records_away() -> None:
+def test_after_a_stall_opened_records_are_dropped_in_the_next_loop_iteration() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with subscribed({**options, "enable_auto_commit": False}) as consumer:
             assert (await anext(consumer)).offset == 0
@@ -58,12 +58,12 @@ def test_after_a_stall_the_loops_next_turn_takes_opened_records_away() -> None:
     run(program)
 
 
-def test_a_member_that_is_confirmed_after_a_silence_goes_on() -> None:
+def test_a_member_whose_session_is_confirmed_after_a_silence_continues() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         events = Events()
         async with subscribed(options, **events.listeners()) as consumer:
             assert await consumer.poll(5000, max_records=1)
-            # The coordinator sees the session kept; this member does not hear of it.
+            # The coordinator has kept the session; this member gets no response.
             silence = cluster.faults.drop(HeartbeatRequest, "response")
             await asyncio.sleep(2.5)
             assert await consumer.poll(100, max_records=1)
@@ -118,7 +118,7 @@ def test_an_automatic_commit_that_is_fenced_ends_the_consumer() -> None:
     run(program)
 
 
-def test_an_automatic_commit_that_is_refused_is_raised_once_and_reading_goes_on() -> None:
+def test_a_refused_automatic_commit_is_raised_once_and_reading_continues() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async with subscribed({**options, "auto_commit_interval_ms": 1000}) as consumer:
             refusal = cluster.faults.fail(OffsetCommitRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -148,7 +148,7 @@ def test_nothing_is_delivered_after_a_callback_during_which_the_session_became_u
     run(program)
 
 
-def test_a_member_that_is_removed_during_a_callback_delivers_nothing_more() -> None:
+def test_a_member_removed_during_a_callback_delivers_no_more_records() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         events, calls = Events(), 0
         added = asyncio.Event()
@@ -178,7 +178,7 @@ def test_a_member_that_is_removed_during_a_callback_delivers_nothing_more() -> N
     run(program)
 
 
-def test_a_join_that_is_not_answered_keeps_no_session() -> None:
+def test_a_join_without_a_response_does_not_keep_the_session() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         options |= {"partition_assignment_strategy": "cooperative-sticky", "enable_auto_commit": False}
         await cluster.create_topic("u", 1)
@@ -198,7 +198,7 @@ def test_a_join_that_is_not_answered_keeps_no_session() -> None:
     run(program)
 
 
-def test_an_answer_to_sync_that_is_older_than_a_session_confirms_none() -> None:
+def test_a_sync_response_older_than_the_session_timeout_does_not_confirm_the_session() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         async def late(call: RequestInfo, serve: Serve) -> Response | None:
             answer = await serve(call.request)

@@ -76,7 +76,7 @@ def test_a_topic_that_a_pattern_had_found_may_go(group_id: str | None) -> None:
 
 
 @pytest.mark.parametrize("back_as", ["leader", "follower"])
-def test_a_static_member_that_is_back_with_fewer_topics_leaves_the_others_to_the_group(back_as: str) -> None:
+def test_a_static_member_that_returns_with_fewer_topics_leaves_the_others_to_the_group(back_as: str) -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         await cluster.create_topic("u", 2)
         static = {**options, "group_instance_id": "i"}

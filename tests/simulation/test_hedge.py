@@ -1,4 +1,4 @@
-"""Several brokers are asked, and the first answer counts."""
+"""Hedged requests: several brokers get the request, and the first response is used."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from aiokproto.errors import BrokerConnectionError, InvalidTopicError, KafkaErro
 from aiokproto.simulation import Simulation
 
 Behaviour = float | KafkaError
-"""What a broker does: answers after so many seconds, or fails at once."""
+"""A broker's behaviour: it responds after so many seconds, or fails at once."""
 
 
-class Asked:
-    """Brokers 0, 1, … with a behaviour each; notes when they were asked, and which questions were given up."""
+class Brokers:
+    """Brokers 0, 1, … with a behaviour each; records when each got the request, and which requests were cancelled."""
 
     def __init__(self, simulation: Simulation, *behaviours: Behaviour) -> None:
         self.at: dict[int, float] = {}
-        self.given_up: list[int] = []
+        self.cancelled: list[int] = []
         self._simulation = simulation
         self._behaviours = behaviours
 
@@ -34,7 +34,7 @@ class Asked:
         try:
             await asyncio.sleep(behaviour)
         except asyncio.CancelledError:
-            self.given_up.append(node)
+            self.cancelled.append(node)
             raise
         return f"broker {node}"
 
@@ -50,53 +50,53 @@ class Asked:
 LOST = BrokerConnectionError("lost")
 
 
-def test_one_that_answers_is_the_only_one_asked() -> None:
-    asked = Asked(Simulation(), 0.5, 0.0)
-    assert asked.first() == ("broker 0", [])
-    assert asked.at == {0: 0.0}
+def test_a_broker_that_responds_gets_the_only_request() -> None:
+    brokers = Brokers(Simulation(), 0.5, 0.0)
+    assert brokers.first() == ("broker 0", [])
+    assert brokers.at == {0: 0.0}
 
 
-def test_after_a_failure_the_next_is_asked_at_once() -> None:
-    asked = Asked(Simulation(), LOST, LOST, 0.5)
-    assert asked.first() == ("broker 2", [0, 1])
-    assert asked.at == {0: 0.0, 1: 0.0, 2: 0.0}
+def test_after_a_failure_the_next_broker_gets_the_request_at_once() -> None:
+    brokers = Brokers(Simulation(), LOST, LOST, 0.5)
+    assert brokers.first() == ("broker 2", [0, 1])
+    assert brokers.at == {0: 0.0, 1: 0.0, 2: 0.0}
 
 
-def test_after_a_silence_the_next_is_asked_as_well() -> None:
-    asked = Asked(Simulation(), 100.0, 100.0, 0.5)
-    assert asked.first() == ("broker 2", [])
-    assert asked.at == {0: 0.0, 1: HEDGE_DELAY, 2: 2 * HEDGE_DELAY}
-    assert asked.given_up == [0, 1]
+def test_after_the_hedge_delay_the_next_broker_gets_the_request_too() -> None:
+    brokers = Brokers(Simulation(), 100.0, 100.0, 0.5)
+    assert brokers.first() == ("broker 2", [])
+    assert brokers.at == {0: 0.0, 1: HEDGE_DELAY, 2: 2 * HEDGE_DELAY}
+    assert brokers.cancelled == [0, 1]
 
 
-def test_a_late_answer_of_the_first_one_counts_too() -> None:
-    asked = Asked(Simulation(), 1.5, 100.0)
-    assert asked.first() == ("broker 0", [])
-    assert asked.given_up == [1]
+def test_a_late_response_of_the_first_broker_is_used() -> None:
+    brokers = Brokers(Simulation(), 1.5, 100.0)
+    assert brokers.first() == ("broker 0", [])
+    assert brokers.cancelled == [1]
 
 
 def test_all_fail() -> None:
-    assert Asked(Simulation(), LOST, LOST).first() == (None, [0, 1])
+    assert Brokers(Simulation(), LOST, LOST).first() == (None, [0, 1])
 
 
-def test_what_holds_for_all_is_raised_at_once() -> None:
-    asked = Asked(Simulation(), 100.0, error_for(17), 0.0)
+def test_a_final_error_is_raised_at_once() -> None:
+    brokers = Brokers(Simulation(), 100.0, error_for(17), 0.0)
     with pytest.raises(InvalidTopicError):
-        asked.first(final=lambda error: isinstance(error, InvalidTopicError))
-    assert asked.at.keys() == {0, 1}
-    assert asked.given_up == [0]
+        brokers.first(final=lambda error: isinstance(error, InvalidTopicError))
+    assert brokers.at.keys() == {0, 1}
+    assert brokers.cancelled == [0]
 
 
-def test_giving_up_gives_up_all_questions() -> None:
+def test_cancelling_cancels_all_requests() -> None:
     simulation = Simulation()
-    asked = Asked(simulation, 100.0, 100.0)
+    brokers = Brokers(simulation, 100.0, 100.0)
 
     async def main() -> None:
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(first_response([0, 1], asked.ask, lambda error: False), 2 * HEDGE_DELAY)
+            await asyncio.wait_for(first_response([0, 1], brokers.ask, lambda error: False), 2 * HEDGE_DELAY)
 
     simulation.run(main())
-    assert asked.given_up == [0, 1]
+    assert brokers.cancelled == [0, 1]
 
 
 @pytest.mark.parametrize("silent", range(3))

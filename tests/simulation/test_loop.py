@@ -47,7 +47,7 @@ def test_cancelled_timers_do_not_stay() -> None:
     assert simulation.time() < 1
 
 
-def test_a_deadline_is_kept_to_the_turn() -> None:
+def test_a_deadline_is_exact() -> None:
     simulation = Simulation()
 
     async def main() -> float:
@@ -58,7 +58,7 @@ def test_a_deadline_is_kept_to_the_turn() -> None:
     assert 30 <= simulation.run(main()) < 30.001
 
 
-def test_tasks_that_wait_for_nothing_are_named() -> None:
+def test_deadlocked_tasks_are_named() -> None:
     async def forgotten() -> None:
         await asyncio.Event().wait()
 
@@ -69,7 +69,7 @@ def test_tasks_that_wait_for_nothing_are_named() -> None:
         Simulation().run(main())
 
 
-def test_time_goes_on_for_a_task_that_spins() -> None:
+def test_time_advances_while_a_task_spins() -> None:
     simulation = Simulation()
 
     async def main() -> None:
@@ -103,7 +103,7 @@ def test_after_a_stall_timers_are_late_all_at_once() -> None:
     assert ran == [(1, 5.5), (2, 5.5), (10, 10.0)]
 
 
-def test_what_is_left_is_cancelled_in_the_end() -> None:
+def test_remaining_tasks_are_cancelled_at_the_end() -> None:
     simulation, ended = Simulation(), list[str]()
 
     async def left() -> None:
@@ -153,7 +153,7 @@ def test_threads_take_time_and_pools_fill_up() -> None:
     assert simulation.run(main()) == [1.0] * 6 + [2.0] * 2 + [63.0]
 
 
-def test_what_work_in_a_thread_raises_is_raised_where_it_is_awaited() -> None:
+def test_an_exception_in_a_thread_is_raised_to_the_awaiting_task() -> None:
     with pytest.raises(ValueError, match="no number"):
         Simulation().run(asyncio.to_thread(int, "no number"))
 
@@ -171,7 +171,7 @@ def test_an_error_in_a_callback_goes_to_the_handler() -> None:
     assert [type(error) for error in seen] == [ValueError]
 
 
-def test_what_is_not_simulated_is_refused() -> None:
+def test_unsupported_loop_methods_are_refused() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         with pytest.raises(NotImplementedError):

@@ -78,7 +78,7 @@ def test_latency_and_throughput() -> None:
     simulate(main)
 
 
-def test_a_port_where_nobody_listens_refuses() -> None:
+def test_a_port_without_a_listener_refuses_connections() -> None:
     async def main(simulation: Simulation, link: Link) -> None:
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", PORT + 1)
@@ -86,7 +86,7 @@ def test_a_port_where_nobody_listens_refuses() -> None:
     simulate(main)
 
 
-def test_a_port_is_one_servers() -> None:
+def test_a_port_belongs_to_one_server() -> None:
     async def main(simulation: Simulation, link: Link) -> None:
         with pytest.raises(OSError, match="in use"):
             await asyncio.start_server(echo, "127.0.0.1", PORT)
@@ -108,7 +108,7 @@ def test_cut_links_break_connections_and_refuse_new_ones() -> None:
     simulate(main)
 
 
-def test_silence_is_told_to_nobody_and_ends_with_what_was_sent_meanwhile() -> None:
+def test_a_silent_link_raises_no_error_and_delivers_its_data_when_it_ends() -> None:
     async def main(simulation: Simulation, link: Link) -> None:
         reader, writer = await connect()
         link.silence()
@@ -142,7 +142,7 @@ def test_a_half_open_connection_looks_alive() -> None:
     simulate(main, serve=stop)
 
 
-def test_who_writes_to_a_closed_end_gets_a_reset() -> None:
+def test_writing_to_a_closed_connection_is_a_reset() -> None:
     async def main(simulation: Simulation, link: Link) -> None:
         reader, writer = await connect()
         writer.write(b"x")
@@ -183,7 +183,7 @@ def test_a_receiver_that_does_not_read_fills_the_buffers() -> None:
     simulate(main, serve=never_read)
 
 
-def test_hosts_have_links_of_their_own() -> None:
+def test_each_pair_of_hosts_has_its_own_link() -> None:
     async def main(simulation: Simulation, link: Link) -> None:
         async def ask() -> bytes:
             reader, writer = await connect()

@@ -75,7 +75,7 @@ def test_a_broker_that_closes_connections_is_tried_less_and_less_often() -> None
     run(program, linger_ms=0, retry_backoff_ms=100, retry_backoff_max_ms=1000)
 
 
-def test_nothing_goes_to_a_new_leader_that_knows_nothing_before_the_old_one_has_answered() -> None:
+def test_nothing_is_sent_to_a_new_leader_without_producer_state_before_the_old_one_has_responded() -> None:
     """A leader by unclean election takes any sequence number of a producer whose records it lacks."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
@@ -99,7 +99,7 @@ def test_nothing_goes_to_a_new_leader_that_knows_nothing_before_the_old_one_has_
     run(program, linger_ms=0, batch_size=100, metadata_max_age_ms=500)
 
 
-def test_a_failed_batch_makes_no_other_be_refused() -> None:
+def test_a_failed_batch_does_not_cause_others_to_be_rejected() -> None:
     """The numbers after it begin again before a broker complains of the gap."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
@@ -113,7 +113,7 @@ def test_a_failed_batch_makes_no_other_be_refused() -> None:
     run(program, delivery_timeout_ms=1500, request_timeout_ms=1000)
 
 
-def test_a_batch_that_is_refused_behind_another_gives_that_one_no_new_number() -> None:
+def test_a_batch_rejected_behind_another_does_not_renumber_that_one() -> None:
     """It may be in the log: under another number it would be written again."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
@@ -166,7 +166,7 @@ def _answers(cluster: Cluster, errors: dict[int, ErrorCode]) -> list[int]:
     return answers
 
 
-def test_a_call_that_waits_for_a_new_topic_is_overtaken_by_none_that_comes_with_the_metadata() -> None:
+def test_a_call_that_waits_for_a_new_topic_is_not_overtaken_by_a_later_one() -> None:
     """In that turn of the loop the topic is known, and the call that waited for it has not gone on yet."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:

@@ -61,7 +61,7 @@ def links(simulation: Simulation, cluster: Cluster, partition: int) -> list[Link
     return simulation.network.links(server=("127.0.0.1", port))
 
 
-def test_a_silent_broker_holds_up_no_other() -> None:
+def test_a_silent_broker_does_not_delay_others() -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         for link in links(simulation, cluster, 0):
             link.silence()
@@ -134,7 +134,7 @@ def test_batches_expire_while_all_compression_threads_are_busy() -> None:
     run(program, compression_type="lz4", delivery_timeout_ms=2000, linger_ms=0)
 
 
-def test_waiting_for_a_producer_id_is_no_busy_loop() -> None:
+def test_waiting_for_a_producer_id_does_not_spin() -> None:
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -149,7 +149,7 @@ def test_waiting_for_a_producer_id_is_no_busy_loop() -> None:
     assert simulation.loop.turns < 500 + TURNS_A_SECOND * 50
 
 
-def test_requests_that_fail_together_are_one_failure() -> None:
+def test_requests_that_fail_together_count_as_one_failure() -> None:
     """So that the next attempt is not put off as after many."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
@@ -207,7 +207,7 @@ def test_topics_that_are_not_written_to_leave_the_metadata_and_come_back() -> No
     run(program)
 
 
-def test_what_cannot_wait_is_written_to_a_topic_that_has_left_the_metadata() -> None:
+def test_send_nowait_to_a_topic_that_has_left_the_metadata() -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         await asyncio.sleep(60)
         assert "t" not in producer._cluster.snapshot.topics
@@ -218,7 +218,7 @@ def test_what_cannot_wait_is_written_to_a_topic_that_has_left_the_metadata() -> 
     run(program, metadata_max_idle_ms=10_000, metadata_max_age_ms=5000)
 
 
-def test_calls_that_waited_for_one_topic_take_its_metadata_in_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_wait_for_one_topic_process_its_metadata_once(monkeypatch: pytest.MonkeyPatch) -> None:
     updates = 0
     real = Accumulator.update
 
@@ -236,7 +236,7 @@ def test_calls_that_waited_for_one_topic_take_its_metadata_in_once(monkeypatch: 
     run(program)
 
 
-def test_many_records_hold_up_no_other_call() -> None:
+def test_many_records_do_not_delay_other_calls() -> None:
     """They are as many calls, one after the other: their own order stays, and others have their turn between them."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
@@ -257,7 +257,7 @@ def test_many_records_hold_up_no_other_call() -> None:
     run(program, linger_ms=0, batch_size=300, buffer_memory=1000, max_request_size=500)
 
 
-def test_order_is_kept_in_a_topic_that_is_seen_to_be_a_new_one() -> None:
+def test_order_is_kept_in_a_topic_that_was_created_again() -> None:
     """The producer hears of it before it writes."""
 
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
@@ -337,7 +337,7 @@ def test_a_topic_that_is_created_again_is_a_new_one(partitions: int) -> None:
     run(program, linger_ms=0, batch_size=100)
 
 
-def test_a_producer_that_nobody_closes_is_complained_of() -> None:
+def test_an_unclosed_producer_is_a_resource_warning() -> None:
     simulation = Simulation(1)
 
     async def main() -> None:

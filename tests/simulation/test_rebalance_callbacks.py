@@ -32,7 +32,7 @@ def test_partitions_are_lost_at_once_while_a_record_is_processed_that_a_rebalanc
             began = simulation.time()
             with pytest.raises(CommitError):
                 await zombie.commit({partitions[0]: 1})
-            assert simulation.time() == began, "nobody had to be asked"
+            assert simulation.time() == began, "no request was needed"
             refused.append(partitions[0])
 
         async with subscribed(options, **{**listeners, "on_lost": on_lost}) as zombie:
@@ -81,7 +81,7 @@ CALLS: dict[str, Callable[[Consumer], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_callback_that_waits_for_its_own_end_gets_an_error(call: Callable[[Consumer], Awaitable[object]]) -> None:
+def test_a_callback_that_waits_for_itself_gets_an_error(call: Callable[[Consumer], Awaitable[object]]) -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         errors: list[BaseException] = []
 
@@ -155,7 +155,7 @@ async def _consume(consumer: Consumer) -> None:
 
 @pytest.mark.parametrize("cancel", [False, True], ids=["closed", "close cancelled"])
 @pytest.mark.parametrize("name", ["assigned", "revoked"])
-def test_closing_while_a_callback_runs_calls_nothing_twice(name: str, cancel: bool) -> None:
+def test_closing_while_a_callback_runs_calls_no_callback_twice(name: str, cancel: bool) -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         options |= {"partition_assignment_strategy": "range"}
         events = Events()
@@ -195,7 +195,7 @@ async def _close(consumer: Consumer, cancel: bool) -> None:
     await asyncio.wait([closing])
 
 
-def test_a_rebalance_that_waits_for_the_committing_callback_is_no_deadlock() -> None:
+def test_a_rebalance_and_a_committing_callback_do_not_deadlock() -> None:
     async def program(simulation: Simulation, cluster: Cluster, options: dict[str, Any]) -> None:
         errors: list[BaseException] = []
 

@@ -63,7 +63,7 @@ async def _read(cluster: Cluster) -> set[int]:
         "group_id": "g",
         "auto_offset_reset": "earliest",
         "heartbeat_interval_ms": 300,
-        # A member that is told that it is none joins as another, and the group waits for the one that it was.
+        # A member that gets UNKNOWN_MEMBER_ID joins under a new id, and the group waits for the old one.
         "session_timeout_ms": 3000,
     }
     offsets: set[int] = set()

@@ -74,7 +74,7 @@ def in_another_process(program: str, hash_seed: str) -> str:
     return done.stdout.strip()
 
 
-def test_nobody_spins_while_a_broker_is_silent() -> None:
+def test_no_task_spins_while_a_broker_is_silent() -> None:
     """For a minute nothing can be done: almost nothing is."""
     silent = [Fault(0.0, "silence", 50.0, (broker, True, True)) for broker in range(producing.BROKERS)]
     simulation: Simulation = producing.run(1, silent)

@@ -41,7 +41,7 @@ def run(program: Program) -> None:
     simulation.run(main())
 
 
-def test_the_room_of_what_was_for_its_partitions_is_given_to_calls_that_wait() -> None:
+def test_buffer_memory_of_removed_partitions_is_given_to_waiting_calls() -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.fail(ProduceRequest, ErrorCode.NOT_ENOUGH_REPLICAS):
             lost = [await producer.post("t", bytes(10_000), partition=2) for _ in range(4)]
@@ -58,7 +58,7 @@ def test_the_room_of_what_was_for_its_partitions_is_given_to_calls_that_wait() -
     run(program)
 
 
-def test_a_record_that_waits_for_room_is_refused_if_its_partition_is_gone() -> None:
+def test_a_record_that_waits_for_buffer_memory_is_refused_if_its_partition_was_removed() -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         with cluster.faults.fail(ProduceRequest, ErrorCode.NOT_ENOUGH_REPLICAS):
             for _ in range(4):
@@ -75,7 +75,7 @@ def test_a_record_that_waits_for_room_is_refused_if_its_partition_is_gone() -> N
     run(program)
 
 
-def test_a_batch_that_waits_for_room_is_refused_if_its_partition_is_gone() -> None:
+def test_a_batch_that_waits_for_buffer_memory_is_refused_if_its_partition_was_removed() -> None:
     async def program(simulation: Simulation, cluster: Cluster, producer: Producer) -> None:
         stored = encode([BatchRecord(0, 0, None, bytes(10_000))])
         with cluster.faults.fail(ProduceRequest, ErrorCode.NOT_ENOUGH_REPLICAS):

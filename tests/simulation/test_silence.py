@@ -51,7 +51,7 @@ async def wait_in_vain(consumer: Consumer, seconds: float) -> None:
         await asyncio.wait_for(anext(consumer), seconds)
 
 
-def test_without_brokers_it_is_said_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_brokers_are_logged_periodically(caplog: pytest.LogCaptureFixture) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
         await anext(consumer)
         await cluster.stop_broker(0)
@@ -106,7 +106,7 @@ def test_polling_in_vain_is_waiting_too(caplog: pytest.LogCaptureFixture) -> Non
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_a_topic_without_news_is_no_reason(caplog: pytest.LogCaptureFixture, group: str | None) -> None:
+def test_a_topic_without_new_records_is_not_logged(caplog: pytest.LogCaptureFixture, group: str | None) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
         await anext(consumer)
         await wait_in_vain(consumer, 200)
@@ -114,7 +114,7 @@ def test_a_topic_without_news_is_no_reason(caplog: pytest.LogCaptureFixture, gro
     assert warnings(program, caplog, group) == []
 
 
-def test_who_does_not_ask_is_not_kept_waiting(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_consumer_that_is_not_polled_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def program(simulation: Simulation, cluster: Cluster, consumer: Consumer) -> None:
         await anext(consumer)
         await cluster.stop_broker(0)

@@ -31,7 +31,9 @@ def in_group(bootstrap_servers: str) -> Consumer:
 
 
 @pytest.mark.parametrize("kind", [Client, Producer, in_group])
-def test_closed_at_any_turn_while_it_starts_nothing_is_left(kind: Callable[..., Client | Consumer | Producer]) -> None:
+def test_closing_at_any_loop_iteration_of_a_start_leaves_nothing_behind(
+    kind: Callable[..., Client | Consumer | Producer],
+) -> None:
     async def closed_after(turns: int) -> bool:
         """Whether it had started by then."""
         async with Cluster(1) as cluster:

@@ -122,7 +122,7 @@ class Kafka:
         return parse_read_options(self.options(**options))
 
     async def _until_known(self, topic: str, partitions: int) -> None:
-        """Wait for a picture with so many partitions; one that was being made before may come first."""
+        """Wait for a snapshot with so many partitions; an earlier refresh may complete first."""
         await self.client.topic(topic)
         while len(self.client.snapshot.topics[topic].partitions) < partitions:
             generation = self.client.snapshot.generation

@@ -1,4 +1,4 @@
-"""What a user sees when something is wrong: our words, whole, on one screen."""
+"""Errors as Spark shows them: the whole text of ours, on one screen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCREEN = 12
 
 UNCONNECTED = "Python worker failed to connect back"
 ATTEMPTS = 5
-"""Spark gives a worker of a stream ten seconds to come up, and cannot be told otherwise."""
+"""Spark gives a worker of a stream ten seconds to start, which cannot be configured."""
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_records_that_go_after_planning(load: Any, kafka: Kafka, filled: str) ->
 
 
 @pytest.mark.spark
-def test_a_topic_that_goes_after_planning(load: Any, kafka: Kafka, filled: str) -> None:
+def test_a_topic_deleted_after_planning(load: Any, kafka: Kafka, filled: str) -> None:
     collect = planned(load(subscribe=filled))
     kafka.delete_topic(filled)
     shown(
@@ -162,7 +162,7 @@ def stream(tmp_path: Path) -> Iterator[Callable[[Any], None]]:
 
 
 @pytest.mark.spark
-def test_what_is_not_supported_yet(load: Any, spark: SparkSession, filled: str, stream: Any) -> None:
+def test_unsupported_operations(load: Any, spark: SparkSession, filled: str, stream: Any) -> None:
     frame = load(subscribe=filled)
     writing = "NotImplementedError: aiokproto: writing is not supported yet"
     shown(lambda: frame.write.format("aiokproto").mode("append").save(), writing)
@@ -170,9 +170,9 @@ def test_what_is_not_supported_yet(load: Any, spark: SparkSession, filled: str, 
     reading = spark.readStream.format("aiokproto").load()
     with pytest.raises(
         Exception, match="NotImplementedError: aiokproto: streaming reads are not supported yet"
-    ) as told:
+    ) as caught:
         stream(reading.writeStream.format("noop"))
-    assert "UnboundLocalError" not in str(told.value)
+    assert "UnboundLocalError" not in str(caught.value)
     with pytest.raises(Exception, match=writing):
         stream(spark.readStream.format("rate").load().writeStream.format("aiokproto"))
 
@@ -195,8 +195,8 @@ def test_a_bug_keeps_its_traceback() -> None:
     assert frames == {KafkaError: ["call"], ZeroDivisionError: ["call", "method", "deep"]}
 
 
-def test_a_topic_that_is_gone_is_not_waited_for(kafka: Kafka, worker: Worker, filled: str) -> None:
-    """Nor one that a worker knows from the task before."""
+def test_a_deleted_topic_is_an_error_at_once(kafka: Kafka, worker: Worker, filled: str) -> None:
+    """The same for a topic that the worker knows from an earlier task."""
     options = kafka.read_options(subscribe=filled)
     (wanted,) = plan_now(options).ranges
     assert len(list(read_range(worker, wanted, options))) == 1
@@ -207,13 +207,13 @@ def test_a_topic_that_is_gone_is_not_waited_for(kafka: Kafka, worker: Worker, fi
         list(read_range(worker, wanted, options))
 
 
-def test_a_broker_that_has_not_heard_of_a_topic_is_asked_again(kafka: Kafka, worker: Worker, filled: str) -> None:
+def test_an_unknown_topic_error_for_a_new_topic_is_retried(kafka: Kafka, worker: Worker, filled: str) -> None:
     options = kafka.read_options(subscribe=filled, includeHeaders="true")
     (wanted,) = plan_now(options).ranges
     stale, moved = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER
     with (
-        kafka.broker.faults.fail(MetadataRequest, stale, topic=filled, times=3) as asked,
+        kafka.broker.faults.fail(MetadataRequest, stale, topic=filled, times=3) as metadata_requests,
         kafka.broker.faults.fail(FetchRequest, moved, topic=filled, times=1) as fetched,
     ):
         assert rows(read_range(worker, wanted, options)) == some_records(5)
-    assert (asked.count, fetched.count) == (3, 1)
+    assert (metadata_requests.count, fetched.count) == (3, 1)

@@ -1,4 +1,4 @@
-"""What tasks ask brokers for, and how often: the options of fetching have an effect."""
+"""Fetch requests of tasks, and their retries: the options of fetching have an effect."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[FetchRequest, dict[str, 
     return found
 
 
-def test_a_fetch_asks_for_what_the_options_say(
+def test_a_fetch_request_follows_the_options(
     kafka: Kafka, worker: Worker, topic: str, sent: list[tuple[FetchRequest, dict[str, Any]]]
 ) -> None:
     kafka.create_topic(topic)
@@ -69,11 +69,11 @@ def test_a_fetch_asks_for_what_the_options_say(
     assert len(list(read_range(worker, planned, options))) == 1
     (request, how) = sent[0]
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level) == (7, 3, 40_000, 1)
-    (asked,) = request.topics
-    (partition,) = asked.partitions
+    (topic_request,) = request.topics
+    (partition,) = topic_request.partitions
     assert partition.partition_max_bytes == 40_000
     assert partition.current_leader_epoch == kafka.client.snapshot.leader_epoch(topic, 0) == 0
-    assert (asked.topic_id, how["max_version"]) == (planned.topic_id, None)
+    assert (topic_request.topic_id, how["max_version"]) == (planned.topic_id, None)
 
 
 def test_a_topic_without_an_id_is_fetched_by_its_name(
@@ -88,7 +88,7 @@ def test_a_topic_without_an_id_is_fetched_by_its_name(
     assert sent[0][1]["max_version"] == BY_NAME
 
 
-def test_a_batch_that_an_old_broker_has_cut_is_asked_for_whole(kafka: Kafka, topic: str) -> None:
+def test_a_batch_truncated_by_an_old_broker_is_fetched_whole(kafka: Kafka, topic: str) -> None:
     kafka.create_topic(topic)
     kafka.produce(topic, 0, some_records(3))
     options = kafka.read_options(subscribe=topic, **{"kafka.max.partition.fetch.bytes": "64"})
@@ -100,7 +100,7 @@ def test_a_batch_that_an_old_broker_has_cut_is_asked_for_whole(kafka: Kafka, top
     assert fetcher._request(1).max_bytes == 128
 
 
-def test_a_log_that_is_cut_off_while_it_is_read_is_data_loss_whatever_the_options(
+def test_a_log_truncated_while_it_is_read_is_data_loss_with_any_options(
     kafka: Kafka, worker: Worker, topic: str
 ) -> None:
     kafka.create_topic(topic)
@@ -154,12 +154,12 @@ async def diverge(kafka: Kafka, topic: str) -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-async def test_leaders_are_asked_again_as_often_and_as_late_as_the_options_say(
+async def test_retries_and_their_interval_follow_the_options(
     kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch, retries: int
 ) -> None:
     chosen = {"fetchOffset.numRetries": str(retries), "fetchOffset.retryIntervalMs": "1234"}
     options = kafka.read_options(subscribe=topic, **chosen)
-    asked, paused = 0, list[float]()
+    calls, paused = 0, list[float]()
 
     class Snapshot:
         def leader(self, topic: str, partition: int) -> int:
@@ -172,8 +172,8 @@ async def test_leaders_are_asked_again_as_often_and_as_late_as_the_options_say(
             pass
 
     async def refuse(node: int, partitions: list[TopicPartition]) -> list[Any]:
-        nonlocal asked
-        asked += 1
+        nonlocal calls
+        calls += 1
         raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, "asking")
 
     async def sleep(seconds: float) -> None:
@@ -183,7 +183,7 @@ async def test_leaders_are_asked_again_as_often_and_as_late_as_the_options_say(
     cluster: Any = FakeCluster()
     with pytest.raises(BrokerError):
         await ask_leaders(cluster, "ListOffsets", [TopicPartition(topic, 0)], refuse, options)
-    assert asked == retries + 1
+    assert calls == retries + 1
     assert paused == [1.234] * retries
 
 
@@ -197,9 +197,7 @@ def test_a_worker_is_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> Non
     forked.close()
 
 
-def test_a_plain_connection_is_not_kept_for_who_wants_an_encrypted_one(
-    monkeypatch: pytest.MonkeyPatch, worker: Worker
-) -> None:
+def test_a_plain_connection_is_not_reused_for_an_encrypted_one(monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
     class FakeCluster:
         def __init__(self, config: Any) -> None:
             self.config = config

@@ -74,13 +74,13 @@ def test_offsets_survive_json(offsets: dict[TopicPartition, int]) -> None:
         "[" * 100_000,
     ],
 )
-def test_what_is_no_offsets_is_refused_by_the_options_name(text: str) -> None:
+def test_the_error_for_invalid_offsets_names_the_option(text: str) -> None:
     with pytest.raises(ConfigurationError, match="opt"):
         parse_offsets("opt", text, allowed=EARLIEST)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"t": []}', '{"t": 0}', '{"t": ["0"]}', '{"t": [-1]}', '{"t": [true]}', "[0]"])
-def test_what_is_no_assignment_is_refused(text: str) -> None:
+def test_an_invalid_assignment_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="assign"):
         parse_assignment("assign", text)
 
@@ -111,7 +111,7 @@ def test_a_start_below_the_log_is_data_loss() -> None:
     assert resolved(Log(ID, 3, 9), at(1), bound(LATEST), fail=False) == (3, 9)
 
 
-def test_offsets_beyond_the_end_are_a_mistake() -> None:
+def test_offsets_beyond_the_end_are_an_error() -> None:
     with pytest.raises(ConfigurationError, match="opt: t-0 ends at offset 9, before 10"):
         resolved(Log(ID, 3, 9), at(10), bound(LATEST))
     with pytest.raises(ConfigurationError, match="opt: t-0 ends at offset 9, before 12"):
@@ -160,7 +160,7 @@ def ranges(*sizes: int) -> list[OffsetRange]:
     return [OffsetRange("t", ID, partition, 10, 10 + size) for partition, size in enumerate(sizes)]
 
 
-def test_one_task_a_partition_and_none_for_empty_ones() -> None:
+def test_each_partition_with_records_is_one_task() -> None:
     assert split(ranges(5, 0, 7)) == [OffsetRange("t", ID, 0, 10, 15), OffsetRange("t", ID, 2, 10, 17)]
     assert split(ranges(0)) == []
     assert split([]) == []

@@ -65,7 +65,7 @@ def test_defaults() -> None:
 
 
 def test_names_are_case_insensitive() -> None:
-    """Spark hands options over in lower case."""
+    """Spark passes option names in lower case."""
     options = parse_read_options(
         {"KAFKA.Bootstrap.Servers": "h:1", "SUBSCRIBE": "a", "includeheaders": "TRUE", "FAILONDATALOSS": "False"}
     )
@@ -147,7 +147,7 @@ def test_unknown_options_are_refused_with_the_nearest_name() -> None:
     assert TOPIC_IDS not in everything
 
 
-def test_what_cannot_be_an_option_of_spark_is_unknown() -> None:
+def test_invalid_option_names_are_unknown() -> None:
     assert "unknown option 'kafka.ssl.context'" in refused(**{"kafka.ssl.context": "x"})
 
 
@@ -230,14 +230,14 @@ def test_bad_values_are_refused_by_the_name_of_their_option(name: str, value: st
         ),
     ],
 )
-def test_errors_do_not_repeat_all_that_was_given(name: str, value: str) -> None:
+def test_errors_shorten_long_values(name: str, value: str) -> None:
     selection = {} if name in ("subscribe", "assign") else {"subscribe": "t"}
     with pytest.raises(ConfigurationError) as error:
         parse_read_options({"kafka.bootstrap.servers": "h:1", **selection, name: value})
     assert len(str(error.value)) < 2000
 
 
-def test_java_takes_zero_and_nothing_where_there_is_a_default() -> None:
+def test_zero_and_empty_values_mean_the_default_as_in_java() -> None:
     options = parse(
         kafka__client__id="",
         kafka__retry__backoff__ms="0",
@@ -253,7 +253,7 @@ def test_java_takes_zero_and_nothing_where_there_is_a_default() -> None:
     assert (options.fetch.max_bytes, options.offset_retry_interval) == (1, 0)
 
 
-def test_topics_without_a_partition_are_not_asked_for() -> None:
+def test_no_offsets_are_requested_for_topics_without_a_partition() -> None:
     assert parse_read_options(
         {"kafka.bootstrap.servers": "h:1", "assign": '{"t": [1], "gone": []}'}
     ).selection == Selection(assignment={"t": (1,)})
@@ -283,7 +283,7 @@ def test_a_partition_cannot_end_before_it_starts() -> None:
     )
     parse(startingOffsets='{"t":{"0":5}}', endingOffsets='{"t":{"0":-1}}')
     assert refused(startingTimestamp="8", endingTimestamp="7") == "endingTimestamp=7 is before startingTimestamp=8"
-    # An offset and a timestamp cannot be compared before the log is asked.
+    # An offset and a timestamp cannot be compared without a request to the broker.
     parse(startingOffsets='{"t":{"0":5}}', endingOffsetsByTimestamp='{"t":{"0":4}}')
 
 
@@ -297,14 +297,14 @@ def test_columns() -> None:
 
 
 def test_options_of_a_stream_have_columns_too() -> None:
-    """Spark asks for the schema without saying whether it wants a batch or a stream."""
+    """Spark requests the schema without telling batch from streaming reads."""
     assert chosen_columns(parse_options({})) == parse().columns
     assert chosen_columns(parse_options({"startingOffsets": "latest", "columns": "value"})) == ("value",)
     with pytest.raises(ConfigurationError, match="minPartitions='0'"):
         parse_options({"minPartitions": "0"})
 
 
-def test_all_that_says_what_to_read_is_honoured() -> None:
+def test_every_selection_option_is_applied() -> None:
     assert set(OFFSET_OPTIONS) <= HONOURED.keys()
 
 
@@ -315,7 +315,7 @@ def test_all_that_says_what_to_read_is_honoured() -> None:
         max_size=4,
     )
 )
-def test_whatever_is_given_is_taken_or_refused_by_name(options: dict[str, str]) -> None:
+def test_every_option_is_accepted_or_refused_by_name(options: dict[str, str]) -> None:
     with suppress(ConfigurationError):
         parse_read_options({"kafka.bootstrap.servers": "h:1", "subscribe": "t", **options})
 

@@ -1,4 +1,4 @@
-"""The package as it is imported, without a Spark that runs."""
+"""Importing the package, without a Spark session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def test_spark_finds_the_source_by_itself() -> None:
-    """By the name of the module, which is all that PySpark looks at."""
+    """PySpark finds the source by the name of its module alone."""
     from aiokproto.spark.source import KafkaDataSource
     from pyspark_aiokproto import DefaultSource
 

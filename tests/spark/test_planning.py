@@ -42,7 +42,7 @@ def test_all_partitions_of_a_topic_from_start_to_end(kafka: Kafka, filled: str) 
     assert {one.topic_id for one in plan.ranges} == {kafka.run(kafka.client.topic(filled)).topic_id}
 
 
-def test_a_leader_of_an_older_epoch_does_not_say_where_the_log_ends(kafka: Kafka, filled: str) -> None:
+def test_the_end_offset_of_a_leader_with_an_older_epoch_is_not_used(kafka: Kafka, filled: str) -> None:
     one = TopicPartition(filled, 0)
     kafka.run(kafka.client.topic(filled))
     snapshot = kafka.client.snapshot
@@ -108,7 +108,7 @@ def test_a_timestamp_after_the_last_record(kafka: Kafka, filled: str) -> None:
 
 
 def test_going_on_from_where_a_read_has_ended(kafka: Kafka, filled: str) -> None:
-    """What the read before did not have, such as a new partition, starts as the options say."""
+    """Partitions that the last read did not have start at the offsets of the options."""
     assert planned(kafka, {TopicPartition(filled, 0): 8}, subscribe=filled) == {
         (filled, 0): (8, 10),
         (filled, 1): (0, 5),
@@ -143,7 +143,7 @@ def test_a_topic_with_another_id_is_refused(kafka: Kafka, filled: str) -> None:
     assert planned(kafka, subscribe=filled, **without), "brokers were upgraded since"
 
 
-def test_an_end_that_was_there_and_is_gone_is_an_error_in_any_case(kafka: Kafka, filled: str) -> None:
+def test_a_lost_end_offset_is_an_error_with_any_options(kafka: Kafka, filled: str) -> None:
     topic_id = kafka.run(kafka.client.topic(filled)).topic_id.hex()
     count = len(kafka.client.snapshot.topics[filled].partitions)
     ends = ", ".join(f'"{partition}": 1000' for partition in range(count))

@@ -1,4 +1,4 @@
-"""What a task does, without Spark around it."""
+"""Reading in a task, without Spark."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_range_that_begins_and_ends_within_batches(kafka: Kafka, worker: Worke
 
 
 def test_many_small_responses(kafka: Kafka, worker: Worker, topic: str) -> None:
-    """A broker sends at least a batch, however little is asked for."""
+    """A broker sends at least one batch, however small the requested size is."""
     kafka.create_topic(topic)
     written = some_records(50)
     for start in range(0, 50, 5):
@@ -160,8 +160,8 @@ def test_columns_in_the_order_wanted(kafka: Kafka, worker: Worker, topic: str) -
 
 
 async def fetches() -> int:
-    """How many are under way on this loop."""
-    # One turn for what was cancelled to end.
+    """The number of running tasks of this loop."""
+    # One loop iteration for cancelled tasks to end.
     await asyncio.sleep(0)
     return sum("RangeFetcher" in repr(task) for task in asyncio.all_tasks())
 
@@ -180,7 +180,7 @@ def test_stopping_early_leaves_the_worker_usable(kafka: Kafka, worker: Worker, t
 
 
 def test_waiting_in_vain_names_partition_offset_and_broker(kafka: Kafka, worker: Worker, topic: str) -> None:
-    """As when a log was cut short after the read was planned."""
+    """As when a log was truncated after the read was planned."""
     kafka.create_topic(topic)
     kafka.produce(topic, 0, some_records(3))
     options = kafka.read_options(
@@ -223,7 +223,7 @@ def test_a_topic_created_again_is_not_read_in_place_of_the_one_planned(
     assert read(worker, kafka, topic) == some_records(3)
 
 
-async def test_reading_goes_on_when_the_leader_moves(topic: str) -> None:
+async def test_reading_continues_when_the_leader_moves(topic: str) -> None:
     async with Cluster(brokers=2) as brokers:
         await brokers.create_topic(topic, replication=2)
         async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": brokers.bootstrap_servers})) as cluster:
@@ -274,9 +274,9 @@ def test_small_records_are_not_too_many_at_a_time() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the most memory that a process had is asked of Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak memory of a process is read from /proc, on Linux")
 @pytest.mark.parametrize("codec", [Compression.ZSTD, Compression.LZ4])
-def test_memory_does_not_depend_on_what_a_batch_grows_to(codec: Compression) -> None:
+def test_memory_does_not_depend_on_the_decompressed_size(codec: Compression) -> None:
     """Of 3 GiB of records, in a process that does nothing else: what Python does not know of counts, too."""
     grown = subprocess.run(
         [sys.executable, "-c", GROWING, str(int(codec))], capture_output=True, text=True, check=False
@@ -319,7 +319,7 @@ def test_connections_are_kept_from_task_to_task_but_not_without_limit(kafka: Kaf
         worker.close()
 
 
-def test_a_connection_that_was_closed_is_made_anew(kafka: Kafka, topic: str) -> None:
+def test_a_closed_connection_is_opened_again(kafka: Kafka, topic: str) -> None:
     kafka.create_topic(topic)
     worker = Worker()
     try:

@@ -1,4 +1,4 @@
-"""Which authorities are trusted over TLS."""
+"""Which certificate authorities are trusted over TLS."""
 
 from __future__ import annotations
 

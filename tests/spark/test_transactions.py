@@ -1,4 +1,4 @@
-"""Reading what transactions have left, on real Kafka: markers, aborted records, and one that is still open."""
+"""Reading after transactions, on real Kafka: markers, aborted records, and an open transaction."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Transactions:
             committed=committed,
         )
         check((await self._cluster.request(request, max_version=3)).error_code, "EndTxn")
-        # The answer says that it is decided; the marker comes after, and until then the next transaction cannot begin.
+        # The response precedes the marker, and until that is written the next transaction cannot begin.
         while await self._end_offset(isolation_level=1) != await self._end_offset(isolation_level=0):
             pass
 
@@ -112,7 +112,7 @@ def worker() -> Iterator[Worker]:
 async def cluster(kafka1: RunningKafka, topic: str) -> AsyncIterator[ClusterClient]:
     from tests.kafka import admin
 
-    # Old timestamps are what retention deletes first.
+    # Retention would delete records with old timestamps.
     await asyncio.to_thread(admin.create_topic, kafka1, topic, 1, 1, {"retention.ms": "-1"})
     async with ClusterClient(ClusterConfig.parse({"bootstrap_servers": kafka1.bootstrap_servers})) as running:
         await running.topic(topic)
@@ -145,7 +145,7 @@ async def test_isolation_levels(kafka1: RunningKafka, cluster: ClusterClient, wo
     everything = [*range(10), *range(11, 16), *range(17, 27)]
     assert await asyncio.to_thread(read) == everything
     assert await asyncio.to_thread(read, **level) == plain_and_committed
-    # Each task sees a part of the aborted transaction only, some of them nothing but what is left out.
+    # Each task reads a part of the aborted transaction, and some nothing else.
     assert await asyncio.to_thread(read, maxRecordsPerPartition="2", **level) == plain_and_committed
     await transactions.end(committed=True)
     assert await asyncio.to_thread(read, **level) == [*plain_and_committed, *range(22, 27)]

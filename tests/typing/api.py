@@ -116,20 +116,20 @@ async def client() -> None:
 
 def codec(frame: bytearray) -> None:
     topic = MetadataRequestTopic(name="t")
-    asked = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
-    assert_type(asked.encode(12), bytes)
+    message = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
+    assert_type(message.encode(12), bytes)
     assert_type(MetadataRequest.decode(b"", 12), MetadataRequest)
     assert_type(MetadataRequest.decode_from(memoryview(b""), 0, 12), tuple[MetadataRequest, int])
     assert_type(MetadataRequest.versions, Versions)
     assert_type(MetadataRequest(), MetadataRequest)
-    assert_type(asked.topics, list[MetadataRequestTopic] | None)
-    assert_type(asked.unknown_tags, dict[int, bytes] | None)
+    assert_type(message.topics, list[MetadataRequestTopic] | None)
+    assert_type(message.unknown_tags, dict[int, bytes] | None)
     assert_type(OffsetCommitKey.decode(b"", 0).partition, int)
-    assert_type(frames.encode_request(asked, 12, 1, None), bytearray)
+    assert_type(frames.encode_request(message, 12, 1, None), bytearray)
     assert_type(frames.decode_response(frame, MetadataResponse, 12), MetadataResponse)
     assert_type(request(3), type[Request[Any]])
     assert_type(lookup("MetadataResponse"), type[Message])
-    generic: Request[MetadataResponse] = asked
+    generic: Request[MetadataResponse] = message
     answer: Response = MetadataResponse(brokers=[], topics=[MetadataResponseTopic()])
     assert generic != answer
 

@@ -1,4 +1,4 @@
-"""What is missing here, what is here and not in Kafka, and what differs."""
+"""Differences between the declarations here and Kafka's definitions: missing, extra and different messages."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _check_stability(ours: type[Message], newest: Definition) -> Iterator[str]:
 
 
 def _check_versions(ours: type[Message], definitions: list[Definition], report: Report) -> None:
-    # The newest release that still has a version says how it is.
+    # The newest release that still has a version defines it.
     tells = {version: it for it in reversed(definitions) for version in range(it.versions[0], it.versions[1] + 1)}
     for version, definition in sorted(tells.items()):
         where = f"{ours.__name__} {version}"
@@ -91,7 +91,7 @@ def _check_versions(ours: type[Message], definitions: list[Definition], report: 
 
 
 def check_message(ours: type[Message], definition: Definition, version: int) -> Iterator[str]:
-    """Yield what is missing, too much or different in one version of a declaration."""
+    """Yield the missing, extra and different fields of one version of a declaration."""
     flexible = version in definition.flexible
     if flexible != (version in ours.flexible):
         yield f"DIFFERS {ours.__name__} {version}: flexible is {not flexible}, Kafka's {flexible}"

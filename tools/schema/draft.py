@@ -45,7 +45,7 @@ class DraftedStruct(NamedTuple):
 
 
 def draft_module(definitions: Iterable[Definition]) -> str:
-    """Return the module that declares these messages: an API's response and request, or payloads of one subject.
+    """Return the module that declares these messages: an API's response and request, or related payloads.
 
     Formatting is left to `ruff format`.
     """

@@ -94,7 +94,7 @@ def _fetch_jars(maven: Path) -> None:
 
 @contextmanager
 def _forgiving(want: Want) -> Iterator[None]:
-    """Go on without what is only wanted, saying so; under CI a run that does less than it should is no run."""
+    """Continue without an optional requirement, and say so; under CI it is an error."""
     try:
         yield
     except MissingError as error:

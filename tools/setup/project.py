@@ -108,7 +108,7 @@ def compile_accelerator() -> None:
         return
     outdated = outdated_modules()
     for module in outdated:
-        # Where the new one does not compile, none is better than one that does something else.
+        # If the new one does not compile, none is better than one that behaves differently.
         module.unlink(missing_ok=True)
     lacking = lacks_compiler(PYTHON) if outdated else None
     if lacking:

@@ -69,7 +69,7 @@ def ensure_maven() -> Path:
 
 
 def lacks_compiler(python: Path) -> str | None:
-    """What the machine lacks for compiling extension modules of ``python``, with how to get it; None if nothing."""
+    """What is missing to compile extension modules of ``python``, and how to get it; None if nothing is."""
     compiler, headers = (python_config(python, name) for name in ("CC", "INCLUDEPY"))
     if shutil.which((os.environ.get("CC") or compiler or "cc").split()[0]) is None:
         return "there is no C compiler. On Debian, as root: apt-get install gcc libc6-dev python3-dev"

@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def build() -> list[Path]:
-    """Build both wheels from the source distribution, as who installs that would."""
+    """Build both wheels from the source distribution, as its users would."""
     print("building", flush=True)
     run([sys.executable, "-m", "build", "--sdist", "--outdir", DIST, ROOT], OUTSIDE)
     (source,) = DIST.glob("*.tar.gz")
@@ -53,7 +53,7 @@ def build() -> list[Path]:
 
 
 def check(distributions: list[Path]) -> None:
-    """Hold the files and the metadata against what they should be."""
+    """Compare the files and the metadata with those expected."""
     for distribution in distributions:
         found = faults(kind_of(distribution), names_in(distribution), ROOT)
         if found:

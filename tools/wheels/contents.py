@@ -1,4 +1,4 @@
-"""What a distribution holds, and what it should."""
+"""The files of a distribution, compared with those expected."""
 
 from __future__ import annotations
 

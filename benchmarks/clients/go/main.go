@@ -62,11 +62,11 @@ var ways = map[string]map[string]way{
 }
 
 func main() {
-	var asked job
-	if err := json.NewDecoder(os.Stdin).Decode(&asked); err != nil {
+	var request job
+	if err := json.NewDecoder(os.Stdin).Decode(&request); err != nil {
 		log.Fatal("the job: ", err)
 	}
-	found, err := answer(asked)
+	found, err := answer(request)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -75,15 +75,15 @@ func main() {
 	}
 }
 
-func answer(asked job) (map[string]any, error) {
-	if asked.Command == "describe" {
+func answer(request job) (map[string]any, error) {
+	if request.Command == "describe" {
 		return describe(), nil
 	}
-	do, known := ways[asked.Kind][asked.Way]
+	do, known := ways[request.Kind][request.Way]
 	if !known {
-		return nil, fmt.Errorf("there is no way %q to %s", asked.Way, asked.Kind)
+		return nil, fmt.Errorf("there is no way %q to %s", request.Way, request.Kind)
 	}
-	return run(asked, do)
+	return run(request, do)
 }
 
 func describe() map[string]any {
@@ -116,15 +116,15 @@ func version() string {
 }
 
 // run does the work for few messages first, so that connections were made once and pools are filled; then for all.
-func run(asked job, do way) (map[string]any, error) {
+func run(request job, do way) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	all := asked.Work
+	all := request.Work
 	if err := all.values.read(all.ValuesPath, all.Size); err != nil {
 		return nil, err
 	}
 	sent := 0
-	if asked.Kind != "start" {
+	if request.Kind != "start" {
 		few := all
 		few.Messages = min(warmUp, all.Messages)
 		if err := do(ctx, &few); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // meter has the CPU seconds of this process, all its threads, and the wall seconds, between start and stop; and those
-// of the broker's process, if it is told to watch that.
+// of the broker's process, if it is configured to measure that.
 type meter struct {
 	cpu, wall float64
 	brokerCPU *float64

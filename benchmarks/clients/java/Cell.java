@@ -32,8 +32,8 @@ final class Cell {
 
     public static void main(String[] arguments) throws Exception {
         JsonNode job = JSON.readTree(System.in);
-        boolean asked = job.get("command").asText().equals("describe");
-        System.out.println(JSON.writeValueAsString(asked ? describe() : run(job)));
+        boolean describes = job.get("command").asText().equals("describe");
+        System.out.println(JSON.writeValueAsString(describes ? describe() : run(job)));
     }
 
     private static Map<String, Object> describe() throws IOException {

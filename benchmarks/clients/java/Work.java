@@ -46,7 +46,7 @@ final class Work {
         values = whole.values;
     }
 
-    /** The same for fewer messages, under a meter that nobody reads. */
+    /** The same for fewer messages, with a meter of its own. */
     Work warmUp(int most) {
         return new Work(this, Math.min(most, messages));
     }

@@ -71,12 +71,12 @@ class Recorder:
         conversation = Conversation()
         self.conversations.append(conversation)
         up_reader, up_writer = await asyncio.open_connection(*self.target)
-        asked: dict[int, tuple[int, int]] = {}
+        api_by_correlation_id: dict[int, tuple[int, int]] = {}
 
         async def forward() -> None:
             while frame := await _frame(reader):
                 head = frames.decode_request_header(frame[4:])
-                asked[head.correlation_id] = head.api_key, head.api_version
+                api_by_correlation_id[head.correlation_id] = head.api_key, head.api_version
                 conversation.pieces.append(Piece(True, frame))
                 up_writer.write(frame)
             up_writer.close()
@@ -84,7 +84,7 @@ class Recorder:
         async def back() -> None:
             while frame := await _frame(up_reader):
                 correlation_id = frames.response_correlation_id(frame[4:])
-                frame = self._changed(frame, correlation_id, *asked[correlation_id])
+                frame = self._changed(frame, correlation_id, *api_by_correlation_id[correlation_id])
                 conversation.pieces.append(Piece(False, frame))
                 writer.write(frame)
             writer.close()

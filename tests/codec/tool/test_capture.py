@@ -58,13 +58,13 @@ def decoded(run: Run, conversation: Conversation, tmp_path: Path) -> tuple[list[
 
 
 def test_a_captured_exchange(run: Run, conversations: list[Conversation], tmp_path: Path) -> None:
-    told = [decoded(run, conversation, tmp_path) for conversation in conversations]
-    asked = [one for requests, _ in told for one in requests]
-    answered = [one for _, responses in told for one in responses]
+    exchanges = [decoded(run, conversation, tmp_path) for conversation in conversations]
+    requests = [one for sent, _ in exchanges for one in sent]
+    answered = [one for _, responses in exchanges for one in responses]
     assert {"ApiVersions", "Metadata", "Produce", "FindCoordinator", "JoinGroup", "Fetch", "OffsetCommit"} <= {
-        one["request"] for one in asked
+        one["request"] for one in requests
     }
-    (produced,) = [one for one in asked if one["request"] == "Produce"]
+    (produced,) = [one for one in requests if one["request"] == "Produce"]
     (batch,) = produced["body"]["topicData"][0]["partitionData"][0]["records"]
     assert [record["value"] for record in batch["records"]] == ["Zmlyc3Q=", "c2Vjb25k"]
     fetched = [

@@ -43,9 +43,9 @@ def test_every_type_of_record_has_its_message() -> None:
 def test_metadata_records() -> None:
     topic = TopicRecord(name="t", topic_id=bytes(16)).encode(0)
     data = one_record(None, b"\x01\x02\x00" + topic)
-    told, again = through_json(data, "metadata")
+    batches, again = through_json(data, "metadata")
     assert again == data
-    assert told[0]["records"][0]["value"] == {
+    assert batches[0]["records"][0]["value"] == {
         "payload": "TopicRecord",
         "frameVersion": 1,
         "version": 0,
@@ -57,9 +57,9 @@ def test_coordinator_records() -> None:
     key = key_of(1, OffsetCommitKey(group="g", topic="t", partition=7))
     value = OffsetCommitValue(offset=5, leader_epoch=1, metadata="", commit_timestamp=NOW)
     data = one_record(key, b"\0\x03" + value.encode(3)) + one_record(key, None)
-    told, again = through_json(data, "consumer-offsets")
+    batches, again = through_json(data, "consumer-offsets")
     assert again == data
-    (record,), (tombstone,) = (batch["records"] for batch in told)
+    (record,), (tombstone,) = (batch["records"] for batch in batches)
     assert record["key"] == {
         "payload": "OffsetCommitKey",
         "prefix": 1,
@@ -70,7 +70,7 @@ def test_coordinator_records() -> None:
     assert record["value"]["body"]["offset"] == 5
     assert (tombstone["key"], tombstone["value"]) == (record["key"], None)
     record["value"]["body"]["offset"] = 6
-    (changed, _) = records.decode(pack_batches(told))
+    (changed, _) = records.decode(pack_batches(batches))
     (written,) = changed
     assert written.value is not None
     assert OffsetCommitValue.decode(written.value[2:], 3).offset == 6
@@ -89,9 +89,9 @@ def test_control_records() -> None:
         committed=False, producer_id=7, producer_epoch=3, coordinator_epoch=5, timestamp=NOW, base_offset=9
     )
     data = bytes(marking) + control_batch(2, change.encode(0))
-    told, again = through_json(data)
+    batches, again = through_json(data)
     assert again == data
-    (marker,), (leader,) = (batch["records"] for batch in told)
+    (marker,), (leader,) = (batch["records"] for batch in batches)
     assert marker["controlType"] == "ABORT"
     assert marker["value"] == {"payload": "EndTxnMarker", "prefix": 0, "version": 0, "body": {"coordinatorEpoch": 5}}
     assert leader["controlType"] == "LEADER_CHANGE"
@@ -105,9 +105,9 @@ def test_control_records() -> None:
 
 def test_a_control_record_of_a_later_version_keeps_its_end() -> None:
     data = control_batch(1, b"\0\x05" + b"\0\0\0\x09" + b"more")
-    told, again = through_json(data)
+    batches, again = through_json(data)
     assert again == data
-    (record,) = told[0]["records"]
+    (record,) = batches[0]["records"]
     assert record["value"]["prefix"] == 5
     assert record["value"]["trailingBytes"] == b64encode(b"more").decode()
 
@@ -130,9 +130,9 @@ UNREADABLE: list[tuple[str, bytes, str]] = [
 
 @pytest.mark.parametrize(("form", "data", "problem"), UNREADABLE, ids=[problem[:40] for *_, problem in UNREADABLE])
 def test_contents_that_cannot_be_read_stay_bytes(run: Run, form: str, data: bytes, problem: str) -> None:
-    told, again = through_json(data, form)
+    batches, again = through_json(data, form)
     assert again == data
-    (record,) = told[0]["records"]
+    (record,) = batches[0]["records"]
     assert record["problem"].startswith(problem)
     (was,) = next(records.decode(data))
     assert record["value"] == (None if was.value is None else b64encode(was.value).decode())
@@ -145,7 +145,9 @@ def test_contents_that_cannot_be_read_stay_bytes(run: Run, form: str, data: byte
     ("folder", "payload"),
     [("__consumer_offsets-12", "OffsetCommitKey"), ("__transaction_state-0", None), ("t-0", None)],
 )
-def test_the_folder_says_what_records_are(run: Run, tmp_path: Path, folder: str, payload: str | None) -> None:
+def test_the_form_of_records_follows_from_the_folder(
+    run: Run, tmp_path: Path, folder: str, payload: str | None
+) -> None:
     (tmp_path / folder).mkdir()
     file = tmp_path / folder / "00000000000000000000.log"
     file.write_bytes(one_record(key_of(1, OffsetCommitKey(group="g", topic="t", partition=7)), None))

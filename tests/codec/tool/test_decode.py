@@ -205,7 +205,7 @@ def test_record_sets_of_kafkas_own_topics(run: Run) -> None:
     assert run("encode", json.dumps(document)).out == f"{frame}\n"
 
 
-def test_a_control_record_says_what_it_is(run: Run) -> None:
+def test_a_control_record_is_shown_with_its_type(run: Run) -> None:
     marker = encode_end_transaction(committed=True, producer_id=5, producer_epoch=0, coordinator_epoch=1, timestamp=1)
     partition = PartitionData(partition_index=0, error_code=0, high_watermark=1, records=marker)
     answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
@@ -253,7 +253,7 @@ USAGE: list[tuple[list[str], str]] = [
 @pytest.mark.parametrize(
     ("arguments", "complaint", "expected"), [*((*row, 1) for row in WRONG), *((*row, 2) for row in USAGE)]
 )
-def test_what_is_wrong_is_one_line(run: Run, arguments: list[str], complaint: str, expected: int) -> None:
+def test_an_error_is_one_line(run: Run, arguments: list[str], complaint: str, expected: int) -> None:
     code, _, err = run("decode", *arguments)
     assert code == expected
     assert err.startswith(complaint)

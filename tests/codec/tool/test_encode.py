@@ -25,13 +25,13 @@ BODY = '{"topics": null, "allowAutoTopicCreation": true}'
 
 
 @pytest.mark.parametrize("key", api_keys())
-def test_what_was_decoded_is_encoded_again(run: Run, key: int) -> None:
+def test_decoded_messages_are_encoded_unchanged(run: Run, key: int) -> None:
     """Every version of every API, as a stream of requests and one of responses."""
     versions = range(request(key).versions.lowest, request(key).versions.highest + 1)
-    asked = b"".join(_request(request(key), version) for version in versions)
+    requests = b"".join(_request(request(key), version) for version in versions)
     answered = b"".join(bytes(encode_response(fill(response(key), v, 1), v, v)) for v in versions)  # type: ignore[arg-type]
     given = [f"--as={version}={key}:{version}" for version in versions]
-    for options, data in (([], asked), (["--response", *given], answered)):
+    for options, data in (([], requests), (["--response", *given], answered)):
         code, out, err = run("decode", "--records-base64", "--framing", "length", *options, data.hex())
         assert (code, err) == (0, "")
         code, out, err = run("encode", "-", stdin=out.encode())
@@ -146,7 +146,7 @@ USAGE = [
 @pytest.mark.parametrize(
     ("arguments", "complaint", "expected"), [*((*row, 1) for row in WRONG), *((*row, 2) for row in USAGE)]
 )
-def test_what_is_wrong_is_one_line(run: Run, arguments: list[str], complaint: str, expected: int) -> None:
+def test_an_error_is_one_line(run: Run, arguments: list[str], complaint: str, expected: int) -> None:
     code, _, err = run("encode", *arguments)
     assert code == expected
     assert err.startswith(complaint)

@@ -79,10 +79,10 @@ def test_a_message_in_json() -> None:
     )
     topic = FetchableTopicResponse(topic_id=bytes(range(240, 256)), partitions=[partition])
     made = FetchResponse(session_id=7, responses=[topic])
-    told = to_json(made, 13)
-    assert list(told) == ["throttleTimeMs", "errorCode", "sessionId", "responses"]
-    assert told["responses"][0]["topicId"] == "8PHy8_T19vf4-fr7_P3-_w"
-    assert told["responses"][0]["partitions"] == [
+    document = to_json(made, 13)
+    assert list(document) == ["throttleTimeMs", "errorCode", "sessionId", "responses"]
+    assert document["responses"][0]["topicId"] == "8PHy8_T19vf4-fr7_P3-_w"
+    assert document["responses"][0]["partitions"] == [
         {
             "partitionIndex": 0,
             "errorCode": 0,
@@ -103,9 +103,9 @@ def test_a_message_in_json() -> None:
 
 def test_numbers_that_json_lacks_are_in_quotes() -> None:
     for text, value in (("NaN", float("nan")), ("Infinity", float("inf")), ("-Infinity", float("-inf"))):
-        told = to_json(Sample(number=1, ratio=value), 0)
-        assert told["ratio"] == text
-        assert repr(from_json(Sample, told, 0).ratio) == repr(value)
+        document = to_json(Sample(number=1, ratio=value), 0)
+        assert document["ratio"] == text
+        assert repr(from_json(Sample, document, 0).ratio) == repr(value)
 
 
 def test_defaults_may_be_missing() -> None:
@@ -114,8 +114,8 @@ def test_defaults_may_be_missing() -> None:
 
 
 def test_unknown_tags_are_kept_in_order() -> None:
-    told = {"number": 1, UNKNOWN_TAGS: {"200": "AQ==", "100": ""}}
-    made = from_json(Sample, told, 1)
+    document = {"number": 1, UNKNOWN_TAGS: {"200": "AQ==", "100": ""}}
+    made = from_json(Sample, document, 1)
     assert list(made.unknown_tags or {}) == [100, 200]
     assert to_json(made, 1)[UNKNOWN_TAGS] == {"100": "", "200": "AQ=="}
 
@@ -154,12 +154,14 @@ WRONG: list[tuple[type[Message], int, Any, str]] = [
 
 
 @pytest.mark.parametrize(("message", "version", "data", "complaint"), WRONG)
-def test_json_that_does_not_fit_says_where(message: type[Message], version: int, data: Any, complaint: str) -> None:
+def test_invalid_json_is_reported_with_its_path(
+    message: type[Message], version: int, data: Any, complaint: str
+) -> None:
     with pytest.raises(DecodeError, match=re.escape(complaint)):
         from_json(message, data, version)
 
 
-def test_a_message_that_does_not_fit_the_version() -> None:
+def test_a_value_that_the_version_cannot_encode() -> None:
     with pytest.raises(
         EncodeError,
         match=r"v0: allowAutoTopicCreation: .* would be lost: this version lacks the field \(versions 4\+",

@@ -178,7 +178,7 @@ def test_every_kind_of_change() -> None:
     assert changes(Evolving, 1, 1) == []
 
 
-def test_no_difference_is_said(run: Run) -> None:
+def test_equal_versions_are_reported_as_equal(run: Run) -> None:
     out = run("diff", "Fetch", "1", "2").out
     assert out == "FetchRequest 1 → 2\n  no difference\n\nFetchResponse 1 → 2\n  no difference\n"
 
@@ -186,17 +186,17 @@ def test_no_difference_is_said(run: Run) -> None:
 def test_the_reference_is_complete_and_the_same_each_time(run: Run) -> None:
     first, second = run("export"), run("export", "--indent", "1")
     assert first.out == second.out
-    told = json.loads(first.out)
-    assert [api["apiKey"] for api in told["apis"]] == api_keys()
-    assert [payload["name"] for payload in told["payloads"]] == sorted(payload_names())
-    assert {"code": 3, "name": "UNKNOWN_TOPIC_OR_PARTITION", "retriable": True, "refreshMetadata": True} in told[
+    document = json.loads(first.out)
+    assert [api["apiKey"] for api in document["apis"]] == api_keys()
+    assert [payload["name"] for payload in document["payloads"]] == sorted(payload_names())
+    assert {"code": 3, "name": "UNKNOWN_TOPIC_OR_PARTITION", "retriable": True, "refreshMetadata": True} in document[
         "errors"
     ]
 
 
 def test_a_field_in_the_reference(run: Run) -> None:
-    told = json.loads(run("export").out)
-    fetch = told["apis"][1]
+    document = json.loads(run("export").out)
+    fetch = document["apis"][1]
     assert (fetch["name"], fetch["route"]) == ("Fetch", "leader")
     assert fetch["request"]["headerVersions"]["11"] == 1
     assert fetch["request"]["headerVersions"]["12"] == 2
@@ -218,7 +218,7 @@ def test_a_field_in_the_reference(run: Run) -> None:
 
 
 def test_a_reference_knows_every_field_of_every_message(run: Run) -> None:
-    told = json.loads(run("export").out)
+    document = json.loads(run("export").out)
 
     def count(fields: list[dict[str, Any]], struct: type[Struct]) -> None:
         assert [one["python"] for one in fields] == [spec.name for spec in struct.fields()]
@@ -226,7 +226,7 @@ def test_a_reference_knows_every_field_of_every_message(run: Run) -> None:
             if spec.struct is not None:
                 count(one["fields"], spec.struct)
 
-    messages = [*told["payloads"], *(api[kind] for api in told["apis"] for kind in ("request", "response"))]
+    messages = [*document["payloads"], *(api[kind] for api in document["apis"] for kind in ("request", "response"))]
     for message in messages:
         count(message["fields"], lookup(message["name"]))
 
@@ -241,7 +241,7 @@ def test_a_reference_knows_every_field_of_every_message(run: Run) -> None:
         (["diff", "OffsetCommitKey", "0", "1"], "error: OffsetCommitKey has versions 0, not 1\n"),
     ],
 )
-def test_what_does_not_exist_is_one_line(run: Run, arguments: list[str], complaint: str) -> None:
+def test_an_unknown_name_is_a_one_line_error(run: Run, arguments: list[str], complaint: str) -> None:
     code, out, err = run(*arguments)
     assert code == 2
     assert err.startswith(complaint)
@@ -250,7 +250,7 @@ def test_what_does_not_exist_is_one_line(run: Run, arguments: list[str], complai
 
 
 @pytest.mark.parametrize("arguments", [[], ["open"], ["show"], ["list", "--all"], ["records", "--as", "x", "f"]])
-def test_what_the_verbs_do_not_have_is_one_line(
+def test_an_unknown_argument_is_a_one_line_error(
     run: Run, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stop:
@@ -275,7 +275,7 @@ def test_the_module_can_be_run() -> None:
     assert result.stdout == "Heartbeat Response (Version: 0) => error_code\n  error_code => INT16\n"
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+def test_a_closed_output_pipe_is_not_an_error() -> None:
     command = [sys.executable, "-m", "aiokproto.codec", "export"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -56,7 +56,7 @@ def test_tables_have_as_many_cells_as_their_heads() -> None:
             assert len({row.count("|") for row in table.splitlines()}) == 1, name
 
 
-def test_every_error_code_is_told() -> None:
+def test_every_error_code_is_listed() -> None:
     page = pages()["errors.md"]
     assert all(f"| {code.value} | {code.name} |" in page for code in ErrorCode)
     assert "| 6 | NOT_LEADER_OR_FOLLOWER | worth another attempt, metadata is out of date |" in page

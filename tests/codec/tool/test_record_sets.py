@@ -37,8 +37,8 @@ PRODUCER: dict[str, Any] = {"producer_id": 7, "producer_epoch": 3, "base_sequenc
 
 def through_json(data: bytes, form: str = "plain") -> tuple[list[Any], bytes]:
     """What the JSON says, and what it becomes again."""
-    told = json.loads(json.dumps(list(open_batches(data, form))))
-    return told, pack_batches(told)
+    batches = json.loads(json.dumps(list(open_batches(data, form))))
+    return batches, pack_batches(batches)
 
 
 def patched(change: Callable[[bytearray], None]) -> bytes:
@@ -101,24 +101,24 @@ STORED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_what_is_not_compressed_comes_back_byte_for_byte(name: str) -> None:
-    told, again = through_json(STORED[name])
+def test_uncompressed_batches_round_trip_byte_for_byte(name: str) -> None:
+    batches, again = through_json(STORED[name])
     assert again == STORED[name]
-    assert not [batch for batch in told if "problem" in batch]
+    assert not [batch for batch in batches if "problem" in batch]
 
 
 @given(st.lists(batches(), max_size=3).map(b"".join))
 @settings(deadline=None)
 def test_any_batches_come_back(data: bytes) -> None:
     """Ours also where they are compressed, since the same libraries compress them again."""
-    told, again = through_json(data)
+    batches, again = through_json(data)
     assert again == data
-    assert not [batch for batch in told if "raw" in batch]
+    assert not [batch for batch in batches if "raw" in batch]
 
 
 @given(listed=record_lists(), codec=st.sampled_from(["gzip", "snappy", "lz4", "zstd"]))
 @settings(deadline=None)
-def test_what_another_has_compressed_comes_back_with_the_same_content(
+def test_batches_compressed_by_another_library_round_trip_with_equal_content(
     listed: tuple[int, list[BatchRecord]], codec: str
 ) -> None:
     base, rows = listed
@@ -139,10 +139,10 @@ def test_compressed_message_sets_come_back(magic: int, codec: str) -> None:
         compression=codec,
         base_offset=7,
     )
-    told, again = through_json(data)
+    batches, again = through_json(data)
     assert again == data
-    assert "raw" not in told[0]
-    assert [record["offset"] for record in told[0]["records"]] == [7, 8]
+    assert "raw" not in batches[0]
+    assert [record["offset"] for record in batches[0]["records"]] == [7, 8]
 
 
 ODD: dict[str, bytes] = {
@@ -153,23 +153,23 @@ ODD: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("body", ODD.values(), ids=ODD)
-def test_what_json_cannot_say_is_carried_until_it_is_changed(body: bytes) -> None:
+def test_data_that_json_cannot_express_is_kept_until_it_is_changed(body: bytes) -> None:
     data = batch_of(body)
-    told, again = through_json(data)
+    batches, again = through_json(data)
     assert again == data
-    assert b64decode(told[0]["raw"]) == data
-    told[0]["records"][0]["value"] = b64encode(b"new").decode()
-    (batch,) = records.decode(pack_batches(told))
+    assert b64decode(batches[0]["raw"]) == data
+    batches[0]["records"][0]["value"] = b64encode(b"new").decode()
+    (batch,) = records.decode(pack_batches(batches))
     assert [record.value for record in batch] == [b"new"]
 
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_a_changed_record_makes_a_valid_batch(compression: Compression) -> None:
     data = records.encode(RECORDS, base_offset=5, compression=compression, **PRODUCER)
-    told, _ = through_json(data)
-    told[0]["records"][1]["value"] = b64encode(b"a longer value").decode()
-    told[0]["records"].append({"value": "dg==", "timestamp": NOW})
-    (batch,) = records.decode(pack_batches(told))
+    batches, _ = through_json(data)
+    batches[0]["records"][1]["value"] = b64encode(b"a longer value").decode()
+    batches[0]["records"].append({"value": "dg==", "timestamp": NOW})
+    (batch,) = records.decode(pack_batches(batches))
     assert [record.value for record in batch] == [None, b"a longer value", b"v", b"v"]
     assert [record.offset for record in batch] == [5, 6, 7, 8]
     assert (batch.last_offset, batch.producer_id, batch.base_sequence) == (8, 7, 11)
@@ -199,25 +199,25 @@ DAMAGED: list[tuple[str, bytes, int, str]] = [
 
 @pytest.mark.parametrize(("data", "place", "problem"), [row[1:] for row in DAMAGED], ids=[row[0] for row in DAMAGED])
 def test_damage_is_named_and_kept(run: Run, tmp_path: Path, data: bytes, place: int, problem: str) -> None:
-    told, again = through_json(data)
+    batches, again = through_json(data)
     assert again == data
-    assert told[place]["problem"].startswith(problem)
-    assert [index for index, batch in enumerate(told) if "problem" in batch] == [place]
+    assert batches[place]["problem"].startswith(problem)
+    assert [index for index, batch in enumerate(batches) if "problem" in batch] == [place]
     file = tmp_path / "segment.log"
     file.write_bytes(data)
     code, out, err = run("records", str(file))
     assert code == 1
-    assert [json.loads(line) for line in out.splitlines()] == told
-    assert err.startswith(f"error: position {told[place]['position']}: {problem}")
+    assert [json.loads(line) for line in out.splitlines()] == batches
+    assert err.startswith(f"error: position {batches[place]['position']}: {problem}")
     assert err.count("\n") == 1
 
 
 @given(st.binary(max_size=90) | st.tuples(batches(), st.integers(0), st.integers(0, 255)).map(lambda it: spoilt(*it)))
 @settings(deadline=None)
-def test_whatever_the_bytes_they_come_back(data: bytes) -> None:
+def test_any_bytes_round_trip(data: bytes) -> None:
     for form in FORMS:
-        told, again = through_json(data, form)
-        if all(batch.get("compression", "none") == "none" for batch in told):
+        batches, again = through_json(data, form)
+        if all(batch.get("compression", "none") == "none" for batch in batches):
             assert again == data
 
 
@@ -301,5 +301,5 @@ def test_problems_are_counted(run: Run) -> None:
 
 
 def test_batches_have_their_position() -> None:
-    told, _ = through_json(WHOLE * 2 + message(b"v"))
-    assert [batch["position"] for batch in told] == [0, len(WHOLE), 2 * len(WHOLE)]
+    batches, _ = through_json(WHOLE * 2 + message(b"v"))
+    assert [batch["position"] for batch in batches] == [0, len(WHOLE), 2 * len(WHOLE)]

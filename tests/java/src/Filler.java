@@ -25,7 +25,7 @@ final class Filler {
         NULLS,
         /** The same, but for lists and structs in which something can be null. */
         INNER_NULLS,
-        /** Fields are null, left as they are, or set; structs carry tagged fields that nobody knows. */
+        /** Fields are null, left as they are, or set; structs carry unknown tagged fields. */
         SPARSE
     }
 

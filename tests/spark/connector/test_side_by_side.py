@@ -56,7 +56,7 @@ had begun."""
 
 IS_GREATER = "is greater than the resolved end offset"
 
-TYPO = "a misspelt option would have no effect, and nobody be told"
+TYPO = "a misspelt option would have no effect, without an error"
 UNPROTECTED = "whoever sets it believes in a protection that is not there while kafka.security.protocol is PLAINTEXT"
 
 SELECTIONS: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
@@ -84,7 +84,7 @@ SELECTIONS: Mapping[str, tuple[Mapping[str, str], Outcome]] = {
     "assign, no JSON": ({"assign": "side-by-side"}, Refuse("No topicpartitions to assign", "assign is no JSON")),
     "assign a partition that is not there": (
         {"assign": '{"side-by-side": [1, 7]}'},
-        Differ(3, "topic side-by-side has 2 partitions, no partition 7", "it would be left out, and nobody be told"),
+        Differ(3, "topic side-by-side has 2 partitions, no partition 7", "it would be left out, without an error"),
     ),
     "none": ({}, Refuse("One of the following options must be specified", "exactly one of subscribe, assign")),
     "two": (
@@ -365,7 +365,7 @@ def compare(official: SparkSession, kafka: Kafka, options: Mapping[str, str], ex
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
-def test_what_to_read(official: SparkSession, kafka: Kafka, name: str) -> None:
+def test_which_records_are_read(official: SparkSession, kafka: Kafka, name: str) -> None:
     compare(official, kafka, *SELECTIONS[name])
 
 

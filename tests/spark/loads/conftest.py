@@ -1,4 +1,4 @@
-"""Where loads write to: memory, a file system, and an object store in a process of its own."""
+"""Fixtures of storages: memory, a file system, and an object store in its own process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from s3fs import S3FileSystem
 
 from aiokproto.spark.loads.opening import open_storage
 from tests.spark.kafka import Kafka
+from tests.spark.loads.harness import MemoryStorage, Place
 from tests.spark.loads.output import Output, numbered
 from tests.spark.loads.s3 import BUCKET, FakeS3, fake_s3
-from tests.spark.loads.scene import MemoryStorage, Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ def running_s3() -> Iterator[FakeS3]:
     with pytest.MonkeyPatch.context() as patch, fake_s3() as running:
         for name, value in running.environment.items():
             patch.setenv(name, value)
-        # Of its five tries the last come after seconds.
+        # The last of its five attempts come after seconds.
         patch.setattr(S3FileSystem, "retries", 2)
         yield running
 

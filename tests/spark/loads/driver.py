@@ -1,4 +1,4 @@
-"""A driver of Spark in a process of its own, which loads, and is killed (-9) at a chosen step.
+"""A Spark driver in its own process, which runs a load, and is killed (-9) at a chosen step.
 
 Run as ``python -m tests.spark.loads.driver '{"out": …}' WAREHOUSE``; it writes the number of rows that were loaded.
 """
@@ -25,7 +25,7 @@ from aiokproto.spark.loads.attempt import Counted
 from aiokproto.spark.loads.job import SparkJob
 from aiokproto.spark.loads.opening import open_storage
 from tests.patience import PATIENCE
-from tests.spark.loads.scene import Steps
+from tests.spark.loads.harness import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,13 +50,13 @@ class Local(LocalFileSystem):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Driver:
-    """What the process does, and where it is killed.
+    """The work of the process, and the call at which it is killed.
 
     Attributes:
         out: The output.
         topic: What to load.
         bootstrap_servers: From where.
-        run_id: What is to be run again; None for a load.
+        run_id: The run to repeat; None for a load.
         at: Before which call of the storage it is killed, or at which one of ``STEPS``; None: it is not.
         settings: Further settings of the session.
     """
@@ -128,7 +128,7 @@ def main(driver: Driver, warehouse: Path) -> None:
 
 
 def killing(driver: int) -> Any:
-    """A transformation in whose midst the driver is killed: a part of the rows are with the writer by then."""
+    """A transformation during which the driver is killed, after part of the rows reached the writer."""
 
     def seen(offset: int) -> int:
         if offset % 3 == 2:

@@ -41,7 +41,7 @@ def running_hdfs(jar: str, folder: Path) -> Iterator[tuple[SparkSession, str]]:
 
 
 def check_storage(spark: SparkSession, uri: str) -> None:
-    """It does what the commits rely on."""
+    """Check the guarantees that commits depend on."""
     there = open_storage(f"{uri}/with space", spark)
     there.check()
     there.check()
@@ -60,7 +60,7 @@ def check_storage(spark: SparkSession, uri: str) -> None:
 
 
 def check_loads(spark: SparkSession, out: str, servers: str, topic: str) -> None:
-    """A load, and the same again."""
+    """A load, and a rerun of it."""
     first = load(spark, topic, out, bootstrap_servers=servers)
     assert first.run_id is not None
     assert load(spark, topic, out, bootstrap_servers=servers).run_id is None

@@ -1,4 +1,4 @@
-"""A load in a process of its own, killed (-9) at a chosen call."""
+"""A load in its own process, killed (-9) at a chosen call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 from aiokproto.spark.loads.opening import open_storage
 from tests.patience import PATIENCE
-from tests.spark.loads.scene import Log, load, rerun
+from tests.spark.loads.harness import Log, load, rerun
 
 FILE_EVENTS = ("open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.scandir", "os.listdir")
 """Audit events: Python raises one before each call of the operating system that looks at files, or changes them."""
@@ -25,15 +25,15 @@ _context.set_forkserver_preload(["s3fs", "tests.spark.loads.load_process"])
 
 @dataclass(frozen=True)
 class LoadProcess:
-    """What the process does, and where it is killed.
+    """The work of the process, and the call at which it is killed.
 
     Attributes:
         uri: The output.
-        log: What there is to load.
-        run_id: What is to be run again; None for a load.
+        log: The log to load from.
+        run_id: The run to repeat; None for a load.
         kill_at: Before which call it is killed: of the file system, or a request to the object store. None: it is not.
-        kill_after: Killed after the call took effect, before its answer is there; for an object store only.
-        environment: How the object store is found.
+        kill_after: Killed after the call took effect, before its response arrives; for an object store only.
+        environment: Environment variables with the address of the object store.
     """
 
     uri: str

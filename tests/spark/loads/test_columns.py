@@ -15,7 +15,7 @@ from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import History, SchemaError
 from aiokproto.spark.loads.manifest import ManifestError
 from aiokproto.types import TopicPartition
-from tests.spark.loads.scene import Log, MemoryStorage, load
+from tests.spark.loads.harness import Log, MemoryStorage, load
 from tests.spark.loads.test_manifest import loaded, manifest
 
 INT, LONG, STRING = (json.dumps(name) for name in ("integer", "long", "string"))
@@ -49,7 +49,7 @@ kinds = st.recursive(
 
 
 @given(kinds, kinds)
-def test_types_fit_themselves_and_each_other_alike(one: str, other: str) -> None:
+def test_type_compatibility_is_reflexive_and_symmetric(one: str, other: str) -> None:
     assert misfit(one, [one]) is None
     assert (misfit(one, [other]) is None) == (misfit(other, [one]) is None)
 
@@ -76,13 +76,13 @@ def test_types_are_named_as_in_sql() -> None:
     assert describe(kind(struct(a="integer", b=array("long")))) == "struct<a: int, b: array<bigint>>"
 
 
-def test_what_may_be_null_makes_no_difference() -> None:
+def test_nullability_is_ignored() -> None:
     assert columns_of({"fields": [field("x", "integer", True)]}) == columns_of(
         {"fields": [field("x", "integer", False)]}
     )
 
 
-def test_a_history_counts_the_columns_of_what_counts() -> None:
+def test_a_history_has_the_columns_of_committed_loads() -> None:
     one = replace(manifest(1, loaded(0, 0, 5)), columns={"n": INT, "m": STRING})
     two = replace(manifest(2, loaded(0, 5, 9, after=5)), columns={"n": INT})
     history = History().then(one).then(two)
@@ -95,14 +95,14 @@ def test_a_history_counts_the_columns_of_what_counts() -> None:
         history.then(replace(again, columns={"n": LONG}))
 
 
-def test_an_attempt_that_replaces_what_was_never_there_is_no_manifest() -> None:
+def test_an_attempt_that_replaces_an_unknown_run_is_refused() -> None:
     history = History().then(replace(manifest(1, loaded(0, 0, 5)), columns={"n": INT}))
     damaged = replace(manifest(2, loaded(0, 0, 5), replaces=1, run=1), replaced_columns={"n": STRING})
     with pytest.raises(ManifestError, match="replaces a column 'n'"):
         history.then(damaged)
 
 
-def test_of_two_loads_at_a_time_one_gives_a_column_its_type() -> None:
+def test_one_of_two_concurrent_loads_determines_a_columns_type() -> None:
     storage = MemoryStorage()
     load(storage, Log({TopicPartition("t", 0): 5}))
     (first,) = CommitLog(storage).manifests()

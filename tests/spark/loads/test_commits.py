@@ -1,4 +1,4 @@
-"""Whatever happens to loads, at whatever step: what is committed is the log, each record once."""
+"""With any fault at any step of loads, the committed rows are the log, each record once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokproto.spark.loads.history import ConflictError
 from aiokproto.spark.loads.manifest import Manifest
 from aiokproto.spark.loads.storage import Storage
 from aiokproto.types import TopicPartition
-from tests.spark.loads.scene import (
+from tests.spark.loads.harness import (
     Fault,
     KilledError,
     Log,
@@ -42,7 +42,7 @@ def lost_and_killed(lost: int, killed: int, now: int, call: str, name: str) -> s
 
 
 def loaded(storage: Storage, log: Log, times: int) -> list[str]:
-    """Loads, each with some records more; their names."""
+    """Run loads, each with some more records; return their run ids."""
     names = []
     for _ in range(times):
         log.ends = {partition: end + 3 for partition, end in log.ends.items()}
@@ -53,14 +53,14 @@ def loaded(storage: Storage, log: Log, times: int) -> list[str]:
 
 
 def check(storage: Storage, log: Log, outcomes: list[Outcome]) -> None:
-    """The promises, once nobody is at work any more."""
+    """Check the guarantees, once no load is running."""
     numbers = [manifest.number for manifest in CommitLog(storage).manifests()]
     assert numbers == list(range(1, len(numbers) + 1))
     found = rows(storage)
     assert not found - everything(log), "a row twice, or one that the log does not have"
     for outcome in outcomes:
         if isinstance(outcome, Manifest):
-            assert CommitLog(storage).manifest(outcome.number) == outcome, "who was told of a commit has one"
+            assert CommitLog(storage).manifest(outcome.number) == outcome, "a reported commit is in the log"
         elif outcome is not None:
             assert isinstance(outcome, KilledError | ConflictError | CommitUncertainError | TimeoutError), outcome
     load(storage, log)
@@ -68,7 +68,13 @@ def check(storage: Storage, log: Log, outcomes: list[Outcome]) -> None:
     assert load(storage, log) is None
 
 
-SCENES: list[tuple[str, int]] = [("load", 0), ("load", 1), ("load", CHECKPOINT_EVERY - 1), ("rerun", 1), ("rerun", 12)]
+LOAD_CASES: list[tuple[str, int]] = [
+    ("load", 0),
+    ("load", 1),
+    ("load", CHECKPOINT_EVERY - 1),
+    ("rerun", 1),
+    ("rerun", 12),
+]
 
 
 class Past(NamedTuple):
@@ -84,8 +90,8 @@ def history(loads: int) -> Past:
     return Past(storage, log.ends, names)
 
 
-def scene(place: Place, kind: str, before: int) -> tuple[Storage, Log, Work]:
-    """An output after so many loads, with new records in the log; and what is to be done with it."""
+def prepare(place: Place, kind: str, before: int) -> tuple[Storage, Log, Work]:
+    """Return an output after so many loads, a log with new records, and the load or rerun to run."""
     past = history(before)
     log = Log({A: past.ends[A] + 4, B: past.ends[B] + 1})
     work: Work = partial(load, log=log) if kind == "load" else partial(rerun, run_id=past.names[-1])
@@ -93,34 +99,32 @@ def scene(place: Place, kind: str, before: int) -> tuple[Storage, Log, Work]:
 
 
 def steps_of(place: Place, kind: str, before: int) -> int:
-    storage, _, work = scene(place, kind, before)
+    storage, _, work = prepare(place, kind, before)
     race = Race(storage, [work])
     race.run([])
     return len(race.steps[0].calls)
 
 
-@pytest.mark.parametrize(("kind", "before"), SCENES)
+@pytest.mark.parametrize(("kind", "before"), LOAD_CASES)
 @pytest.mark.parametrize("what", ["kill", "before", "after"])
-def test_one_that_is_killed_or_fails_at_any_step(place: Place, kind: str, before: int, what: str) -> None:
+def test_a_load_that_is_killed_or_fails_at_any_step(place: Place, kind: str, before: int, what: str) -> None:
     for step in range(steps_of(place, kind, before)):
-        storage, log, work = scene(place, kind, before)
+        storage, log, work = prepare(place, kind, before)
         outcomes = Race(storage, [work]).run([], [at(step, what)])
         check(storage, log, outcomes)
 
 
-@pytest.mark.parametrize(("kind", "before"), SCENES)
-def test_one_that_is_killed_after_any_call_took_effect_whose_answer_was_lost(
-    place: Place, kind: str, before: int
-) -> None:
+@pytest.mark.parametrize(("kind", "before"), LOAD_CASES)
+def test_a_load_that_is_killed_after_a_call_whose_response_was_lost(place: Place, kind: str, before: int) -> None:
     for first in range(steps_of(place, kind, before)):
         for later in range(first + 1, first + 4, place.stride):
-            storage, log, work = scene(place, kind, before)
+            storage, log, work = prepare(place, kind, before)
             fault = partial(lost_and_killed, first, later)
             check(storage, log, Race(storage, [work]).run([], [fault]))
 
 
 def works_on(storage: Storage, log: Log) -> dict[str, Work]:
-    """A load of what is new, and a rerun of the last load."""
+    """A load of new records, and a rerun of the last load."""
     names = [manifest.run_id for manifest in committed(storage)]
     return {"load": partial(load, log=log), "rerun": partial(rerun, run_id=names[-1])}
 
@@ -131,7 +135,7 @@ PAIRS = [("load", "load"), ("load", "rerun"), ("rerun", "rerun")]
 @pytest.mark.parametrize(("one", "other"), PAIRS)
 @pytest.mark.parametrize("before", [1, CHECKPOINT_EVERY - 1])
 def test_two_in_any_order_of_their_steps(place: Place, one: str, other: str, before: int) -> None:
-    """One goes so far, the other so far, then the first to its end, then the other."""
+    """The first takes some steps, then the other some; then the first runs to its end, then the other."""
     race_two(place, one, other, before)
 
 
@@ -144,7 +148,7 @@ def test_two_on_an_object_store(on_s3: Place, one: str, other: str) -> None:
 def race_two(place: Place, one: str, other: str, before: int) -> None:
     limit = max(steps_of(place, one, before), steps_of(place, other, before)) + 6
     for first, second in product(range(limit), range(0, limit, place.stride)):
-        storage, log, _ = scene(place, "load", before)
+        storage, log, _ = prepare(place, "load", before)
         works = works_on(storage, log)
         outcomes = Race(storage, [works[one], works[other]]).run([0] * first + [1] * second + [0] * 100)
         done = [outcome for outcome in outcomes if isinstance(outcome, Manifest)]
@@ -168,17 +172,17 @@ def test_three_on_an_object_store(on_s3: Place) -> None:
 def race_three(place: Place, kinds: tuple[str, str, str]) -> None:
     stops = range(0, 16, 2 * place.stride)
     for first, second, third in product(stops, stops, stops):
-        storage, log, _ = scene(place, "load", 1)
+        storage, log, _ = prepare(place, "load", 1)
         works = works_on(storage, log)
         schedule = [0] * first + [1] * second + [2] * third + [0] * 100 + [1] * 100
         check(storage, log, Race(storage, [works[kind] for kind in kinds]).run(schedule))
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS)
-def test_two_of_which_one_has_a_fault_where_they_meet(place: Place, one: str, other: str) -> None:
+def test_two_loads_of_which_one_has_a_fault(place: Place, one: str, other: str) -> None:
     """The calls that create the commit fail, before or after they took effect, once and again and for good."""
     for stop, what, times in product(range(0, 14, place.stride), ("before", "after"), (1, 2, 100)):
-        storage, log, _ = scene(place, "load", 1)
+        storage, log, _ = prepare(place, "load", 1)
         works = works_on(storage, log)
         left = [times]
 
@@ -204,15 +208,15 @@ def test_loads_of_different_topics_do_not_disturb_each_other() -> None:
         assert rows(storage) == everything(both)
 
 
-def test_the_thousandth_load_asks_no_more_than_the_tenth() -> None:
+def test_the_thousandth_load_makes_no_more_calls_than_the_tenth() -> None:
     storage, log = MemoryStorage(), Log({A: 0, B: 0})
-    asked = []
+    call_counts = []
     for _ in range(1000):
         log.ends = {partition: end + 1 for partition, end in log.ends.items()}
         race = Race(storage, [partial(load, log=log)])
         race.run([])
-        asked.append(len(race.steps[0].calls))
-    assert max(asked[10:]) == max(asked[10:30])
+        call_counts.append(len(race.steps[0].calls))
+    assert max(call_counts[10:]) == max(call_counts[10:30])
     reading = Race(storage, [lambda there: [*CommitLog(there).manifests()][-1]])
     reading.run([])
     assert len(reading.steps[0].calls) <= 1000 // CHECKPOINT_EVERY + 2, "checkpoints are read, not a thousand manifests"
@@ -220,7 +224,7 @@ def test_the_thousandth_load_asks_no_more_than_the_tenth() -> None:
 
 
 @pytest.mark.parametrize("of", range(0, 1200, 37))
-def test_a_damaged_checkpoint_is_as_good_as_none(of: int) -> None:
+def test_a_damaged_checkpoint_is_ignored(of: int) -> None:
     storage, log = MemoryStorage(), Log({A: 0})
     loaded(storage, log, 12)
     name = checkpoint_name(CHECKPOINT_EVERY)
@@ -234,7 +238,7 @@ def test_a_damaged_checkpoint_is_as_good_as_none(of: int) -> None:
         assert CommitLog(storage).latest().positions[A].offset == log.ends[A]
 
 
-def test_a_checkpoint_under_another_number_is_as_good_as_none() -> None:
+def test_a_checkpoint_with_another_number_is_ignored() -> None:
     storage, log = MemoryStorage(), Log({A: 0})
     loaded(storage, log, 25)
     storage.files[checkpoint_name(10)], storage.files[checkpoint_name(20)] = (
@@ -246,7 +250,7 @@ def test_a_checkpoint_under_another_number_is_as_good_as_none() -> None:
 
 
 def test_an_uncertain_commit_keeps_its_files() -> None:
-    """Nothing of it is answered: neither that it was created, nor whether it is there."""
+    """All responses are lost: that it was created, and whether it exists."""
 
     def fault(now: int, call: str, name: str) -> str | None:
         if name.endswith("commits/000000000001.json") and (call == "create" or created):
@@ -262,7 +266,7 @@ def test_an_uncertain_commit_keeps_its_files() -> None:
     assert [manifest.number for manifest in committed(storage)] == [1]
 
 
-def test_of_two_reruns_at_a_time_one_is_told_so() -> None:
+def test_one_of_two_concurrent_reruns_fails() -> None:
     for first in range(1, 20):
         storage, log = MemoryStorage(), Log({A: 0})
         (name,) = loaded(storage, log, 1)

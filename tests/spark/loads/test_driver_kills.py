@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(1800)
 
 
 def check(output: Output, rows: int) -> None:
-    """What was committed is there once, and the next load has the rest."""
+    """Committed rows are in the output once, and the next load has the rest."""
     found = output.rows()
     assert len(found) == len(set(found))
     assert set(found) <= set(expected(rows, 5))

@@ -1,4 +1,4 @@
-"""What leader epochs say of two logs: where they part, whatever leaders there were."""
+"""Leader epochs of two logs: the offset at which they diverge, for any history of leaders."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def answer(epoch: int, end: int) -> EpochEndOffset:
 
 
 class Leader(NamedTuple):
-    """Whoever leads a partition now; it may not have written yet."""
+    """The current leader, which may not have written a batch yet."""
 
     log: Log
     epoch: int
 
     def end_of(self, epoch: int) -> EpochEndOffset:
-        """As Kafka answers OffsetForLeaderEpoch from its cache of epochs."""
+        """Respond to OffsetForLeaderEpoch as Kafka does from its epoch cache."""
         firsts = {one: self.log.index(one) for one in sorted(set(self.log))}
         firsts.setdefault(self.epoch, len(self.log))
         newer = [one for one in firsts if one > epoch]
@@ -54,7 +54,7 @@ def epochs_of(log: Log, start: int = 0) -> Epochs:
 @st.composite
 def two_logs(draw: st.DrawFn) -> tuple[Log, Leader]:
     """What was loaded, and what a leader has: the same up to somewhere, then each of epochs that the other lacks."""
-    owners = draw(st.lists(st.sampled_from(["both", "ours", "theirs", "nobody"]), min_size=1, max_size=10))
+    owners = draw(st.lists(st.sampled_from(["both", "ours", "theirs", "neither"]), min_size=1, max_size=10))
     ours: list[int] = []
     theirs: list[int] = []
     parted = False
@@ -117,7 +117,7 @@ def test_the_epochs_of_ranges_one_after_the_other_are_those_of_the_whole() -> No
 
 
 @pytest.mark.parametrize("epoch", [0, 5])
-def test_a_log_without_epochs_says_nothing(epoch: int) -> None:
+def test_a_log_without_leader_epochs_is_not_checked(epoch: int) -> None:
     """As one in a format of before 0.11."""
     with answering(Leader([], epoch - 1)):
         found = asyncio.run(diverged(None, {PARTITION: Position(9, ((epoch, 0),))}, None))  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def driver(output: Output, classes: Path, fault: str) -> Driver:
 
 
 @pytest.mark.parametrize("fault", ["", "copies"])
-def test_moves_that_leave_behind_what_they_move(output: Output, classes: Path, fault: str) -> None:
+def test_moves_that_do_not_remove_their_source(output: Output, classes: Path, fault: str) -> None:
     status, printed = driver(output, classes, fault).run()
     assert status == 0, printed
     assert output.rows() == expected(10, 5)
@@ -53,7 +53,7 @@ def test_moves_that_leave_behind_what_they_move(output: Output, classes: Path, f
     ("fault", "text"),
     [("fails", "copied, and could not delete"), ("late", "19 rows were written .* are found there")],
 )
-def test_nothing_is_committed_of_what_is_not_whole(output: Output, classes: Path, fault: str, text: str) -> None:
+def test_incomplete_files_are_not_committed(output: Output, classes: Path, fault: str, text: str) -> None:
     output.kafka.add_partitions(output.topic, 4)
     for partition in (2, 3):
         output.kafka.produce(output.topic, partition, numbered(2))

@@ -1,4 +1,4 @@
-"""Loads: what is in the output, whatever happened on the way."""
+"""Loads: the rows in the output, with and without failures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_load_has_every_row_with_its_offset(output: Output) -> None:
     ]
 
 
-def test_the_next_load_goes_on_where_the_last_one_has_ended(output: Output) -> None:
+def test_the_next_load_continues_where_the_last_one_ended(output: Output) -> None:
     output.load()
     output.kafka.produce(output.topic, 1, numbered(3, 5))
     result = output.load()
@@ -67,7 +67,7 @@ def test_the_next_load_goes_on_where_the_last_one_has_ended(output: Output) -> N
     assert [manifest.number for manifest in runs(output.path)] == [1, 2]
 
 
-def test_a_file_that_is_not_in_the_manifest_does_not_count(output: Output) -> None:
+def test_a_file_that_is_not_in_the_manifest_is_ignored(output: Output) -> None:
     output.load()
     for path in [*output.path.glob("run=*/part-*.parquet")]:
         shutil.copy(path, path.with_name(f"twice-{path.name}"))
@@ -106,7 +106,7 @@ def test_files_of_a_driver_that_died_do_not_count(output: Output) -> None:
     assert output.rows() == expected(11, 5)
 
 
-def test_running_again_reads_the_same_offsets_in_place_of_what_was_there(output: Output) -> None:
+def test_a_rerun_reads_the_same_offsets_and_replaces_the_rows(output: Output) -> None:
     first = output.load()
     output.kafka.produce(output.topic, 0, numbered(4, 10))
     output.load()
@@ -120,14 +120,14 @@ def test_running_again_reads_the_same_offsets_in_place_of_what_was_there(output:
     assert output.rows() == expected(14, 5)
 
 
-def test_running_again_and_failing_leaves_what_was_there(output: Output) -> None:
+def test_a_failed_rerun_leaves_the_rows_unchanged(output: Output) -> None:
     first = output.load()
     with pytest.raises(Exception, match="no luck"):
         output.rerun(first.run_id, transform=failing)
     assert output.rows() == expected(10, 5)
 
 
-def test_running_again_what_retention_has_deleted_fails(output: Output) -> None:
+def test_a_rerun_of_deleted_records_fails(output: Output) -> None:
     first = output.load()
     output.kafka.delete_records(output.topic, 0, 4)
     with pytest.raises(DataLossError, match="4 offsets from 0 on are gone"):
@@ -135,7 +135,7 @@ def test_running_again_what_retention_has_deleted_fails(output: Output) -> None:
     assert output.rows() == expected(10, 5)
 
 
-def test_running_again_does_not_replace_more_rows_by_fewer_unless_told_to(output: Output) -> None:
+def test_a_rerun_with_fewer_rows_is_refused_by_default(output: Output) -> None:
     first = output.load()
     output.kafka.delete_records(output.topic, 0, 4)
     loss = {"failOnDataLoss": "false"}
@@ -175,7 +175,7 @@ def test_options_need_not_be_text(output: Output) -> None:
         (lambda rows: rows.selectExpr("'other' AS topic", "partition", "offset"), "must keep topic and partition"),
     ],
 )
-def test_what_a_transform_must_not_do_is_said(output: Output, transform: Any, text: str) -> None:
+def test_a_wrong_transform_is_an_error(output: Output, transform: Any, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         output.load(transform=transform)
     assert runs(output.path) == []
@@ -192,7 +192,7 @@ def test_a_column_keeps_its_type(output: Output) -> None:
         output.load(transform=with_column("string"))
     assert len(output.data()) == 1
     assert read(output.spark, output.path).count() == 15
-    # Before it reads a row: reading one would fail.
+    # It fails before it reads a row: reading one would raise another error.
     with pytest.raises(SchemaError, match=text):
         output.load(transform=lambda rows: failing(with_column("string")(rows)))
     # The only load that has it may give it another one.
@@ -220,7 +220,7 @@ def test_an_output_is_a_directory_and_a_load_has_topics(output: Output, tmp_path
         load(output.spark, [], tmp_path / "out", bootstrap_servers=output.kafka.bootstrap_servers)
 
 
-def test_a_rerun_whose_transform_takes_records_twice_is_held_to_them_all_the_same(output: Output) -> None:
+def test_a_rerun_counts_records_that_its_transform_reads_twice_once(output: Output) -> None:
     first = output.load(transform=lambda rows: rows.crossJoin(rows.limit(1).selectExpr("timestamp AS t0")))
     assert first.rows == 15
     output.kafka.delete_records(output.topic, 0, 4)
@@ -237,7 +237,7 @@ def test_a_rerun_against_another_cluster_is_refused(output: Output) -> None:
         output.rerun(first.run_id)
 
 
-def test_a_damaged_file_is_an_error_whatever_the_session_says(output: Output) -> None:
+def test_a_damaged_file_is_an_error_with_any_session_config(output: Output) -> None:
     output.load()
     for file in output.path.glob("run=*/part-*.parquet"):
         file.write_bytes(b"PAR1 and nothing else")
@@ -346,7 +346,7 @@ def test_rows_may_be_left_out_by_transform(output: Output) -> None:
     assert output.load().run_id is None
 
 
-def test_of_two_loads_at_a_time_one_fails(output: Output) -> None:
+def test_one_of_two_concurrent_loads_fails(output: Output) -> None:
     def another(frame: DataFrame) -> DataFrame:
         output.load()
         return frame

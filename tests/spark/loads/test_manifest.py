@@ -69,7 +69,7 @@ def test_manifests_survive_json(found: list[LoadedPartition]) -> None:
     "text",
     [b"", b"\xff", b"[]", b"{}", b'{"format": 2}', b'{"format": 2, "partitions": [{"topic": "t"}]}', b'{"format": 1}'],
 )
-def test_what_is_no_manifest_is_refused_by_its_name(text: bytes) -> None:
+def test_an_invalid_manifest_is_refused_with_its_name(text: bytes) -> None:
     with pytest.raises(ManifestError, match=r"manifest 7\.json"):
         Manifest.from_text(text, "7.json")
 
@@ -84,12 +84,12 @@ def test_a_history_is_where_each_partition_ended() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"format": 7}, {"format": 1}, {"format": 1, "positions": []}])
-def test_what_is_no_history_is_refused(fields: dict[str, object]) -> None:
+def test_an_invalid_history_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ManifestError, match="a history"):
         History.of_json(fields)
 
 
-def test_what_was_loaded_is_not_loaded_again() -> None:
+def test_loaded_records_are_not_loaded_again() -> None:
     history = History().then(manifest(1, loaded(0, 0, 5)))
     with pytest.raises(ConflictError, match=r"planned when t-0 was not loaded at all, and now .* up to offset 5"):
         history.then(manifest(2, loaded(0, 4, 9)))
@@ -100,7 +100,7 @@ def test_what_was_loaded_is_not_loaded_again() -> None:
     assert history.then(manifest(2, loaded(0, 6, 9, after=5))).number == 2, "what was gone before it could be loaded"
 
 
-def test_an_offset_that_comes_again_after_a_truncation_is_another() -> None:
+def test_an_offset_after_a_truncation_is_a_new_record() -> None:
     """Of two that were planned from the same position, before and after the log was cut and has grown again."""
     history = History().then(manifest(1, loaded(0, 0, 14, epoch=0)))
     cut = Divergence(10, 14, 0, 0)
@@ -114,20 +114,20 @@ def test_an_offset_that_comes_again_after_a_truncation_is_another() -> None:
     assert history.then(manifest(3, again)).number == 3
 
 
-def test_a_range_without_offsets_is_in_nobodys_way() -> None:
+def test_a_range_without_offsets_does_not_conflict() -> None:
     history = History().then(manifest(1, loaded(0, 0, 5), loaded(1, 0, 7)))
     history = history.then(manifest(2, loaded(0, 5, 9, after=5)))
     history = history.then(manifest(3, loaded(0, 5, 5, after=5), loaded(1, 7, 8, after=7)))
     assert history.positions[TopicPartition("t", 0)] == Position(9)
 
 
-def test_a_log_that_diverged_is_gone_on_from_there() -> None:
+def test_a_load_continues_where_the_log_diverged() -> None:
     history = History().then(manifest(1, loaded(0, 0, 50)))
     history = history.then(manifest(2, loaded(0, 30, 60, after=50, diverged=Divergence(30, 50, 1, 0))))
     assert history.positions[TopicPartition("t", 0)] == Position(60)
 
 
-def test_one_attempt_replaces_the_one_that_counts() -> None:
+def test_an_attempt_replaces_the_committed_one() -> None:
     history = History().then(manifest(1, loaded(0, 0, 5))).then(manifest(2, loaded(0, 5, 9, after=5)))
     history = history.then(manifest(3, loaded(0, 0, 5), replaces=1, run=1))
     assert history.current_number("000001-aa") == 3
@@ -139,7 +139,7 @@ def test_one_attempt_replaces_the_one_that_counts() -> None:
 
 
 @pytest.mark.parametrize("run_id", ["", "x", "000003-aa", "000000-aa", "-1-aa", "²-aa"])
-def test_a_run_that_there_is_not(run_id: str) -> None:
+def test_an_unknown_run(run_id: str) -> None:
     history = History().then(manifest(1)).then(manifest(2))
     with pytest.raises(ManifestError, match="there is no run"):
         history.current_number(run_id)

@@ -1,4 +1,4 @@
-"""Each kind of storage does what the commits rely on."""
+"""Each kind of storage has the guarantees that commits depend on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_files_are_created_once(there: Storage) -> None:
     assert there.read("_a/b.json") == b"one"
 
 
-def test_what_creates_exclusively_is_found_to_do_so(there: Storage) -> None:
+def test_exclusive_creation_is_detected(there: Storage) -> None:
     for _ in range(2):
         there.check()
     assert not there.create(PROBE, b"")
@@ -70,7 +70,7 @@ def test_files_are_replaced_whole(there: Storage) -> None:
     assert not there.create("_a/b.json", b"three")
 
 
-def test_of_many_that_create_one_succeeds(there: Storage) -> None:
+def test_only_one_of_many_concurrent_creations_succeeds(there: Storage) -> None:
     created: list[bytes] = []
     begin = threading.Barrier(8)
 
@@ -135,7 +135,7 @@ def test_a_path_is_local_whatever_sparks_file_system_is(tmp_path: Path) -> None:
         (b"/tmp/out", "got bytes"),
     ],
 )
-def test_paths_that_spark_takes_for_others_are_refused(out: object, text: str) -> None:
+def test_paths_that_spark_would_interpret_are_refused(out: object, text: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(text)):
         open_storage(out)  # type: ignore[arg-type]
 
@@ -153,7 +153,7 @@ def test_a_package_that_looks_and_then_writes_is_refused() -> None:
         open_storage("overtaken:///tmp/out")
 
 
-def test_a_url_can_say_more_than_the_path(tmp_path: Path) -> None:
+def test_a_url_can_have_parameters(tmp_path: Path) -> None:
     class WithAccount(LocalFileSystem):  # type: ignore[misc]
         """As Azure's: ``account://container@account/path``."""
 
@@ -184,6 +184,6 @@ def test_a_url_can_say_more_than_the_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["nosuch://bucket/out", "hdfs://host/out"])
-def test_what_cannot_be_reached_says_why(uri: str) -> None:
+def test_the_error_for_unreachable_storage_has_the_cause(uri: str) -> None:
     with pytest.raises(StorageError, match=uri):
         open_storage(uri)

@@ -1,4 +1,4 @@
-"""Logs that no longer hold what was loaded from them."""
+"""Logs that no longer have the records that were loaded from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def two_batches(output: Output) -> None:
 
 
 def diverge(output: Output, to_offset: int, values: int = 0) -> None:
-    """Have a leader take over whose log ends at an offset; it then writes so many records, as one batch each."""
+    """Elect a leader whose log ends at an offset; it then writes so many batches of one record."""
     output.kafka.broker.diverge_log(output.topic, 0, to_offset, [b"new %d" % number for number in range(values)])
 
 
@@ -54,7 +54,7 @@ def test_a_log_that_was_truncated_and_is_shorter_is_an_error(output: Output) -> 
         output.load()
 
 
-def test_what_is_there_now_is_loaded_and_the_gap_recorded_where_that_is_wanted(output: Output) -> None:
+def test_the_remaining_records_are_loaded_and_the_gap_recorded_if_permitted(output: Output) -> None:
     two_batches(output)
     diverge(output, 10, values=7)
     result = output.load(on_truncation="continue")
@@ -67,8 +67,8 @@ def test_what_is_there_now_is_loaded_and_the_gap_recorded_where_that_is_wanted(o
     assert output.load().rows == 1
 
 
-def test_one_that_is_the_same_is_loaded_on_by_leader_epochs_that_changed(output: Output) -> None:
-    """An election that loses nothing."""
+def test_an_unchanged_log_is_loaded_after_a_change_of_leader_epochs(output: Output) -> None:
+    """An election that loses no record."""
     two_batches(output)
     diverge(output, 14, values=2)
     assert output.load().rows == 2
@@ -111,6 +111,6 @@ def test_a_load_is_not_run_again_from_a_log_that_was_truncated(output: Output) -
     assert read(output.spark, output.path).count() == 19
 
 
-def test_a_policy_that_there_is_not_is_refused(output: Output) -> None:
+def test_an_unknown_policy_is_refused(output: Output) -> None:
     with pytest.raises(ConfigurationError, match="on_truncation='ignore'"):
         output.load(on_truncation="ignore")

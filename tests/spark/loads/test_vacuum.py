@@ -1,4 +1,4 @@
-"""What vacuum removes, and what it leaves."""
+"""Which files vacuum removes, and which it keeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiokproto.spark.loads.local import LocalStorage
 from aiokproto.spark.loads.manifest import ManifestError
 from aiokproto.spark.loads.vacuum import vacuum
 from aiokproto.types import TopicPartition
-from tests.spark.loads.scene import Log, everything, load, rerun, rows
+from tests.spark.loads.harness import Log, everything, load, rerun, rows
 
 LOG = Log({TopicPartition("t", 0): 10})
 NOW = timedelta(0)
@@ -23,14 +23,14 @@ DEAD = "run=20260101T000000Z-0123456789ab"
 
 @pytest.fixture
 def output(tmp_path: Path) -> LocalStorage:
-    """One load, run again, with a directory that nobody committed and one that is not of a load."""
+    """One load, run again, with an uncommitted directory and one that is not of a load."""
     storage = LocalStorage(f"file://{tmp_path}/out")
     first = load(storage, LOG)
     assert first is not None
     rerun(storage, first.run_id)
     storage.write(f"{DEAD}/t-0", b"1 2 3")
-    storage.write("run=1/part-0", b"of a table that somebody else partitions by run")
-    storage.write("other/file", b"of somebody else")
+    storage.write("run=1/part-0", b"of another table that is partitioned by run")
+    storage.write("other/file", b"of another program")
     return storage
 
 
@@ -64,7 +64,7 @@ def test_a_dry_run_removes_nothing(output: LocalStorage) -> None:
     assert names(output) == before
 
 
-def test_what_was_written_lately_stays(output: LocalStorage, tmp_path: Path) -> None:
+def test_recently_written_files_are_kept(output: LocalStorage, tmp_path: Path) -> None:
     assert vacuum(output.uri) == []
     week = (datetime.now(timezone.utc) - timedelta(days=8)).timestamp()
     dead = tmp_path / "out" / DEAD

@@ -1,4 +1,4 @@
-"""What users of PySpark do, on whichever release the interpreter finds: `test_others` has it find others."""
+"""A scenario of PySpark users, on the installed release, or on one that `test_others` selects."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_sql(spark: SparkSession, kafka: Kafka, topic: str) -> None:
 
 
 def test_a_table_of_the_catalog_is_refused_when_it_is_made(spark: SparkSession, kafka: Kafka, topic: str) -> None:
-    """Spark would not give its options back to who reads it."""
+    """Spark would not pass its options to a reader."""
     kafka.create_topic(topic)
     options = ", ".join(f"`{name}` '{value}'" for name, value in kafka.options(subscribe=topic).items())
     with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
@@ -112,7 +112,7 @@ def test_a_table_of_the_catalog_is_refused_when_it_is_made(spark: SparkSession, 
     assert not spark.catalog.tableExists("versions_table")
 
 
-def test_what_is_not_supported_yet_says_so(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+def test_unsupported_operations_are_refused(spark: SparkSession, kafka: Kafka, topic: str) -> None:
     kafka.create_topic(topic)
     rows = (
         spark.range(1).selectExpr("cast('x' AS binary) AS value").write.format("aiokproto").options(**kafka.options())

@@ -47,7 +47,7 @@ class FakeS3:
             response.read()
 
     def clear_faults(self) -> None:
-        """Have no faults from now on."""
+        """Remove all faults."""
         self.inject()
 
     def requests(self) -> list[Any]:
@@ -61,7 +61,7 @@ class FakeS3:
 def fake_s3() -> Iterator[FakeS3]:
     """Run one; its process ends with the block, and with this process.
 
-    Skips the test where the package is not to be had.
+    Skips the test if the package is not available.
     """
     command = [str(_python()), str(Path(__file__).with_name("server.py")), BUCKET]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -38,8 +38,8 @@ Ack = tuple[int, int, Sequence[int]]
 class Member:
     """A member of a share group that reads one topic."""
 
-    def __init__(self, scene: Scene, wire: Wire, name: str) -> None:
-        self.scene = scene
+    def __init__(self, harness: ShareHarness, wire: Wire, name: str) -> None:
+        self.harness = harness
         self.wire = wire
         self.name = name
         self.epoch = 0
@@ -48,12 +48,12 @@ class Member:
 
     async def heartbeat(self) -> ShareGroupHeartbeatResponse:
         """Join, or stay."""
-        answer = await self.scene.client.request(
+        answer = await self.harness.client.request(
             ShareGroupHeartbeatRequest(
-                group_id=self.scene.group,
+                group_id=self.harness.group,
                 member_id=self.name,
                 member_epoch=self.group_epoch,
-                subscribed_topic_names=[self.scene.topic] if self.group_epoch == 0 else None,
+                subscribed_topic_names=[self.harness.topic] if self.group_epoch == 0 else None,
             )
         )
         assert answer.error_code == 0, answer
@@ -64,8 +64,8 @@ class Member:
 
     async def leave(self) -> None:
         """Leave the group."""
-        request = ShareGroupHeartbeatRequest(group_id=self.scene.group, member_id=self.name, member_epoch=-1)
-        answer = await self.scene.client.request(request)
+        request = ShareGroupHeartbeatRequest(group_id=self.harness.group, member_id=self.name, member_epoch=-1)
+        answer = await self.harness.client.request(request)
         assert answer.error_code == 0, answer
 
     async def fetch(
@@ -80,7 +80,7 @@ class Member:
         **fields: Any,
     ) -> ShareFetchResponse:
         """Send one request, with the session's next epoch by default."""
-        asked = [
+        requested_partitions = [
             share_fetch.FetchPartition(
                 partition_index=index,
                 partition_max_bytes=0 if version else bytes_wanted,
@@ -98,12 +98,14 @@ class Member:
         forgotten = fields.pop("forgotten", [])
         fields = {"max_records": most, "batch_size": most, **fields} if version else fields
         request = ShareFetchRequest(
-            group_id=self.scene.group,
+            group_id=self.harness.group,
             member_id=self.name,
             share_session_epoch=sent,
             max_wait_ms=wait,
             min_bytes=min_bytes,
-            topics=[share_fetch.FetchTopic(topic_id=self.scene.topic_id, partitions=asked)] if asked else [],
+            topics=[share_fetch.FetchTopic(topic_id=self.harness.topic_id, partitions=requested_partitions)]
+            if requested_partitions
+            else [],
             forgotten_topics_data=forgotten,
             **fields,
         )
@@ -138,11 +140,13 @@ class Member:
             share_acknowledge.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
             for first, last, types in acks
         ]
-        asked = share_acknowledge.AcknowledgePartition(partition_index=partition, acknowledgement_batches=batches)
-        topic = share_acknowledge.AcknowledgeTopic(topic_id=self.scene.topic_id, partitions=[asked])
+        requested_partition = share_acknowledge.AcknowledgePartition(
+            partition_index=partition, acknowledgement_batches=batches
+        )
+        topic = share_acknowledge.AcknowledgeTopic(topic_id=self.harness.topic_id, partitions=[requested_partition])
         sent = self.epoch if epoch is None else epoch
         request = ShareAcknowledgeRequest(
-            group_id=self.scene.group,
+            group_id=self.harness.group,
             member_id=self.name,
             share_session_epoch=sent,
             is_renew_ack=renew,
@@ -177,7 +181,7 @@ def deliveries(part: PartitionData) -> dict[int, int]:
     return counts
 
 
-class Scene:
+class ShareHarness:
     """A share group, a topic and its members."""
 
     def __init__(self, client: Client, topic: str, topic_id: bytes) -> None:
@@ -213,20 +217,20 @@ class Scene:
         answer = await self.client.request(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
         assert answer.responses[0].error_code == 0, answer
         wanted = {change.name: change.value for change in changes}
-        asked = DescribeConfigsResource(
+        requested_resource = DescribeConfigsResource(
             resource_type=GROUP_RESOURCE, resource_name=self.group, configuration_keys=list(wanted)
         )
         for node in self.client.brokers:
             known = None
             while known != wanted:
-                found = await self.client.request(DescribeConfigsRequest(resources=[asked]), node=node)
+                found = await self.client.request(DescribeConfigsRequest(resources=[requested_resource]), node=node)
                 known = {each.name: each.value for each in found.results[0].configs}
 
     @asynccontextmanager
     async def member(self, partition: int = 0) -> AsyncIterator[Member]:
         """A member that has joined, with a connection to the leader of a partition."""
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)])
-        known = await self.client.request(asked)
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)])
+        known = await self.client.request(request)
         leader = known.topics[0].partitions[partition].leader_id
         (node,) = [node for node in known.brokers if node.node_id == leader]
         async with connect_to(f"{node.host}:{node.port}") as wire:
@@ -238,13 +242,13 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(
+async def share_harness(
     cluster: BehaviourCluster, topic: str, partitions: int = 1, replication: int | None = None, **options: str
-) -> AsyncIterator[Scene]:
+) -> AsyncIterator[ShareHarness]:
     """A new topic, and a group that reads it from the start."""
     await cluster.create_topic(topic, partitions=partitions, replication=replication)
     async with Client(bootstrap_servers=cluster.bootstrap_servers) as client:
         found = (await client.metadata([topic]))[topic]
-        made = Scene(client, topic, found.topic_id)
+        made = ShareHarness(client, topic, found.topic_id)
         await made.configure(**{"auto_offset_reset": "earliest", **options})
         yield made

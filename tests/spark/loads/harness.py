@@ -24,7 +24,7 @@ Row = tuple[TopicPartition, int]
 
 
 class KilledError(BaseException):
-    """The process is gone: nothing that it still does has an effect."""
+    """The process was killed: no further call has an effect."""
 
 
 class MemoryStorage:
@@ -141,13 +141,13 @@ def no_fault(step: int, call: str, name: str) -> None:
 
 @dataclass
 class Log:
-    """What Kafka has: for each partition so many records, and its id."""
+    """The log: the number of records of each partition, and its id."""
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 def load(storage: Storage, log: Log) -> Manifest | None:
-    """Load what is new; None if there is nothing."""
+    """Load new records; None if there are none."""
     history = CommitLog(storage).latest()
     partitions = tuple(_new(one, end, history) for one, end in sorted(log.ends.items()))
     if not any(one.end > one.start for one in partitions):
@@ -158,7 +158,7 @@ def load(storage: Storage, log: Log) -> Manifest | None:
 
 
 def rerun(storage: Storage, run_id: str) -> Manifest:
-    """Load again what a run has loaded."""
+    """Load the records of a run again."""
     commits = CommitLog(storage)
     history = commits.latest()
     before = commits.manifest(history.current_number(run_id))
@@ -193,13 +193,13 @@ def _carried_out(storage: Storage, history: History, manifest: Manifest) -> Mani
 
 
 def committed(storage: Storage) -> list[Manifest]:
-    """The manifests that count."""
+    """The manifests of committed loads."""
     counting = {manifest.run_id: manifest for manifest in CommitLog(storage).manifests()}
     return list(counting.values())
 
 
 def rows(storage: Storage) -> Counter[Row]:
-    """What somebody reads who reads all that counts."""
+    """The rows of all committed loads."""
     found: Counter[Row] = Counter()
     for manifest in committed(storage):
         for path, one in zip(manifest.paths, manifest.partitions, strict=True):
@@ -214,7 +214,7 @@ def everything(log: Log) -> Counter[Row]:
 
 
 Outcome = Manifest | BaseException | None
-"""What became of a process: what it has committed, why it failed, or nothing to do."""
+"""The outcome of a process: the manifest it committed, its error, or None if there was nothing to do."""
 
 
 class Race:
@@ -250,7 +250,7 @@ class Race:
         for thread in threads:
             thread.start()
             assert paused.acquire(timeout=PATIENCE)
-        # Each now stands before its first step, or has ended.
+        # Each now waits before its first step, or has ended.
         for index in [*schedule, *(index for index in range(len(threads)) for _ in range(10_000))]:
             if all(ended):
                 break
