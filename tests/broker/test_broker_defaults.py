@@ -168,3 +168,21 @@ async def test_topic_creation_on_request_can_be_switched_off(off: dict[str, bool
     async with Broker(**off) as broker, connect(broker) as wire:  # type: ignore[arg-type]
         await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="new")]))
         assert await broker.topics() == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions", "cleanup"),
+    [
+        ("__consumer_offsets", 50, "compact"),
+        ("__transaction_state", 50, "compact"),
+        ("__share_group_state", 50, "delete"),
+    ],
+)
+async def test_a_metadata_request_creates_an_internal_topic_as_its_coordinator_does(
+    topic: str, partitions: int, cleanup: str
+) -> None:
+    async with Broker() as broker, connect(broker) as wire:
+        (created,) = (await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))).topics
+        assert len(created.partitions) == partitions
+        options = broker._running.state.topics[topic].options
+        assert options.value("cleanup.policy") == cleanup

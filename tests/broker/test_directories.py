@@ -14,6 +14,7 @@ from aiokproto.broker import Broker
 from aiokproto.broker.log import Log, LogCheckpoint, LogConfig, fsync, partition_metadata
 from aiokproto.broker.metadata.topics import Partition
 from aiokproto.codec.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from aiokproto.codec.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from aiokproto.codec.messages.metadata import MetadataRequest, MetadataRequestTopic
 from aiokproto.error_codes import ErrorCode
 from aiokproto.errors import BrokerError, ConfigurationError
@@ -235,3 +236,16 @@ def test_a_log_from_another_broker_is_checked_once(tmp_path: Path) -> None:
     log = Log(tmp_path / "t-0", LogConfig(), NOW, LogCheckpoint(clean_shutdown=True))
     assert [entry.last_sequence for entry in log.producers.snapshot()] == [19]
     log.close_handlers()
+
+
+async def test_a_topic_with_a_log_that_cannot_be_opened_is_not_half_deleted(tmp_path: Path) -> None:
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        await broker.create_topic("t", 2)
+        for index in (0, 1):
+            await produce(wire, "t", batch([b"v"]), partition=index)
+    (tmp_path / "t-1" / partition_metadata.FILE).write_text(content(uuid4().bytes))
+    async with Broker(data_dir=tmp_path) as broker, connect(broker) as wire:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000)
+        assert (await wire.ask(request)).responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await broker.topics() == ["t"]
+        assert [record.value for record in records_of(await wire.ask(fetch_request("t"), 12))] == [b"v"]

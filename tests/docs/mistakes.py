@@ -481,4 +481,6 @@ CONSUMING = [
     ),
     made("an unknown topic", lambda c: c.partitions_for_topic("filghts"), UnknownTopicError, "'filghts'", "not exist"),
     made("no records at all", lambda c: c.poll(max_records=0), ConfigurationError, "max_records=0", "at least 1"),
+    made("a negative timeout", lambda c: c.poll(timeout_ms=-1), ConfigurationError, "timeout_ms=-1", "at least 0"),
+    made("a timeout as text", lambda c: c.poll(timeout_ms="500"), ConfigurationError, "timeout_ms='500'", "a number"),
 ]
