@@ -38,5 +38,5 @@ async def test_start_names_the_addresses_and_the_cause(kind: Any) -> None:
 @pytest.mark.parametrize("topics", ["flights", b"flights", [b"flights"]])
 async def test_topics_that_are_not_a_list_of_names_are_an_error(topics: Any) -> None:
     async with Broker() as broker, Client(bootstrap_servers=broker.bootstrap_servers) as client:
-        with pytest.raises(ConfigurationError, match="it takes a list of topic names"):
+        with pytest.raises(ConfigurationError, match="expected a list of topic names"):
             await client.metadata(topics)
