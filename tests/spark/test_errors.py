@@ -63,7 +63,7 @@ def test_options(load: Any) -> None:
     shown(lambda: load(minPartitions="0"), "ConfigurationError: minPartitions='0': must be at least 1")
     shown(
         lambda: load().collect(),
-        "ConfigurationError: exactly one of subscribe, assign and subscribePattern is needed, none is given",
+        "ConfigurationError: exactly one of subscribe, assign and subscribePattern is required, got none of them",
     )
     shown(
         lambda: load(**{"kafka.sasl.jaas.config": "secret"}),
@@ -98,8 +98,8 @@ def test_planning(load: Any, kafka: Kafka, filled: str) -> None:
     kafka.delete_records(filled, 0, 2)
     shown(
         lambda: load(subscribe=filled, startingOffsets=f'{{"{filled}": {{"0": 0}}}}').collect(),
-        f"DataLossError: {filled}-0 begins at offset 2: 2 offsets from 0 on are gone "
-        "(failOnDataLoss=false goes on with what is there)",
+        f"DataLossError: {filled}-0 begins at offset 2: 2 offsets from 0 on were deleted "
+        "(failOnDataLoss=false continues at offset 2)",
     )
 
 
@@ -116,8 +116,8 @@ def test_records_that_go_after_planning(load: Any, kafka: Kafka, filled: str) ->
     kafka.delete_records(filled, 0, 2)
     shown(
         collect,
-        f"DataLossError: reading {filled}-0 offsets 0 to 5: 2 offsets from 0 on are gone, the log begins at 2 "
-        "(failOnDataLoss=false goes on from there)",
+        f"DataLossError: reading {filled}-0 offsets 0 to 5: 2 offsets from 0 on were deleted: the log begins at "
+        "offset 2 (failOnDataLoss=false continues there)",
     )
 
 

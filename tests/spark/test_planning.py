@@ -82,7 +82,7 @@ def test_given_offsets(kafka: Kafka, filled: str) -> None:
         (filled, 0): (3, 7),
         (filled, 1): (0, 5),
     }
-    with pytest.raises(ConfigurationError, match=f"startingOffsets says nothing of {filled}-1"):
+    with pytest.raises(ConfigurationError, match=f"startingOffsets has no value for {filled}-1"):
         planned(kafka, subscribe=filled, startingOffsets=f'{{"{filled}": {{"0": 3}}}}')
 
 
@@ -119,7 +119,7 @@ def test_deleted_records(kafka: Kafka, filled: str) -> None:
     kafka.delete_records(filled, 0, 4)
     assert planned(kafka, subscribe=filled)[filled, 0] == (4, 10)
     starting = f'{{"{filled}": {{"0": 3, "1": 0}}}}'
-    with pytest.raises(DataLossError, match=f"{filled}-0 begins at offset 4: 1 offsets from 3 on are gone"):
+    with pytest.raises(DataLossError, match=f"{filled}-0 begins at offset 4: 1 offsets from 3 on were deleted"):
         planned(kafka, subscribe=filled, startingOffsets=starting)
     assert planned(kafka, subscribe=filled, startingOffsets=starting, failOnDataLoss="false")[filled, 0] == (4, 10)
 

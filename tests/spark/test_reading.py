@@ -200,7 +200,7 @@ def test_records_deleted_after_planning(kafka: Kafka, worker: Worker, topic: str
     options = kafka.read_options(subscribe=topic)
     wanted = plan_now(options).ranges[0]
     kafka.delete_records(topic, 0, 12)
-    with pytest.raises(DataLossError, match=f"reading {topic}-0 offsets 0 to 20: 12 offsets from 0 on are gone"):
+    with pytest.raises(DataLossError, match=f"reading {topic}-0 offsets 0 to 20: 12 offsets from 0 on were deleted"):
         list(read_range(worker, wanted, options))
     tolerant = kafka.read_options(subscribe=topic, failOnDataLoss="false")
     tables = list(read_range(worker, wanted, tolerant))

@@ -184,9 +184,9 @@ class RangeFetcher:
                 f"reading {self._wanted}: the log has no offset {self.position} any more, though it begins at {first}: "
                 "it was cut off at its end, as after the election of a replica that was not in sync"
             )
-        problem = f"reading {self._wanted}: {first - self.position} offsets from {self.position} on are gone"
+        problem = f"reading {self._wanted}: {first - self.position} offsets from {self.position} on were deleted"
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"{problem}, the log begins at {first} (failOnDataLoss=false goes on from there)")
+            raise DataLossError(f"{problem}: the log begins at offset {first} (failOnDataLoss=false continues there)")
         logger.warning("%s", problem)
         self.position = first
 
