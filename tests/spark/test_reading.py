@@ -189,7 +189,7 @@ def test_waiting_in_vain_names_partition_offset_and_broker(kafka: Kafka, worker:
     wanted = replace(plan_now(options).ranges[0], end=5)
     tables = read_range(worker, wanted, options)
     assert next(tables).num_rows == 3
-    with pytest.raises(DeadlineError, match=f"reading {topic}-0 offsets 0 to 5: .* from offset 3 on, asking broker 0"):
+    with pytest.raises(DeadlineError, match=f"reading {topic}-0 offsets 0 to 5: .* from offset 3 on, from broker 0"):
         next(tables)
 
 

@@ -293,10 +293,10 @@ def test_a_topic_created_again_fails(output: Output) -> None:
     output.kafka.delete_topic(output.topic)
     output.kafka.create_topic(output.topic, 2)
     output.kafka.produce(output.topic, 0, numbered(20))
-    with pytest.raises(TopicChangedError, match=f"topic {output.topic} is not the one it was"):
+    with pytest.raises(TopicChangedError, match=f"topic {output.topic} was deleted and created again"):
         output.load()
     (manifest,) = runs(output.path)
-    with pytest.raises(Exception, match=f"topic {output.topic} is not the one it was"):
+    with pytest.raises(Exception, match=f"topic {output.topic} was deleted and created again"):
         output.rerun(manifest.run_id)
     assert output.rows() == expected(10, 5)
 

@@ -19,7 +19,7 @@ from aiokproto.codec.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from aiokproto.errors import KafkaError
-from aiokproto.spark.leaders import ask_leaders
+from aiokproto.spark.leaders import request_leaders
 from aiokproto.spark.loads.manifest import Divergence, Epochs, Position
 from aiokproto.spark.offsets import OffsetRange
 from aiokproto.spark.options import ReadOptions
@@ -148,7 +148,7 @@ async def _epoch_ends(
             for answer in topic.partitions
         ]
 
-    return await ask_leaders(cluster, "OffsetForLeaderEpoch", epochs, ask, options)
+    return await request_leaders(cluster, "OffsetForLeaderEpoch", epochs, ask, options)
 
 
 def _request(cluster: ClusterClient, epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
