@@ -1,4 +1,4 @@
-"""Planning a load: what is new since the last one, and whether the log still is the one that was loaded."""
+"""Planning of a load: the new records since the last one, and the check that the log was not truncated."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NOTHING = History()
 
 @dataclass(frozen=True)
 class LoadPlan:
-    """What to load.
+    """The offsets that a load covers.
 
     Attributes:
         cluster_id: The cluster's id; None with brokers before 0.10.1.
-        partitions: The ranges, nothing counted yet.
+        partitions: The ranges, without counts.
     """
 
     cluster_id: str | None
@@ -38,10 +38,10 @@ class LoadPlan:
 
 
 def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool) -> LoadPlan:
-    """Plan what to load, for callers that are not asynchronous.
+    """Plan a load, for synchronous callers.
 
     Raises:
-        TruncationError: A log no longer holds what was loaded, and that is not allowed.
+        TruncationError: A log no longer has the loaded records, and ``allow_truncation`` is not set.
         KafkaError: See :func:`aiokproto.spark.planning.plan`.
     """
 
@@ -50,9 +50,9 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
         positions = {one: history.positions[one] for one in partitions if one in history.positions}
         found = await diverged(cluster, positions, options)
         if found and not allow_truncation:
-            raise TruncationError(found, "on_truncation='continue' records this and loads what is there now")
+            raise TruncationError(found, "on_truncation='continue' records this and loads the current records")
         for partition, divergence in sorted(found.items()):
-            logger.warning("%s %s; loading what is there now", partition, describe(divergence))
+            logger.warning("%s %s; loading the current records", partition, describe(divergence))
         resume = {one: position.offset for one, position in positions.items()}
         resume |= {one: divergence.offset for one, divergence in found.items()}
         made = await plan(cluster, options, resume)
@@ -82,15 +82,15 @@ def check_log(
     history: History = NOTHING,
     cluster_id: str | None = None,
 ) -> None:
-    """See that the log is the one that was planned for, before and up to the ends of these ranges.
+    """Check that the log was not truncated since it was planned, up to the ends of these ranges.
 
-    A log that was truncated does not become again what it was. So this, asked after everything was read, says of all
-    that was asked and read before whether it was of one log.
+    A truncated log does not get its old records back. So one check after all tasks have read covers all earlier
+    requests and reads: they saw the same log.
 
     Raises:
         TopicChangedError: It is another topic, or another cluster.
-        TruncationError: The log no longer holds the records.
-        KafkaError: The cluster cannot be asked.
+        TruncationError: The log no longer has the records.
+        KafkaError: The requests to the cluster failed.
     """
     ends = {one.topic_partition: Position(one.end, one.epochs) for one in partitions}
     starts = {one: history.positions[one] for one in ends.keys() & history.positions.keys()}
@@ -101,7 +101,10 @@ def check_log(
     async def checked(cluster: ClusterClient) -> None:
         await find_partitions(cluster, options)
         if cluster_id is not None and cluster.snapshot.cluster_id != cluster_id:
-            raise TopicChangedError(f"this is cluster {cluster.snapshot.cluster_id}, not {cluster_id}")
+            raise TopicChangedError(
+                f"bootstrap_servers is cluster {cluster.snapshot.cluster_id}, expected {cluster_id}: "
+                "its offsets belong to other records"
+            )
         for positions in (starts, ends):
             if found := await diverged(cluster, positions, options):
                 raise TruncationError(found)
@@ -110,7 +113,7 @@ def check_log(
 
 
 def _connected(options: ReadOptions, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
-    """Run with a connection for it alone, in a thread for it alone: a notebook's has an event loop already."""
+    """Run ``work`` with a new client in a new thread: the thread of a notebook has a running event loop."""
 
     async def run() -> T:
         async with ClusterClient(ClusterConfig.parse(options.connection)) as cluster:
