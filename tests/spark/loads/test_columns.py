@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokproto.spark.loads.attempt import Counted, Written, carry_out
+from aiokproto.spark.loads.attempt import Counted, Written, run_attempt
 from aiokproto.spark.loads.columns import columns_of, describe, misfit
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.history import History, SchemaError
@@ -121,6 +121,6 @@ def test_of_two_loads_at_a_time_one_gives_a_column_its_type() -> None:
         return Counted(("part-0",), tuple(replace(one, rows=5) for one in mine.partitions))
 
     with pytest.raises(SchemaError, match="column 'n' is int, but string in the output"):
-        carry_out(storage, history, mine, write, count, lambda _: None)
+        run_attempt(storage, history, mine, write, count, lambda _: None)
     assert storage.read(f"{mine.data}/part-0") is None
     assert [one.columns for one in CommitLog(storage).manifests()] == [{}, {"n": STRING}]

@@ -2,7 +2,7 @@
 
 ::
 
-    PLANNED ──write──→ WRITTEN ──count──→ COUNTED ──create the commit──→ COMMITTED ──→ checkpoint, now and then
+    PLANNED ──write──→ WRITTEN ──count──→ COUNTED ──create the commit──→ COMMITTED ──→ checkpoint, every tenth
        │                  │                  │              │
        └────── fails: the files are removed ─┘              ├─ another load has the records: CONFLICT; files removed
                                                             └─ the outcome is unknown: UNCERTAIN; the files stay
@@ -78,7 +78,7 @@ def new_directory(now: datetime) -> tuple[str, str]:
     return f"run={now.astimezone(timezone.utc):%Y%m%dT%H%M%SZ}-{token}", token
 
 
-def carry_out(
+def run_attempt(
     storage: Storage,
     history: History,
     manifest: Manifest,

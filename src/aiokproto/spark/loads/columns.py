@@ -34,18 +34,20 @@ def misfit(kind: str, others: Iterable[str]) -> str | None:
     Spark does not widen types: int and bigint are incompatible. Structs may have different fields.
     """
     mine = json.loads(kind)
-    return next((other for other in others if not _fit(mine, json.loads(other))), None)
+    return next((other for other in others if not _compatible(mine, json.loads(other))), None)
 
 
-def _fit(one: Any, other: Any) -> bool:
+def _compatible(one: Any, other: Any) -> bool:
     if not isinstance(one, dict) or not isinstance(other, dict):
         return bool(one == other)
     if one["type"] != other["type"]:
         return False
     if one["type"] == "struct":
         fields = {field["name"]: field["type"] for field in other["fields"]}
-        return all(_fit(field["type"], fields[field["name"]]) for field in one["fields"] if field["name"] in fields)
-    return all(_fit(one[name], other[name]) for name in one if name != "type")
+        return all(
+            _compatible(field["type"], fields[field["name"]]) for field in one["fields"] if field["name"] in fields
+        )
+    return all(_compatible(one[name], other[name]) for name in one if name != "type")
 
 
 def describe(kind: str) -> str:

@@ -48,13 +48,13 @@ class HadoopStorage:
 
     def create(self, name: str, data: bytes) -> bool:
         """See :meth:`Storage.create`."""
-        return self._renamed(name, data, "NONE")
+        return self._write_and_rename(name, data, "NONE")
 
     def write(self, name: str, data: bytes) -> None:
         """See :meth:`Storage.write`."""
-        self._renamed(name, data, "OVERWRITE")
+        self._write_and_rename(name, data, "OVERWRITE")
 
-    def _renamed(self, name: str, data: bytes, how: str) -> bool:
+    def _write_and_rename(self, name: str, data: bytes, how: str) -> bool:
         path = self._path(name)
         folder, _, base = name.rpartition("/")
         hidden = self._path(f"{folder}/.{base}.{secrets.token_hex(8)}")

@@ -83,7 +83,7 @@ class History:
                 # An empty range conflicts with no other load of the partition.
                 continue
             self._check_start(manifest, one)
-            positions[one.topic_partition] = Position(one.end, _joined(one))
+            positions[one.topic_partition] = Position(one.end, _join_epochs(one))
         columns = self.with_columns(manifest)
         return History(manifest.number, manifest.cluster_id, topic_ids, positions, self.current, columns)
 
@@ -185,7 +185,7 @@ class History:
             raise ManifestError(f"a history cannot be read: {error!r}") from error
 
 
-def _joined(one: LoadedPartition) -> Epochs:
+def _join_epochs(one: LoadedPartition) -> Epochs:
     """Return the leader epochs up to the end of a range: those before its start, then its own."""
     before = () if one.after is None else one.after.cut(one.start).epochs
     new = [entry for entry in one.epochs if not before or entry[0] > before[-1][0]]

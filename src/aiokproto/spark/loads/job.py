@@ -75,8 +75,8 @@ class SparkJob:
         # Checked before anything is written. The commit checks again, because other loads may commit meanwhile.
         self._history.with_columns(replace(self._manifest, columns=columns))
         frame.observe(written, count).write.options(**_COMMITTER).parquet(self._uri(directory))
-        rows = _observed(written)
-        source_rows = _observed(source)
+        rows = _observed_rows(written)
+        source_rows = _observed_rows(source)
         if source_rows is None:
             source_rows = self._records().count()
         return Written(source_rows, rows or 0, columns)
@@ -157,7 +157,7 @@ def _check_schema(frame: DataFrame) -> None:
         )
 
 
-def _observed(observation: Observation) -> int | None:
+def _observed_rows(observation: Observation) -> int | None:
     """Return the number of rows that an observation counted; None if Spark does not report it."""
     from py4j.protocol import Py4JJavaError
 

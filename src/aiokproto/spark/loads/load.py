@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from aiokproto.errors import ConfigurationError
-from aiokproto.spark.loads.attempt import carry_out, new_directory
+from aiokproto.spark.loads.attempt import new_directory, run_attempt
 from aiokproto.spark.loads.commits import CommitLog
 from aiokproto.spark.loads.job import SparkJob, pinned_options, read_parquet
 from aiokproto.spark.loads.manifest import LoadedPartition, Manifest, ManifestError
@@ -144,7 +144,7 @@ def load(
     def validate(_: Manifest) -> None:
         check_log(pinned, plan.partitions, history, plan.cluster_id)
 
-    return _result(carry_out(output, history, manifest, job.write, job.count, validate))
+    return _result(run_attempt(output, history, manifest, job.write, job.count, validate))
 
 
 def rerun(
@@ -220,7 +220,7 @@ def rerun(
             )
         check_log(pinned, before.partitions, cluster_id=before.cluster_id)
 
-    return _result(carry_out(output, history, manifest, job.write, job.count, validate))
+    return _result(run_attempt(output, history, manifest, job.write, job.count, validate))
 
 
 def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:
@@ -229,10 +229,10 @@ def runs(out: str | Path, spark: SparkSession | None = None) -> list[Manifest]:
     Raises:
         ManifestError: A manifest cannot be read, or they contradict each other.
     """
-    return _current(open_storage(out, spark))
+    return _current_manifests(open_storage(out, spark))
 
 
-def _current(output: Storage) -> list[Manifest]:
+def _current_manifests(output: Storage) -> list[Manifest]:
     return list({manifest.run_id: manifest for manifest in CommitLog(output).manifests()}.values())
 
 
@@ -246,7 +246,7 @@ def read(spark: SparkSession, out: str | Path) -> DataFrame:
         ManifestError: There is no manifest yet; or manifests contradict each other, as when two have the same offsets.
     """
     output = open_storage(out, spark)
-    paths = [f"{output.uri}/{path}" for manifest in _current(output) for path in manifest.paths]
+    paths = [f"{output.uri}/{path}" for manifest in _current_manifests(output) for path in manifest.paths]
     if not paths:
         raise ManifestError(f"nothing was loaded into {output.uri} yet")
     return read_parquet(spark, *paths)

@@ -38,7 +38,7 @@ class LocalStorage:
     def create(self, name: str, data: bytes) -> bool:
         """See :meth:`Storage.create`. A hard link creates the name: with the complete file, and only if it is free."""
         path = self._root / name
-        with self._written(path, data) as hidden:
+        with self._hidden_file(path, data) as hidden:
             try:
                 os.link(hidden, path)
             except FileExistsError:
@@ -49,11 +49,11 @@ class LocalStorage:
     def write(self, name: str, data: bytes) -> None:
         """See :meth:`Storage.write`."""
         path = self._root / name
-        with self._written(path, data) as hidden:
+        with self._hidden_file(path, data) as hidden:
             hidden.replace(path)
 
     @contextlib.contextmanager
-    def _written(self, path: Path, data: bytes) -> Iterator[Path]:
+    def _hidden_file(self, path: Path, data: bytes) -> Iterator[Path]:
         """Write the data to a hidden file beside ``path``, which is removed at the end."""
         path.parent.mkdir(parents=True, exist_ok=True)
         hidden = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

@@ -21,7 +21,7 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
         ConfigurationError: It is not a path or URI, or Spark would resolve it differently.
         StorageError: The package or the session for this scheme is missing.
     """
-    scheme, uri = _normal(out)
+    scheme, uri = _normalize(out)
     # Imported on use: each needs another library.
     if scheme == "file":
         from aiokproto.spark.loads.local import LocalStorage
@@ -38,7 +38,7 @@ def open_storage(out: str | Path, spark: object | None = None) -> Storage:
     return RemoteStorage(uri)
 
 
-def _normal(out: str | Path) -> tuple[str, str]:
+def _normalize(out: str | Path) -> tuple[str, str]:
     """Return the scheme and the normal form of a URI, so that manifests and data are in the same place."""
     if not isinstance(out, str | PurePath):
         raise ConfigurationError(f"out must be a path or a URI, got {type(out).__name__}")

@@ -13,7 +13,7 @@ from aiokproto.cluster import ClusterClient
 from aiokproto.config import ClusterConfig
 from aiokproto.spark.loads.history import History
 from aiokproto.spark.loads.manifest import LoadedPartition, Position
-from aiokproto.spark.loads.truncation import TruncationError, describe, diverged, written_in
+from aiokproto.spark.loads.truncation import TruncationError, describe, find_divergences, request_epochs
 from aiokproto.spark.options import ReadOptions
 from aiokproto.spark.planning import TopicChangedError, find_partitions, plan
 
@@ -48,15 +48,15 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
     async def planned(cluster: ClusterClient) -> LoadPlan:
         partitions = await find_partitions(cluster, options)
         positions = {one: history.positions[one] for one in partitions if one in history.positions}
-        found = await diverged(cluster, positions, options)
+        found = await find_divergences(cluster, positions, options)
         if found and not allow_truncation:
             raise TruncationError(found, "on_truncation='continue' records this and loads the current records")
         for partition, divergence in sorted(found.items()):
             logger.warning("%s %s; loading the current records", partition, describe(divergence))
         resume = {one: position.offset for one, position in positions.items()}
         resume |= {one: divergence.offset for one, divergence in found.items()}
-        made = await plan(cluster, options, resume)
-        epochs = await written_in(cluster, made.ranges, options)
+        read_plan = await plan(cluster, options, resume)
+        epochs = await request_epochs(cluster, read_plan.ranges, options)
         loaded = [
             LoadedPartition(
                 one.topic,
@@ -69,11 +69,11 @@ def plan_load(options: ReadOptions, history: History, *, allow_truncation: bool)
                 after=history.positions.get(one.topic_partition),
                 diverged=found.get(one.topic_partition),
             )
-            for one in made.ranges
+            for one in read_plan.ranges
         ]
-        return LoadPlan(made.cluster_id, tuple(loaded))
+        return LoadPlan(read_plan.cluster_id, tuple(loaded))
 
-    return _connected(options, planned)
+    return _run_with_client(options, planned)
 
 
 def check_log(
@@ -106,13 +106,13 @@ def check_log(
                 "its offsets belong to other records"
             )
         for positions in (starts, ends):
-            if found := await diverged(cluster, positions, options):
+            if found := await find_divergences(cluster, positions, options):
                 raise TruncationError(found)
 
-    _connected(options, checked)
+    _run_with_client(options, checked)
 
 
-def _connected(options: ReadOptions, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+def _run_with_client(options: ReadOptions, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
     """Run ``work`` with a new client in a new thread: the thread of a notebook has a running event loop."""
 
     async def run() -> T:

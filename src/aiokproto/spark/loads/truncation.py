@@ -54,7 +54,7 @@ def describe(divergence: Divergence) -> str:
     )
 
 
-async def diverged(
+async def find_divergences(
     cluster: ClusterClient, positions: Mapping[TopicPartition, Position], options: ReadOptions
 ) -> dict[TopicPartition, Divergence]:
     """Return the partitions whose logs no longer have the records before these positions.
@@ -79,7 +79,7 @@ async def diverged(
             position = positions[partition]
             common = _common(position, indexes[partition], response)
             if isinstance(common, Older):
-                older[partition] = common.index
+                older[partition] = common.epoch_index
             elif common is not None and common < position.offset:
                 found[partition] = Divergence(common, position.offset, position.epoch, response.leader_epoch)
         indexes = older
@@ -89,7 +89,7 @@ async def diverged(
 class Older(NamedTuple):
     """The index of the older epoch to request next."""
 
-    index: int
+    epoch_index: int
 
 
 def _common(position: Position, index: int, response: EpochEndOffset) -> int | Older | None:
@@ -112,7 +112,7 @@ def _common(position: Position, index: int, response: EpochEndOffset) -> int | O
     return Older(older[-1])
 
 
-async def written_in(
+async def request_epochs(
     cluster: ClusterClient, ranges: Collection[OffsetRange], options: ReadOptions
 ) -> dict[TopicPartition, Epochs]:
     """Return the leader epochs of the records in ranges, requested from the newest to the oldest.
